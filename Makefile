@@ -1,0 +1,60 @@
+# make check   the gate: format, lint, types (two checkers), imports between rooms
+# make test    every test but the long ones       make unit   the fast, pure ones
+# make soak    the long ones                       make demo   the main job, end to end
+# make lock    take newer versions of the dependencies into deploy/requirements*.txt
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+ONCE ?=
+SEED ?=
+FAULT ?= cut-tail
+INPUT ?=
+
+.PHONY: check test unit soak demo lock java clean format
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+test: $(VENV)/.dev java
+	$(PYTEST) -m "not soak"
+
+unit: $(VENV)/.dev
+	$(PYTEST) -m "not soak and not process and not spark"
+
+soak: $(VENV)/.dev java
+	$(PYTEST) -m soak --timeout=7200
+
+demo: $(VENV)/.run java
+	$(BIN)/tallymark demo $(if $(ONCE),--once) $(if $(SEED),--seed $(SEED)) --fault $(FAULT) $(if $(INPUT),--input $(INPUT))
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+java:
+	@deploy/ensure-java
+
+lock: $(VENV)/.dev
+	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 pyproject.toml --extra all --no-header --no-annotate -o deploy/requirements.txt
+	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 pyproject.toml --extra all --group dev --no-header --no-annotate -c deploy/requirements.txt -o deploy/requirements-dev.txt
+
+$(VENV)/bin/python:
+	@deploy/ensure-venv $(VENV)
+
+$(VENV)/.run: $(VENV)/bin/python deploy/requirements.txt pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r deploy/requirements.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	@deploy/vendor
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run deploy/requirements-dev.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r deploy/requirements-dev.txt
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .tallymark .mypy_cache .ruff_cache .pytest_cache .hypothesis

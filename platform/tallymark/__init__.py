@@ -1,0 +1,42 @@
+"""Tallymark: a Kafka-compatible log platform with the audit built in.
+
+>>> from tallymark import Producer, SimpleConsumer
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tallymark.client import (
+        Admin,
+        ConsumerConnector,
+        Delivery,
+        Fetched,
+        FetchSpec,
+        Producer,
+        RecordMetadata,
+        SimpleConsumer,
+        TopicInfo,
+    )
+
+__all__ = [
+    "Admin",
+    "ConsumerConnector",
+    "Delivery",
+    "FetchSpec",
+    "Fetched",
+    "Producer",
+    "RecordMetadata",
+    "SimpleConsumer",
+    "TopicInfo",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded at first use, so that `import tallymark` costs nothing.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tallymark import client
+
+    return getattr(client, name)

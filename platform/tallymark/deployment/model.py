@@ -1,0 +1,234 @@
+"""The shape of a deployment. Times are milliseconds, sizes bytes, paths relative to ``data_dir``.
+
+The defaults describe the embedded stack of ``tallymark up``: two datacenter clusters mirrored into
+an aggregate cluster, all on loopback.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,48}$")]
+LOOPBACK = "127.0.0.1"
+
+
+class _Part(BaseModel):
+    # The docstring below a field is its description: code and docs/settings.md say the same.
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ZooKeeperSettings(_Part):
+    """The coordination service. ``embedded`` starts Apache ZooKeeper as a child of ``up``."""
+
+    host: str = LOOPBACK
+    """Where ZooKeeper listens and is found."""
+    port: Port = 2181
+    """Its client port."""
+    embedded: bool = True
+    """Whether ``tallymark up`` starts it."""
+    session_timeout_ms: Annotated[int, Field(ge=2000, le=300_000)] = 6000
+    """How long a broker or consumer may be silent before it counts as gone."""
+
+    @property
+    def connect(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class BrokerAddress(_Part):
+    """One broker of a cluster: where it listens, and where clients are told to go."""
+
+    id: Annotated[int, Field(ge=0)] = 0
+    """Unique in the cluster."""
+    host: str = LOOPBACK
+    """Where it listens."""
+    port: Port
+    """Its port."""
+    advertised_host: str = ""
+    """What clients are told; empty: the same as ``host``."""
+
+    @property
+    def address(self) -> str:
+        return f"{self.advertised_host or self.host}:{self.port}"
+
+
+class Cluster(_Part):
+    """One cluster, ours or Apache Kafka. ``chroot`` is its root in ZooKeeper."""
+
+    name: Name
+    """How the cluster is called in settings, commands and verdicts."""
+    brokers: tuple[BrokerAddress, ...]
+    """Its brokers; of an Apache Kafka cluster some are enough to find the others."""
+    chroot: str = ""
+    """Empty: ``/<name>``."""
+    embedded: bool = True
+    """Whether ``tallymark up`` starts its brokers."""
+    broker_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """For every broker of the cluster, by the names of ``tallymark broker --help-settings``."""
+
+    @property
+    def root(self) -> str:
+        return self.chroot or f"/{self.name}"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(broker.address for broker in self.brokers)
+
+
+class Mirror(_Part):
+    """``source`` is copied into ``target``; ``topics`` is a regular expression on topic names."""
+
+    source: Name
+    """The cluster that is copied."""
+    target: Name
+    """The cluster that is copied into."""
+    topics: str = ".*"
+    """A regular expression; a topic is copied if all of its name matches. Internal ones (leading
+    ``_``) never are."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}-to-{self.target}"
+
+
+class RegistrySettings(_Part):
+    """The schema registry."""
+
+    host: str = LOOPBACK
+    """Where it listens."""
+    port: Port = 8081
+    """Its port."""
+    advertised_host: str = ""
+    """What clients use; empty: the same as ``host``."""
+    embedded: bool = True
+    """Whether ``tallymark up`` starts it."""
+    store: str = ""
+    """SQLAlchemy address; empty: SQLite in ``data_dir/registry.db``."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.advertised_host or self.host}:{self.port}"
+
+
+class DashboardSettings(_Part):
+    """The audit dashboards."""
+
+    host: str = LOOPBACK
+    """Where they listen."""
+    port: Port = 8080
+    """Their port."""
+    embedded: bool = True
+    """Whether ``tallymark up`` starts them."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
+class AuditSettings(_Part):
+    """What is counted, in which windows, and how long is waited before judging."""
+
+    window_ms: Annotated[int, Field(ge=1000, le=3_600_000)] = 60_000
+    """The one window of the deployment: every tier counts in it, so all must agree on it."""
+    settle_min_ms: Annotated[int, Field(ge=0)] = 5_000
+    """A window is judged no sooner than this after its end."""
+    settle_max_ms: Annotated[int, Field(ge=0)] = 900_000
+    """And no later, however late records have been seen."""
+    report_interval_ms: Annotated[int, Field(ge=100)] = 2_000
+    """How often a producer reports what has changed."""
+    silence_ms: Annotated[int, Field(ge=1000)] = 30_000
+    """A reporter that has not been heard of for so long is silent: its windows are UNKNOWN."""
+    skew_ms: Annotated[int, Field(ge=1000)] = 86_400_000
+    """A record stamped further than this from its append time counts as skewed."""
+    topics: str = ".*"
+    """Which topics are audited; internal ones (leading ``_``) never are."""
+    store: str = ""
+    """SQLAlchemy address; empty: SQLite in ``data_dir/audit.db``."""
+
+
+class LakeSettings(_Part):
+    """Where the load job puts its tables."""
+
+    path: str = ""
+    """Empty: ``data_dir/lake``."""
+
+
+def _clusters() -> tuple[Cluster, ...]:
+    ports = {"dc1": 9092, "dc2": 9192, "aggregate": 9292}
+    return tuple(Cluster(name=n, brokers=(BrokerAddress(port=p),)) for n, p in ports.items())
+
+
+def _mirrors() -> tuple[Mirror, ...]:
+    return tuple(Mirror(source=dc, target="aggregate") for dc in ("dc1", "dc2"))
+
+
+class Deployment(_Part):
+    """A whole deployment. Every part of Tallymark takes this one object."""
+
+    name: Name = "local"
+    """Shown on the dashboards."""
+    data_dir: Path = Path(".tallymark")
+    """Everything that is kept on this machine is below it: logs of clusters and of processes,
+    stores, journals."""
+    zookeeper: ZooKeeperSettings = ZooKeeperSettings()
+    """The coordination service of all clusters."""
+    clusters: tuple[Cluster, ...] = Field(default_factory=_clusters)
+    """Default: ``dc1``, ``dc2`` and ``aggregate``, one broker each."""
+    mirrors: tuple[Mirror, ...] = Field(default_factory=_mirrors)
+    """Default: ``dc1`` and ``dc2`` into ``aggregate``."""
+    registry: RegistrySettings = RegistrySettings()
+    """The schema registry."""
+    audit: AuditSettings = AuditSettings()
+    """Counting and judging."""
+    dashboards: DashboardSettings = DashboardSettings()
+    """The web pages."""
+    lake: LakeSettings = LakeSettings()
+    """The tables of the load job."""
+
+    @model_validator(mode="after")
+    def _mirrors_name_clusters(self) -> Self:
+        names = [cluster.name for cluster in self.clusters]
+        if len(set(names)) != len(names):
+            raise ValueError("two clusters have the same name")
+        for mirror in self.mirrors:
+            for end in (mirror.source, mirror.target):
+                if end not in names:
+                    raise ValueError(f"mirror {mirror.name}: there is no cluster {end!r}")
+            if mirror.source == mirror.target:
+                raise ValueError(f"mirror {mirror.name} copies a cluster into itself")
+        return self
+
+    def cluster(self, name: str) -> Cluster:
+        """The cluster of that name; KeyError names the ones there are."""
+        for cluster in self.clusters:
+            if cluster.name == name:
+                return cluster
+        known = ", ".join(cluster.name for cluster in self.clusters)
+        raise KeyError(f"there is no cluster {name!r} (there are: {known})")
+
+    @property
+    def audit_store(self) -> str:
+        """SQLAlchemy address of the audit store."""
+        return self.audit.store or f"sqlite:///{self.data_dir.absolute() / 'audit.db'}"
+
+    @property
+    def registry_store(self) -> str:
+        """SQLAlchemy address of the schema registry's store."""
+        return self.registry.store or f"sqlite:///{self.data_dir.absolute() / 'registry.db'}"
+
+    @property
+    def lake_path(self) -> str:
+        return self.lake.path or str(self.data_dir.absolute() / "lake")
+
+    @property
+    def journal_dir(self) -> Path:
+        """Where producers of this host keep the journal of their claims."""
+        return self.data_dir.absolute() / "journal"
+
+    @property
+    def log_dir(self) -> Path:
+        """Where processes that ``up`` starts write their logs, one file a process."""
+        return self.data_dir.absolute() / "logs"

@@ -1,0 +1,102 @@
+"""Starts the services of docker-compose.yml as plain processes: exact command, environment, health.
+
+Run inside namespaces of its own (``unshare --map-root-user --mount --net``), where it may do what
+an engine does: give every service's name an address (all loopback), mount the volumes, publish no
+port to anybody. Prints one JSON object: service -> "healthy" or what went wrong.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
+HEALTHY_WITHIN_S = 90.0
+ROOT = Path(__file__).parent.parent.parent
+
+
+def main() -> None:
+    scratch = Path(sys.argv[1])
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    services = {name: one for name, one in services.items() if "profiles" not in one}
+    be_an_engine(scratch, list(services))
+    processes: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        health = start_in_order(services, processes, scratch)
+    finally:
+        for process in reversed(processes.values()):
+            process.terminate()
+        for process in processes.values():
+            process.wait(30)
+    print(json.dumps(health))
+
+
+def be_an_engine(scratch: Path, names: list[str]) -> None:
+    """Loopback up, one address for every service's name, and the volumes of the services."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
+    hosts = scratch / "hosts"
+    hosts.write_text(f"127.0.0.1 localhost {' '.join(names)}\n")
+    subprocess.run(["mount", "--bind", hosts, "/etc/hosts"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", "/srv"], check=True)
+    for folder in ("settings", "tallymark"):
+        Path("/srv", folder).mkdir()
+    subprocess.run(["mount", "--bind", ROOT / "deploy/compose", "/srv/settings"], check=True)
+
+
+def start_in_order(
+    services: dict[str, Any], processes: dict[str, subprocess.Popen[bytes]], scratch: Path
+) -> dict[str, str]:
+    """Each service once those it depends on are healthy, as Compose does."""
+    health: dict[str, str] = {}
+    while len(health) < len(services):
+        for name, service in services.items():
+            needs = service.get("depends_on", {})
+            if name not in health and all(health.get(one) == "healthy" for one in needs):
+                with (scratch / f"{name}.log").open("wb") as log:
+                    processes[name] = subprocess.Popen(
+                        service["command"],
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        env={**os.environ, **service["environment"]},
+                        cwd="/srv/tallymark",
+                    )
+                health[name] = wait_healthy(service, processes[name])
+                if health[name] != "healthy":
+                    log_end = (scratch / f"{name}.log").read_text()[-2000:]
+                    return {**health, name: f"{health[name]}: {log_end}"}
+    return health
+
+
+def wait_healthy(service: dict[str, Any], process: subprocess.Popen[bytes]) -> str:
+    command = service["healthcheck"]["test"]
+    assert command[0] == "CMD"
+    said = ""
+    end = time.monotonic() + HEALTHY_WITHIN_S
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            return f"exit {process.returncode}"
+        check = subprocess.run(
+            command[1:],
+            env={**os.environ, **service["environment"]},
+            capture_output=True,
+            text=True,
+        )
+        if check.returncode == 0:
+            return "healthy"
+        said = check.stdout + check.stderr
+        time.sleep(0.3)
+    return f"never healthy: {said}"
+
+
+if __name__ == "__main__":
+    main()

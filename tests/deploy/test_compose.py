@@ -1,0 +1,80 @@
+"""docker-compose.yml fits the Compose schema, and what it starts really serves."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from compose_pydantic.models import ComposeSpecification
+from pydantic import ValidationError
+
+from tallymark.cli.supervisor.plan import plan
+from tallymark.deployment import load
+
+ROOT = Path(__file__).parent.parent.parent
+UNSHARE = ["unshare", "--map-root-user", "--mount", "--net"]
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    # The schema allows x-anything; the model of it does not know how to say so.
+    return {key: value for key, value in content.items() if not key.startswith("x-")}
+
+
+def test_the_file_fits_the_schema(compose: dict[str, Any]) -> None:
+    ComposeSpecification.model_validate(compose)
+
+
+def test_the_schema_refuses_what_compose_does_not_know(compose: dict[str, Any]) -> None:
+    broken = {**compose, "services": {"x": {**compose["services"]["registry"], "comand": []}}}
+    with pytest.raises(ValidationError):
+        ComposeSpecification.model_validate(broken)
+
+
+def test_every_process_of_the_deployment_is_a_service(compose: dict[str, Any]) -> None:
+    deployment = load(ROOT / "deploy/compose/deployment.toml")
+    commands = [tuple(one["command"]) for one in compose["services"].values()]
+    for spec in plan(deployment):
+        assert ("tallymark", *spec.arguments) in commands, spec.name
+    assert "spark-master" in compose["services"]
+
+
+def test_ports_are_published_on_loopback_only(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:"), name
+
+
+def test_every_service_has_a_health_check_and_its_settings(compose: dict[str, Any]) -> None:
+    settings = tomllib.loads((ROOT / "deploy/compose/deployment.toml").read_text())
+    for name, service in compose["services"].items():
+        assert service["environment"]["TALLYMARK_SETTINGS"] == "/srv/settings/deployment.toml"
+        assert "healthcheck" in service or "profiles" in service, name
+        assert f"data:{settings['data_dir']}" in service["volumes"], name
+
+
+@pytest.mark.process
+@pytest.mark.timeout(600)
+def test_every_service_starts_and_becomes_healthy(tmp_path: Path) -> None:
+    if not shutil.which("unshare") or subprocess.run([*UNSHARE, "true"]).returncode:
+        pytest.skip("this machine does not let us make namespaces (unshare)")
+    if not shutil.which("curl"):
+        pytest.skip("curl, which the image has for health checks, is not on this machine")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [*UNSHARE, sys.executable, str(Path(__file__).with_name("compose_services.py")), tmp_path],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path},
+    )
+    assert done.returncode == 0, done.stderr
+    health = json.loads(done.stdout.splitlines()[-1])
+    assert {name: said for name, said in health.items() if said != "healthy"} == {}
+    assert {"zookeeper", "spark-worker", "collector-aggregate"} <= set(health)

@@ -1,0 +1,64 @@
+"""The settings file: written and read back, and what is said about a wrong one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallymark.deployment import BrokerAddress, Cluster, Deployment, Mirror, dump_toml, load
+from tallymark.errors import UserError
+
+NAMES = st.from_regex(r"[a-z0-9][a-z0-9-]{0,10}", fullmatch=True)
+SETTINGS: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
+    st.text(min_size=1, max_size=8),
+    st.one_of(st.text(max_size=8), st.integers(0, 2**40), st.booleans()),
+    max_size=3,
+)
+
+
+@st.composite
+def deployments(draw: st.DrawFn) -> Deployment:
+    names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
+    clusters = tuple(
+        Cluster(name=n, brokers=(BrokerAddress(port=9092),), broker_settings=draw(SETTINGS))
+        for n in names
+    )
+    mirrors = (Mirror(source=names[0], target=names[-1], topics="a|b"),) if names[1:] else ()
+    return Deployment(clusters=clusters, mirrors=mirrors, data_dir=Path(draw(NAMES)))
+
+
+@given(deployments())
+def test_what_is_written_reads_back_equal(deployment: Deployment) -> None:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
+        file.write(dump_toml(deployment))
+        file.flush()
+        assert load(file.name) == deployment
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nme = 'x'", "nme: Extra inputs are not permitted"),
+        ("[audit]\nwindow_ms = 1", "audit.window_ms: Input should be greater"),
+        ("name = [", "is not TOML"),
+        ("[[mirrors]]\nsource='dc1'\ntarget='dc9'", "there is no cluster 'dc9'"),
+        ("[[mirrors]]\nsource='dc1'\ntarget='dc1'", "copies a cluster into itself"),
+    ],
+)
+def test_a_wrong_file_is_one_clear_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "tallymark.toml"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        load(path)
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file() -> None:
+    with pytest.raises(UserError, match=r"there is no settings file /nowhere/x\.toml"):
+        load("/nowhere/x.toml")

@@ -1,0 +1,56 @@
+"""The layout rules that no other tool sees."""
+
+import platform
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_standard_librarys_platform_is_not_shadowed() -> None:
+    assert platform.__file__ is not None
+    assert Path(platform.__file__).parent == Path(sysconfig.get_path("stdlib"))
+    assert platform.system()
+
+
+def test_platform_holds_one_package_and_nothing_else() -> None:
+    assert [path.name for path in (ROOT / "platform").iterdir() if path.name != "__pycache__"] == [
+        "tallymark"
+    ]
+
+
+def test_tests_hold_no_packages() -> None:
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+def test_python_started_in_the_root_still_finds_the_standard_library() -> None:
+    code = "import platform; assert platform.system()"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_locks_name_versions_and_no_address() -> None:
+    for lock in (ROOT / "deploy").glob("requirements*.txt"):
+        for line in lock.read_text().splitlines():
+            assert "==" in line, line
+            assert "://" not in line, line
+            assert not line.startswith("-"), line
+
+
+def test_every_entry_point_names_what_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    sources = project_sources()
+    for group in project["entry-points"].values():
+        for value in group.values():
+            module = value.split(":")[0].replace(".", "/")
+            assert any(
+                (root / f"{module}.py").is_file() or (root / module / "__init__.py").is_file()
+                for root in sources
+            ), value
+
+
+def project_sources() -> list[Path]:
+    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
+    return [ROOT / name for name in hatch["build"]["dev-mode-dirs"]]
