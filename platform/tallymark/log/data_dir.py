@@ -1,0 +1,111 @@
+"""One data directory of a broker: whose it is, who uses it now, and how it was left.
+
+::
+
+    .lock                               held while a broker runs; says which
+    meta.properties                     cluster.id and broker.id: whose data this is
+    .kafka_cleanshutdown                there while stopped cleanly; without it logs are verified
+    recovery-point-offset-checkpoint    topic, partition, offset: everything below is on the disk
+    orders-0/ ...                       the logs
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+from tallymark.errors import UserError
+from tallymark.log.checkpoint import read_checkpoint, write_checkpoint
+from tallymark.log.files import Files, Lock, LockHeldError, write_file
+from tallymark.log.health import DiskHealth
+from tallymark.log.partition_folder import TopicPartition
+
+_CLEAN: Final = ".kafka_cleanshutdown"
+_CLEAN_TEXT: Final = b'{"version":0,"brokerEpoch":-1}'
+_META: Final = "meta.properties"
+_RECOVERY: Final = "recovery-point-offset-checkpoint"
+
+
+class DataDir:
+    """A locked data directory."""
+
+    def __init__(self, files: Files, path: str, lock: Lock) -> None:
+        self.path = path
+        self.health = DiskHealth(path)
+        self._files = files
+        self._lock = lock
+
+    @classmethod
+    def lock(cls, files: Files, path: str, broker_id: int) -> DataDir:
+        """Make the directory where needed and lock it. UserError names the directory and who
+        holds it; OSError where the disk does not work."""
+        files.make_dirs(path)
+        owner = f"broker {broker_id}, process {os.getpid()} on {socket.gethostname()}"
+        try:
+            return cls(files, path, files.lock(f"{path}/.lock", owner))
+        except LockHeldError as error:
+            raise UserError(
+                f"the data directory {path} is in use by {error.owner}",
+                "stop that one, or give this broker a directory of its own (log.dirs)",
+            ) from None
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def check_owner(self, broker_id: int, cluster_id: str | None) -> str | None:
+        """Whose data is this? Returns the cluster id in ``meta.properties``, None where there is
+        none yet. UserError where it is another broker's or cluster's."""
+        meta = self._read_meta()
+        stored = meta.get("cluster.id")
+        stored_broker = meta.get("broker.id", meta.get("node.id"))
+        if stored_broker is not None and stored_broker != str(broker_id):
+            raise UserError(
+                f"the data directory {self.path} is broker {stored_broker}'s, "
+                f"this is broker {broker_id}",
+                "set node.id or log.dirs right",
+            )
+        if stored is not None and cluster_id is not None and stored != cluster_id:
+            raise UserError(
+                f"the data directory {self.path} is of the cluster {stored}, "
+                f"this broker is in the cluster {cluster_id}",
+                "set zookeeper.connect or log.dirs right",
+            )
+        return stored
+
+    def write_owner(self, broker_id: int, cluster_id: str) -> None:
+        """Note whose data this is, durably."""
+        text = f"#\nversion=0\nbroker.id={broker_id}\ncluster.id={cluster_id}\n"
+        write_file(self._files, f"{self.path}/{_META}", text.encode())
+
+    def take_clean_marker(self) -> bool:
+        """Whether the last stop was clean. The marker is gone afterwards: from here on it is
+        not, until :meth:`write_clean_marker`."""
+        marker = f"{self.path}/{_CLEAN}"
+        clean = self._files.exists(marker)
+        if clean:
+            self._files.remove(marker)
+            self._files.sync_dir(self.path)
+        return clean
+
+    def write_clean_marker(self) -> None:
+        write_file(self._files, f"{self.path}/{_CLEAN}", _CLEAN_TEXT)
+
+    def read_recovery_points(self) -> dict[TopicPartition, int]:
+        entries = read_checkpoint(self._files, f"{self.path}/{_RECOVERY}", 3)
+        return {
+            TopicPartition(topic, int(number)): int(offset) for topic, number, offset in entries
+        }
+
+    def write_recovery_points(self, points: Mapping[TopicPartition, int]) -> None:
+        entries = [(key.topic, key.partition, offset) for key, offset in sorted(points.items())]
+        write_checkpoint(self._files, f"{self.path}/{_RECOVERY}", entries)
+
+    def _read_meta(self) -> dict[str, str]:
+        path = f"{self.path}/{_META}"
+        if not self._files.exists(path):
+            return {}
+        lines = self._files.read(path).decode(errors="replace").splitlines()
+        pairs = [line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")]
+        return {key.strip(): value.strip() for key, value in pairs}

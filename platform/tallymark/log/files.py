@@ -1,0 +1,287 @@
+"""The disk, as the log needs it: a small port, and the operating system behind it.
+
+Every byte of the room goes through :class:`Files`, so a test can put
+:class:`tallymark.testing.memory_files.MemoryFiles` in its place, whose writes fail on request and
+which forgets what was not synced. Paths are plain strings. Every failure is an ``OSError``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from tallymark.errors import TallymarkError
+
+Data: TypeAlias = bytes | bytearray | memoryview
+
+_NEW_FILE: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_OLD_FILE: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+
+
+class LockHeldError(TallymarkError):
+    """A lock file is held by somebody else; ``owner`` is what the holder wrote into it."""
+
+    def __init__(self, path: str, owner: str) -> None:
+        super().__init__(f"{path} is locked by {owner}")
+        self.path = path
+        self.owner = owner
+
+
+class Handle(Protocol):
+    """What readers and syncing threads hold on to. It outlives :meth:`File.close` and the removal
+    of the file, so bytes on their way to a socket stay what they are."""
+
+    def fileno(self) -> int:
+        """The descriptor for ``sendfile``; ``OSError`` where there is none (in memory)."""
+        ...
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to ``size`` bytes from ``position``; fewer only at the end of the file."""
+        ...
+
+    def sync(self) -> None:
+        """Return when every byte written so far is on the disk (fsync). Any thread may call it."""
+        ...
+
+
+class File(Protocol):
+    """A file that only grows at its end, but for :meth:`truncate`. One writer."""
+
+    @property
+    def handle(self) -> Handle: ...
+
+    def append(self, data: Data) -> None:
+        """Write all of ``data`` at the end. After an ``OSError`` a part of it may stand there:
+        the caller truncates."""
+        ...
+
+    def pread(self, size: int, position: int) -> bytes: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None:
+        """No more appends. Handles that were given away go on."""
+        ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Files(Protocol):
+    """The directory tree. Names become durable with :meth:`sync_dir` of their folder."""
+
+    def open(self, path: str, *, create: bool = True) -> File: ...
+
+    def read(self, path: str) -> bytes:
+        """The whole of a small file."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in the folder, sorted."""
+        ...
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def make_dirs(self, path: str) -> None:
+        """Make the folder and those above it; fine where they are there."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove the file; fine where there is none."""
+        ...
+
+    def remove_dir(self, path: str) -> None:
+        """Remove the empty folder."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or folder, atomically; a file at ``new`` is replaced."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Return when the names in the folder are on the disk."""
+        ...
+
+    def lock(self, path: str, owner: str) -> Lock:
+        """Hold ``path`` until released or until this process dies, however it dies. Raises
+        LockHeldError with the holder's ``owner`` text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """``size`` bytes of a file from ``position``: what a fetch answers instead of copying.
+
+    ``sendfile(socket, slice.fileno(), slice.position, slice.size)``, or :meth:`read`.
+    """
+
+    file: Handle
+    position: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def fileno(self) -> int:
+        return self.file.fileno()
+
+    def read(self) -> bytes:
+        """The bytes; ``EOFError`` where the file has become shorter."""
+        data = self.file.pread(self.size, self.position)
+        if len(data) != self.size:
+            raise EOFError(f"{len(data)} of {self.size} bytes at {self.position}")
+        return data
+
+
+def write_file(files: Files, path: str, data: Data, *, durable: bool = True) -> Handle:
+    """Put ``data`` in the place of ``path`` at once: a reader, and a start after a crash, finds
+    the old content or the new one. ``durable``: it is the new one from the return on. Otherwise
+    the caller syncs the returned handle, and the folder."""
+    draft = path + ".tmp"
+    files.remove(draft)
+    file = files.open(draft)
+    file.append(data)
+    if durable:
+        file.handle.sync()
+    file.close()
+    files.rename(draft, path)
+    if durable:
+        files.sync_dir(os.path.dirname(path))
+    return file.handle
+
+
+class _OsHandle:
+    """Owns a descriptor. It closes when the last reader lets go of it, not at a moment somebody
+    chooses: ``sendfile`` of a deleted segment must not meet a descriptor number used again."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def pread(self, size: int, position: int) -> bytes:
+        data = os.pread(self.fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]  # short: the end of the file, a signal, or more than 2 GiB asked for
+        got = len(data)
+        while got < size and (data := os.pread(self.fd, size - got, position + got)):
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def sync(self) -> None:
+        os.fsync(self.fd)
+
+
+class _OsFile:
+    __slots__ = ("_fd", "_handle")
+
+    def __init__(self, fd: int) -> None:
+        self._handle = _OsHandle(fd)
+        self._fd = fd
+
+    @property
+    def handle(self) -> Handle:
+        return self._handle
+
+    def append(self, data: Data) -> None:
+        written = os.write(self._fd, data)
+        if written != len(data):
+            rest = memoryview(data)[written:]
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+
+    def pread(self, size: int, position: int) -> bytes:
+        return self._handle.pread(size, position)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        self._fd = -1  # any further append fails with EBADF
+
+
+class _OsLock:
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsFiles:
+    """:class:`Files` on the operating system (POSIX)."""
+
+    def open(self, path: str, *, create: bool = True) -> File:
+        return _OsFile(os.open(path, _NEW_FILE if create else _OLD_FILE, 0o644))
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def remove_dir(self, path: str) -> None:
+        os.rmdir(path)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str, owner: str) -> Lock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(fd, 0)
+            os.write(fd, owner.encode())
+        except BlockingIOError:
+            held_by = os.pread(fd, 1000, 0).decode(errors="replace").strip()
+            os.close(fd)
+            raise LockHeldError(path, held_by or "another process") from None
+        except OSError:
+            os.close(fd)
+            raise
+        return _OsLock(fd)

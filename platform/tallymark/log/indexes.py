@@ -1,0 +1,98 @@
+"""Both sparse indexes of a segment: when they get an entry, and how they reach the disk."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tallymark.log.files import Files, Handle, write_file
+from tallymark.log.offset_index import IndexDamagedError, OffsetIndex
+from tallymark.log.time_index import TimeIndex
+
+_REWRITE: Final = -1
+
+
+class SegmentIndexes:
+    """The indexes in memory, and how much of each is in its file.
+
+    ``stem`` is the segment's path without ``.log``. The greatest timestamp of the segment is
+    ``max_timestamp`` (-1: none), brought by the batch that ends at ``max_relative``.
+    """
+
+    __slots__ = (
+        "_interval",
+        "_saved_offsets",
+        "_saved_times",
+        "_since_entry",
+        "_stem",
+        "max_relative",
+        "max_timestamp",
+        "offsets",
+        "times",
+    )
+
+    def __init__(self, stem: str, interval: int) -> None:
+        self._stem = stem
+        self._interval = interval
+        self.offsets = OffsetIndex()
+        self.times = TimeIndex()
+        self.max_timestamp = -1
+        self.max_relative = 0
+        self._since_entry = 0
+        self._saved_offsets = _REWRITE
+        self._saved_times = _REWRITE
+
+    @classmethod
+    def load(cls, files: Files, stem: str, interval: int, log_size: int) -> SegmentIndexes:
+        """Read both files. IndexDamagedError where one is missing or cannot be right."""
+        indexes = cls(stem, interval)
+        try:
+            indexes.offsets = OffsetIndex.decode(files.read(stem + ".index"), log_size)
+            indexes.times = TimeIndex.decode(files.read(stem + ".timeindex"))
+        except FileNotFoundError as error:
+            raise IndexDamagedError(str(error)) from error
+        last_position = indexes.offsets.entry(-1)[1] if len(indexes.offsets) else 0
+        indexes._since_entry = log_size - last_position
+        if last := indexes.times.last():
+            indexes.max_timestamp, indexes.max_relative = last
+        elif log_size:
+            raise IndexDamagedError("no timestamp for a segment that has records")
+        indexes._saved_offsets = len(indexes.offsets)
+        indexes._saved_times = len(indexes.times)
+        return indexes
+
+    def note(self, last_relative: int, position: int, size: int, max_timestamp: int) -> None:
+        """A batch of ``size`` bytes stands at ``position`` now and ends at ``last_relative``."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_relative = last_relative
+        if self._since_entry > self._interval:
+            self.offsets.append(last_relative, position)
+            self.times.append(self.max_timestamp, self.max_relative)
+            self._since_entry = 0
+        self._since_entry += size
+
+    def save(self, files: Files) -> list[Handle]:
+        """Write what is not in the files yet, with the greatest timestamp as the last entry of the
+        time index, so that a segment's file always tells it up to what was flushed.
+
+        Returns the handles to sync. Nothing is synced here: it may be the event loop.
+        """
+        self.times.append(self.max_timestamp, self.max_relative)
+        handles = [
+            _save(files, self._stem + ".index", self.offsets, self._saved_offsets),
+            _save(files, self._stem + ".timeindex", self.times, self._saved_times),
+        ]
+        self._saved_offsets = len(self.offsets)
+        self._saved_times = len(self.times)
+        return [handle for handle in handles if handle is not None]
+
+
+def _save(files: Files, path: str, index: OffsetIndex | TimeIndex, saved: int) -> Handle | None:
+    if saved == _REWRITE:
+        return write_file(files, path, index.encode(), durable=False)
+    if saved == len(index):
+        return None
+    file = files.open(path)
+    file.append(index.encode(saved))
+    file.close()
+    return file.handle

@@ -1,0 +1,107 @@
+"""Which leader epoch began at which offset: how readers learn that a log was cut (KIP-101, 320).
+
+``leader-epoch-checkpoint``, in Kafka's checkpoint format::
+
+    0
+    2
+    0 0        epoch 0 began at offset 0
+    3 4711     epoch 3 began at offset 4711
+
+A consumer that read up to 5000 in epoch 0 and asks where epoch 0 ended is told 4711: what it read
+from there on is no longer in the log. This works because a new leader epoch begins at the end of
+the log *after* recovery, and every cut drops the epochs that began at or behind it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final
+
+from tallymark.errors import CODES, KafkaError
+from tallymark.log.checkpoint import read_checkpoint, write_checkpoint
+from tallymark.log.files import Files
+
+FILE_NAME: Final = "leader-epoch-checkpoint"
+UNDEFINED: Final = (-1, -1)
+
+
+class LeaderEpochs:
+    """The epochs of one log, ascending, kept in its folder. :meth:`assign` is durable on return.
+
+    ``highest`` is the greatest epoch the log ever was in, cut or not: a new one must be above it.
+    ``saved`` is the current epoch where the file tells the same, so that an append in it need not
+    :meth:`assign`; None after a cut.
+    """
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._path = f"{directory}/{FILE_NAME}"
+        self._entries: list[tuple[int, int]] = []
+        for epoch, start in read_checkpoint(files, self._path, 2):
+            self._add(int(epoch), int(start))
+        self.saved: int | None = self.latest
+        self.highest = self.latest
+
+    @property
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        """(epoch, start offset), ascending in both."""
+        return tuple(self._entries)
+
+    @property
+    def latest(self) -> int:
+        """The current epoch, -1 before the first."""
+        return self._entries[-1][0] if self._entries else -1
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """From ``start_offset`` on records are written in ``epoch``. No effect where that is known.
+
+        Raises FENCED_LEADER_EPOCH where the log is in a newer epoch.
+        """
+        if epoch < self.latest:
+            raise KafkaError(
+                CODES["FENCED_LEADER_EPOCH"], f"epoch {epoch}, the log is in {self.latest}"
+            )
+        if epoch > self.latest:
+            self._add(epoch, start_offset)
+        if epoch != self.saved:
+            write_checkpoint(self._files, self._path, self._entries)
+            self.saved = epoch
+            self.highest = max(self.highest, epoch)
+
+    def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """(epoch, end offset) of the greatest epoch not above ``epoch`` (KIP-320, KIP-279).
+
+        The current epoch ends at ``log_end``. An epoch older than all known ones ends where the
+        first known one begins; one that is newer than the current, or -1, is (-1, -1).
+        """
+        if epoch < 0 or epoch > self.latest:
+            return UNDEFINED
+        if epoch == self.latest:
+            return epoch, log_end
+        number = bisect_right(self._entries, (epoch, 2**63))
+        end = self._entries[number][1]
+        return (self._entries[number - 1][0] if number else epoch), end
+
+    def cut_end(self, end_offset: int) -> None:
+        """The log ends at ``end_offset``: epochs that began there or later hold nothing.
+
+        The file keeps them until the next epoch is assigned: were they gone from it and the process
+        killed before, the next start would not know which epochs are used up.
+        """
+        kept = [entry for entry in self._entries if entry[1] < end_offset]
+        if len(kept) != len(self._entries):
+            self._entries = kept
+            self.saved = None
+
+    def cut_start(self, start_offset: int) -> None:
+        """Records before ``start_offset`` are gone; the epoch that spans it begins there now."""
+        gone = [entry for entry in self._entries if entry[1] <= start_offset]
+        if len(gone) > 1 or (gone and gone[0][1] < start_offset):
+            self._entries = [(gone[-1][0], start_offset), *self._entries[len(gone) :]]
+            self.saved = None
+
+    def _add(self, epoch: int, start: int) -> None:
+        """Append; an epoch in which nothing was written makes way for the next one."""
+        while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start):
+            self._entries.pop()
+        self._entries.append((epoch, start))

@@ -1,0 +1,44 @@
+"""The folder of one log: which files belong, and how its segments are found at a start."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+from tallymark.log.config import LogConfig
+from tallymark.log.files import Files
+from tallymark.log.segment import Segment
+from tallymark.log.segments import SegmentList
+
+_LEFTOVERS: Final = (".tmp", ".deleted", ".cleaned", ".swap")
+_INDEXES: Final = (".index", ".timeindex")
+
+
+def open_segments(files: Files, directory: str, config: LogConfig) -> SegmentList:
+    """The segments of the folder, a first empty one where there is none. Sweeps up what a crash
+    has left: unfinished files, indexes without a log."""
+    names = files.listdir(directory)
+    bases = sorted(int(n[:-4]) for n in names if n.endswith(".log") and n[:-4].isdigit())
+    for name in names:
+        stem, _, suffix = name.rpartition(".")
+        orphan = f".{suffix}" in _INDEXES and stem.isdigit() and int(stem) not in bases
+        if orphan or name.endswith(_LEFTOVERS):
+            files.remove(f"{directory}/{name}")
+    interval = config.index_interval_bytes
+    if not bases:
+        return SegmentList((Segment.create(files, directory, 0, interval),))
+    segments = tuple(Segment.open(files, directory, base, interval) for base in bases)
+    for segment, following in pairwise(segments):
+        segment.end_at(following.base_offset)
+    return SegmentList(segments)
+
+
+def find_end(segment: Segment) -> bool:
+    """Set ``next_offset`` of the newest segment after a clean stop, stepping from the last entry of
+    its index on. False where the file does not end with a whole batch: recovery has to look."""
+    offsets = segment.indexes.offsets
+    end = offsets.entry(-1)[1] if len(offsets) else 0
+    for position, header in segment.headers(end):
+        end = position + header.size
+        segment.end_at(header.next_offset)
+    return end == segment.size

@@ -1,0 +1,62 @@
+"""How the folder of a partition is named and whose it is.
+
+``orders-0`` is partition 0 of the topic ``orders``. ``partition.metadata`` in it holds the topic's
+id (KIP-516), so that a topic deleted and created again is not taken for the old one::
+
+    version: 0
+    topic_id: CoO2Ch4lTmGVUoPBzIZmrw        the 16 bytes in base64url, without padding
+
+A folder that is being deleted is renamed first, to ``orders-0.<32 hex digits>-delete``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from typing import Final, NamedTuple
+
+from tallymark.log.files import Files, write_file
+
+DELETED: Final = "-delete"
+_METADATA: Final = "partition.metadata"
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def parse_folder(name: str) -> TopicPartition | None:
+    """The partition a folder's name stands for, None for any other name."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not topic or not number.isascii() or not number.isdigit():
+        return None
+    return TopicPartition(topic, int(number)) if str(int(number)) == number else None
+
+
+def deleted_name(name: str) -> str:
+    """What a folder is renamed to; never longer than a file name may be."""
+    return f"{name[:200]}.{uuid.uuid4().hex}{DELETED}"
+
+
+def write_topic_id(files: Files, folder: str, topic_id: uuid.UUID) -> None:
+    """Durably note whose folder this is."""
+    text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+    write_file(files, f"{folder}/{_METADATA}", f"version: 0\ntopic_id: {text}".encode())
+
+
+def read_topic_id(files: Files, folder: str) -> uuid.UUID | None:
+    """The topic's id, None where the file is missing or damaged."""
+    path = f"{folder}/{_METADATA}"
+    if not files.exists(path):
+        return None
+    lines = files.read(path).decode(errors="replace").splitlines()
+    pairs = dict(line.split(": ", 1) for line in lines if ": " in line)
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(pairs.get("topic_id", "") + "=="))
+    except (ValueError, binascii.Error):
+        return None

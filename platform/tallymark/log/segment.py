@@ -1,0 +1,255 @@
+"""One segment of a log: ``%020d.log``, batches one after the other as they came from the wire,
+named by the offset it begins at, with its two indexes beside it::
+
+    00000000000000000000.log         batches with the offsets 0 .. 9999
+    00000000000000000000.index       offset -> position
+    00000000000000000000.timeindex   timestamp -> offset
+    00000000000000010000.log         10000 .. ; the last segment is the one appended to
+
+One owner appends; any thread may :meth:`~Segment.read`. What is given away (:class:`FileSlice`,
+handles to sync) may be used in any thread, also after the segment was removed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tallymark.errors import CorruptRecordError
+from tallymark.log.files import Data, File, Files, FileSlice, Handle
+from tallymark.log.indexes import SegmentIndexes
+from tallymark.log.offset_index import IndexDamagedError
+from tallymark.log.scan import BatchPlace, places, walk
+from tallymark.protocol.records import BatchHeader
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSlice:
+    """Whole batches of a segment; the batch after them begins at ``next_offset`` or later."""
+
+    data: FileSlice
+    next_offset: int
+
+
+class Segment:
+    """``size`` bytes of whole batches, offsets from ``base_offset`` to below ``next_offset``."""
+
+    __slots__ = (
+        "_end",
+        "_file",
+        "_files",
+        "_indexes",
+        "_interval",
+        "_rebuilt",
+        "base_offset",
+        "path",
+        "stem",
+    )
+
+    def __init__(self, files: Files, directory: str, base_offset: int, interval: int) -> None:
+        self.base_offset = base_offset
+        self.stem = f"{directory}/{base_offset:020d}"
+        self.path = self.stem + ".log"
+        self._end = (0, base_offset)  # one value: a reader in another thread sees both or neither
+        self._files = files
+        self._interval = interval
+        self._file: File | None = None
+        self._indexes: SegmentIndexes | None = None
+        self._rebuilt = False
+
+    @classmethod
+    def create(cls, files: Files, directory: str, base_offset: int, interval: int) -> Segment:
+        """A new, empty segment. Its name is durable once the folder was synced."""
+        segment = cls(files, directory, base_offset, interval)
+        segment.file.truncate(0)
+        segment._indexes = SegmentIndexes(segment.stem, interval)
+        return segment
+
+    @classmethod
+    def open(cls, files: Files, directory: str, base_offset: int, interval: int) -> Segment:
+        """A segment that is there. Its caller finds out where it ends: :meth:`end_at`."""
+        segment = cls(files, directory, base_offset, interval)
+        segment._end = (segment.file.size(), base_offset)
+        segment.close()
+        return segment
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batches."""
+        return self._end[0]
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last record."""
+        return self._end[1]
+
+    def end_at(self, next_offset: int) -> None:
+        """The last record of the file is the one before ``next_offset``."""
+        self._end = (self.size, next_offset)
+
+    @property
+    def file(self) -> File:
+        """The log file, opened at the first use: most old segments are never read."""
+        if self._file is None:
+            self._file = self._files.open(self.path)
+        return self._file
+
+    @property
+    def indexes(self) -> SegmentIndexes:
+        """The indexes, loaded at the first use and built again where they are not right."""
+        if self._indexes is None:
+            try:
+                self._indexes = self._load_indexes()
+            except IndexDamagedError as error:
+                log.warning("%s: building the indexes again: %s", self.path, error)
+                self.build_indexes()
+                for handle in self.indexes.save(self._files):
+                    handle.sync()  # no recovery will look at this segment again
+        return self._indexes  # type: ignore[return-value]  # build_indexes has set it
+
+    @property
+    def max_timestamp(self) -> int:
+        """The greatest timestamp of the segment's records in ms, -1 where there is none."""
+        return self.indexes.max_timestamp
+
+    # --- append
+
+    def append(self, data: Data, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch, whose offsets are placed. All of it or, with an ``OSError``, nothing."""
+        position = self.size
+        file = self.file
+        try:
+            file.append(data)
+        except OSError:
+            with suppress(OSError):  # where this fails too, the next start cuts the torn tail
+                file.truncate(position)
+            raise
+        size = len(data)
+        self.indexes.note(last_offset - self.base_offset, position, size, max_timestamp)
+        self._end = (position + size, last_offset + 1)
+
+    # --- read
+
+    def read(self, offset: int, max_bytes: int, min_one: bool) -> SegmentSlice | None:
+        """Whole batches from the one that holds ``offset`` (or the first after it) on, at most
+        ``max_bytes``; the first one regardless of its size with ``min_one``. None where the segment
+        has nothing at or after the offset."""
+        place = self.find(offset)
+        if place is None:
+            return None
+        end, next_offset = self._last_whole(place, place.position + max_bytes)
+        if end == place.position and min_one:
+            end, next_offset = place.position + place.size, place.last_offset + 1
+        data = FileSlice(self.file.handle, place.position, end - place.position)
+        return SegmentSlice(data, next_offset)
+
+    def find(self, offset: int) -> BatchPlace | None:
+        """The first batch that ends at ``offset`` or later. A wrong index is built again; raises
+        CorruptRecordError where the log itself is damaged."""
+        try:
+            return self._find(offset)
+        except CorruptRecordError as error:
+            if self._rebuilt:
+                raise
+            log.warning("%s: building the indexes again: %s", self.path, error)
+            self.build_indexes()
+            return self._find(offset)
+
+    def places_from(self, offset: int) -> Iterable[BatchPlace]:
+        """The batches from the first that ends at ``offset`` or later."""
+        place = self.find(offset)
+        return self._places(place.position) if place else ()
+
+    def headers(self, position: int = 0) -> Iterable[tuple[int, BatchHeader]]:
+        """(position, header) of the batches from ``position`` on."""
+        return walk(self.file.handle, position, self.size)
+
+    def pread(self, place: BatchPlace) -> bytes:
+        """The bytes of a batch."""
+        return self.file.pread(place.size, place.position)
+
+    # --- housekeeping
+
+    def build_indexes(
+        self, batches: Iterable[tuple[int, BatchHeader]] | None = None
+    ) -> tuple[int, int]:
+        """Build the indexes from these batches (default: all in the file). Returns the position and
+        the offset after the last one."""
+        self._rebuilt = True
+        indexes = SegmentIndexes(self.stem, self._interval)
+        end, next_offset = 0, self.base_offset
+        for position, header in self.headers() if batches is None else batches:
+            relative = header.last_offset - self.base_offset
+            indexes.note(relative, position, header.size, header.max_timestamp)
+            end = position + header.size
+            next_offset = header.next_offset
+        self._indexes = indexes
+        return end, next_offset
+
+    def truncate(self, size: int) -> None:
+        """Cut the file at a position found by :meth:`build_indexes`, durably."""
+        self.file.truncate(size)
+        self.file.handle.sync()
+        self._end = (size, self.next_offset)
+
+    def save(self) -> list[Handle]:
+        """Bring the indexes up to date in their files; returns every handle that has to be synced
+        for the segment to be durable."""
+        return [self.file.handle, *self.indexes.save(self._files)]
+
+    def remove(self) -> None:
+        """Delete the files. The log goes first: indexes without a log are swept up at a start,
+        a log without its place in the list would be found again."""
+        self.close()
+        for suffix in (".log", ".index", ".timeindex"):
+            self._files.remove(self.stem + suffix)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # --- inside
+
+    def _load_indexes(self) -> SegmentIndexes:
+        """The indexes of the files. IndexDamagedError where the last entry does not point to its
+        batch, or where there is none and should be."""
+        indexes = SegmentIndexes.load(self._files, self.stem, self._interval, self.size)
+        relative, position = indexes.offsets.entry(-1) if len(indexes.offsets) else (-1, 0)
+        try:
+            for place in self._places(position):
+                if relative >= 0 and place.last_offset - self.base_offset != relative:
+                    raise IndexDamagedError("its last entry points to another batch")
+                if relative >= 0:
+                    break
+                if place.position > self._interval:
+                    raise IndexDamagedError(f"no entry for {self.size} bytes")
+        except CorruptRecordError as error:
+            raise IndexDamagedError(f"its last entry points nowhere: {error}") from error
+        return indexes
+
+    def _find(self, offset: int) -> BatchPlace | None:
+        position = self.indexes.offsets.lookup(offset - self.base_offset)
+        for place in self._places(position):
+            if place.last_offset >= offset:
+                return place
+        return None
+
+    def _places(self, position: int) -> Iterable[BatchPlace]:
+        return places(self.file.handle, position, self.size, self.base_offset)
+
+    def _last_whole(self, place: BatchPlace, limit: int) -> tuple[int, int]:
+        """(position, offset) after the last batch that ends at or before position ``limit``."""
+        end, next_offset = self._end
+        if limit >= end:
+            return end, next_offset
+        start = max(place.position, self.indexes.offsets.position_before(limit))
+        for batch in self._places(start):
+            if batch.position + batch.size > limit:
+                return batch.position, batch.base_offset
+        return end, next_offset

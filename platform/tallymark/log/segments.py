@@ -1,0 +1,47 @@
+"""The segments of a log as a value: readers keep the list they began with while the log rolls or
+deletes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from tallymark.log.segment import Segment
+
+
+class SegmentList:
+    """Segments by ascending base offset, at least one; never changed, only replaced."""
+
+    __slots__ = ("_bases", "_segments")
+
+    def __init__(self, segments: tuple[Segment, ...]) -> None:
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._segments[number]
+
+    @property
+    def active(self) -> Segment:
+        """The one that is appended to."""
+        return self._segments[-1]
+
+    @property
+    def start_offset(self) -> int:
+        return self._bases[0]
+
+    def from_offset(self, offset: int) -> tuple[Segment, ...]:
+        """The segment that holds the offset and all after it."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def added(self, segment: Segment) -> SegmentList:
+        return SegmentList((*self._segments, segment))
+
+    def without_first(self, count: int) -> SegmentList:
+        return SegmentList(self._segments[count:])

@@ -1,0 +1,76 @@
+"""What opening a log does: find its files, recover where needed, read epochs and producers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tallymark.log.config import LogConfig
+from tallymark.log.files import Files
+from tallymark.log.leader_epochs import LeaderEpochs
+from tallymark.log.log_files import find_end, open_segments
+from tallymark.log.producer_recovery import load_producers
+from tallymark.log.producer_snapshot import Snapshots
+from tallymark.log.producer_state import ProducerStates
+from tallymark.log.recovery import Recovered, recover
+from tallymark.log.segment import Segment
+from tallymark.log.segments import SegmentList
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """All that a log begins with. Times are ms, None where there is nothing to age."""
+
+    segments: SegmentList
+    recovery_point: int
+    recovered: Recovered | None
+    epochs: LeaderEpochs
+    snapshots: Snapshots
+    producers: ProducerStates
+    active_since_ms: int | None
+    unflushed_since_ms: int | None
+
+
+def start_log(
+    files: Files, directory: str, config: LogConfig, clean: bool, now_ms: int, recovery_point: int
+) -> Start:
+    """Open the log in ``directory``; see :meth:`tallymark.log.log.Log.open`."""
+    segments, recovered = open_segments(files, directory, config), None
+    if not (clean and find_end(segments.active)):
+        segments, recovered = recover(segments, recovery_point)
+    end = segments.active.next_offset
+    durable = max(min(recovery_point, end), segments.start_offset) if recovered else end
+    snapshots = Snapshots(files, directory)
+    producers = load_producers(snapshots, segments, now_ms)
+    producers.expire(now_ms, config.producer_id_expiration_ms)
+    return Start(
+        segments,
+        durable,
+        recovered,
+        _load_epochs(files, directory, segments, recovered),
+        snapshots,
+        producers,
+        _age(segments.active, now_ms),
+        now_ms if durable < end else None,
+    )
+
+
+def _load_epochs(
+    files: Files, directory: str, segments: SegmentList, recovered: Recovered | None
+) -> LeaderEpochs:
+    """The checkpoint, without what recovery has cut, and with what the batches say: an epoch that
+    never made it into the file is in each of them."""
+    epochs = LeaderEpochs(files, directory)
+    epochs.cut_end(segments.active.next_offset)
+    epochs.cut_start(segments.start_offset)
+    for epoch, offset in recovered.epochs if recovered else ():
+        if epoch > epochs.latest:
+            epochs.assign(epoch, offset)
+    return epochs
+
+
+def _age(active: Segment, now_ms: int) -> int | None:
+    """Since when the active segment is written to: across restarts the timestamp of its first batch
+    is the only clock there is. A segment of old data is rolled once by that, no harm."""
+    for place in active.places_from(active.base_offset):
+        return min(place.max_timestamp, now_ms) if place.max_timestamp >= 0 else now_ms
+    return None

@@ -1,0 +1,1 @@
+"""Doubles and fixtures that ship with Tallymark, for its tests and for yours."""

@@ -1,0 +1,302 @@
+"""A disk in memory that fails when told to and forgets what was not synced.
+
+:class:`MemoryFiles` has the same port as :class:`tallymark.log.files.OsFiles`. It knows two states
+of every file and folder: what processes see, and what would be there after a power failure.
+
+* :meth:`MemoryFiles.kill` is ``kill -9``: locks are free, old handles are dead, nothing is lost.
+* :meth:`MemoryFiles.lose_unsynced` is a power failure: bytes not synced are gone, or a prefix of
+  them survives; so are names whose folder was not synced.
+* :meth:`MemoryFiles.fail_next_write` / :meth:`~MemoryFiles.fail_next_sync` / ``break_disk`` are a
+  full or a dying disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tallymark.log.files import Data, File, Handle, Lock, LockHeldError
+
+Survivors = Callable[[str, int], int]
+"""(path, unsynced bytes appended) -> how many of them survive the power failure."""
+
+
+@dataclass(slots=True, eq=False)
+class _Inode:
+    """A file: ``content`` as processes see it, ``durable`` as the platter has it."""
+
+    content: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+
+
+@dataclass(slots=True, eq=False)
+class _Folder:
+    names: dict[str, _Inode | _Folder] = field(default_factory=dict)
+    durable_names: dict[str, _Inode | _Folder] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Fault:
+    where: str
+    error: int
+    written: int
+
+
+class MemoryFiles:
+    """A :class:`tallymark.log.files.Files` in memory. Single-threaded, for tests."""
+
+    def __init__(self) -> None:
+        self._root = _Folder()
+        self._locks: dict[str, str] = {}
+        self._write_faults: list[_Fault] = []
+        self._sync_faults: list[_Fault] = []
+        self._broken: set[str] = set()
+        self._era = 0
+        self.writes = 0
+        self.syncs = 0
+
+    # --- faults
+
+    def fail_next_write(self, where: str = "", *, written: int = 0, error: int = 28) -> None:
+        """The next append to a path that contains ``where`` writes only ``written`` bytes, then
+        fails with ``error`` (28 is ENOSPC, no space left)."""
+        self._write_faults.append(_Fault(where, error, written))
+
+    def fail_next_sync(self, where: str = "", *, error: int = 5) -> None:
+        """The next sync of a path that contains ``where`` fails with ``error`` (5 is EIO)."""
+        self._sync_faults.append(_Fault(where, error, 0))
+
+    def break_disk(self, path: str) -> None:
+        """From now on everything under ``path`` fails with EIO."""
+        self._broken.add(path)
+
+    def kill(self) -> None:
+        """``kill -9`` of the process: its locks and handles are gone, its writes are not."""
+        self._era += 1
+        self._locks.clear()
+
+    def lose_unsynced(
+        self, survivors: Survivors = lambda path, size: 0, *, removed_are_back: bool = True
+    ) -> None:
+        """Power failure: every file is what was synced, and of the bytes appended since then the
+        first ``survivors(path, count)``; every folder has the names it had when it was synced.
+        Files removed since then are back, or not: a disk may do either."""
+        self.kill()
+        _lose(self._root, "", survivors, removed_are_back)
+
+    # --- what a test looks at
+
+    def content(self, path: str) -> bytes:
+        """The bytes of a file."""
+        return bytes(self._inode(path).content)
+
+    def overwrite(self, path: str, data: Data) -> None:
+        """Put other bytes into a file, synced: damage, or a test's own file."""
+        inode = self._inode(path, create=True)
+        inode.content[:] = data
+        inode.durable = bytes(data)
+
+    def unsynced(self, path: str) -> bool:
+        """Whether a power failure would take something from the file."""
+        inode = self._inode(path)
+        return bytes(inode.content) != inode.durable
+
+    # --- the Files port
+
+    def open(self, path: str, *, create: bool = True) -> File:
+        self._check(path)
+        return _MemoryFile(self, path, self._inode(path, create=create))
+
+    def read(self, path: str) -> bytes:
+        self._check(path)
+        return self.content(path)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def listdir(self, path: str) -> list[str]:
+        self._check(path)
+        return sorted(self._folder(path).names)
+
+    def is_dir(self, path: str) -> bool:
+        return isinstance(self._find(path), _Folder)
+
+    def make_dirs(self, path: str) -> None:
+        self._check(path)
+        folder = self._root
+        for part in _parts(path):
+            below = folder.names.setdefault(part, _Folder())
+            if isinstance(below, _Inode):
+                raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
+            folder = below
+
+    def remove(self, path: str) -> None:
+        self._check(path)
+        parent, name = os.path.split(path)
+        if isinstance(self._find(path), _Folder):
+            raise IsADirectoryError(errno.EISDIR, "a folder", path)
+        self._folder(parent).names.pop(name, None)
+
+    def remove_dir(self, path: str) -> None:
+        self._check(path)
+        if self._folder(path).names:
+            raise OSError(errno.ENOTEMPTY, "not empty", path)
+        parent, name = os.path.split(path)
+        del self._folder(parent).names[name]
+
+    def rename(self, old: str, new: str) -> None:
+        self._check(old)
+        node = self._find(old)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", old)
+        self._folder(os.path.dirname(new)).names[os.path.basename(new)] = node
+        del self._folder(os.path.dirname(old)).names[os.path.basename(old)]
+
+    def sync_dir(self, path: str) -> None:
+        self._sync(path)
+        folder = self._folder(path)
+        folder.durable_names = dict(folder.names)
+
+    def lock(self, path: str, owner: str) -> Lock:
+        self._inode(path, create=True)
+        if path in self._locks:
+            raise LockHeldError(path, self._locks[path])
+        self._locks[path] = owner
+        return _MemoryLock(self._locks, path)
+
+    # --- inside
+
+    def _find(self, path: str) -> _Inode | _Folder | None:
+        node: _Inode | _Folder | None = self._root
+        for part in _parts(path):
+            node = node.names.get(part) if isinstance(node, _Folder) else None
+        return node
+
+    def _folder(self, path: str) -> _Folder:
+        node = self._find(path)
+        if not isinstance(node, _Folder):
+            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+        return node
+
+    def _inode(self, path: str, *, create: bool = False) -> _Inode:
+        folder = self._folder(os.path.dirname(path))
+        name = os.path.basename(path)
+        if create and name not in folder.names:
+            folder.names[name] = _Inode()
+        node = folder.names.get(name)
+        if not isinstance(node, _Inode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return node
+
+    def _check(self, path: str) -> None:
+        if any(path.startswith(broken) for broken in self._broken):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def _sync(self, path: str) -> None:
+        self._check(path)
+        self.syncs += 1
+        if fault := _take(self._sync_faults, path):
+            raise OSError(fault.error, os.strerror(fault.error), path)
+
+
+class _MemoryFile:
+    """A file and its handle in one: nothing has to outlive a descriptor here."""
+
+    def __init__(self, files: MemoryFiles, path: str, inode: _Inode) -> None:
+        self._files = files
+        self._path = path
+        self._inode = inode
+        self._era = files._era
+        self._closed = False
+
+    @property
+    def handle(self) -> Handle:
+        return self
+
+    def append(self, data: Data) -> None:
+        self._check_writable()
+        self._files.writes += 1
+        if fault := _take(self._files._write_faults, self._path):
+            self._inode.content += bytes(data)[: fault.written]
+            raise OSError(fault.error, os.strerror(fault.error), self._path)
+        self._inode.content += data
+
+    def pread(self, size: int, position: int) -> bytes:
+        self._check()
+        return bytes(self._inode.content[position : position + size])
+
+    def truncate(self, size: int) -> None:
+        self._check_writable()
+        content = self._inode.content
+        content[:] = content[:size].ljust(size, b"\0")
+
+    def size(self) -> int:
+        self._check()
+        return len(self._inode.content)
+
+    def sync(self) -> None:
+        self._check()
+        self._files._sync(self._path)
+        self._inode.durable = bytes(self._inode.content)
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation("a file in memory has no descriptor")
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check(self) -> None:
+        if self._era != self._files._era:
+            raise OSError(errno.EBADF, "the process that opened it is dead", self._path)
+        self._files._check(self._path)
+
+    def _check_writable(self) -> None:
+        self._check()
+        if self._closed:
+            raise OSError(errno.EBADF, "closed", self._path)
+
+
+class _MemoryLock:
+    def __init__(self, locks: dict[str, str], path: str) -> None:
+        self._locks = locks
+        self._path = path
+
+    def release(self) -> None:
+        self._locks.pop(self._path, None)
+
+
+def _parts(path: str) -> Iterator[str]:
+    return (part for part in path.split("/") if part)
+
+
+def _take(faults: list[_Fault], path: str) -> _Fault | None:
+    for index, fault in enumerate(faults):
+        if fault.where in path:
+            return faults.pop(index)
+    return None
+
+
+def _lose(folder: _Folder, path: str, survivors: Survivors, removed_are_back: bool) -> None:
+    seen, folder.names = folder.names, {}
+    for name, node in folder.durable_names.items():
+        below = f"{path}/{name}"
+        if isinstance(node, _Folder):
+            _lose(node, below, survivors, removed_are_back)
+        elif name not in seen and not removed_are_back:
+            continue
+        else:
+            _lose_bytes(node, below, survivors)
+        folder.names[name] = node
+    folder.durable_names = dict(folder.names)
+
+
+def _lose_bytes(inode: _Inode, path: str, survivors: Survivors) -> None:
+    kept = inode.durable
+    appended = bytes(inode.content[len(kept) :])
+    if appended and inode.content.startswith(kept):  # else it was cut: the cut is lost as well
+        kept += appended[: survivors(path, len(appended))]
+    inode.content[:] = kept
+    inode.durable = kept
