@@ -1,0 +1,36 @@
+"""What a producer may not send, beyond what the log refuses by itself. Pure.
+
+The log checks lengths, counts, size and CRC (:mod:`tallymark.log.validation`); here is what depends
+on who sends, and on the version of the request it came in.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.records import HEADER_SIZE
+from tallymark.protocol.schema import Buffer
+
+_MAGIC_AT: Final = 16
+_ATTRIBUTES_LOW_AT: Final = 22
+_CODEC: Final = 0x07
+_ZSTD: Final = 4
+_TRANSACTIONAL: Final = 0x10
+
+
+def check_producible(records: Buffer, where: str) -> None:
+    """Raise UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats before v2 (their magic byte stands at
+    the same place), INVALID_TXN_STATE for a batch of a transaction."""
+    if len(records) > _MAGIC_AT and records[_MAGIC_AT] in (0, 1):
+        raise KafkaError(
+            CODES["UNSUPPORTED_FOR_MESSAGE_FORMAT"],
+            f"{where}: message format {records[_MAGIC_AT]}, 2 is what is stored",
+        )
+    if len(records) >= HEADER_SIZE and records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
+        raise KafkaError(CODES["INVALID_TXN_STATE"], f"{where}: transactions are not served")
+
+
+def uses_zstd(records: Buffer) -> bool:
+    """Whether the batch is compressed with zstd, which older requests cannot carry (KIP-110)."""
+    return len(records) >= HEADER_SIZE and records[_ATTRIBUTES_LOW_AT] & _CODEC == _ZSTD

@@ -1,0 +1,71 @@
+"""k10 FindCoordinator: which broker looks after a group.
+
+Served 0-6.
+
+* v1 names the kind of key (KIP-98); v3 flexible; v4 many keys at once (KIP-699)
+* v5 an error code of transactions (KIP-890); v6 share groups (KIP-932)
+
+Kept: the coordinator is the leader of the group's partition of ``__consumer_offsets``, which the
+first question creates (``offsets.topic.num.partitions`` partitions). Simplified: groups only. A
+transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients take for
+final, a share group with INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tallymark.broker.coordinators import coordinator_of
+from tallymark.broker.handlers import Call, register
+from tallymark.broker.state import BrokerState
+from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    FindCoordinatorResponseCoordinator,
+)
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+_FIRST_WITH_MANY: Final = 4
+
+
+async def handle(
+    state: BrokerState, request: FindCoordinatorRequest, call: Call
+) -> FindCoordinatorResponse:
+    """Find each key's coordinator by itself."""
+    if call.version >= _FIRST_WITH_MANY:
+        return FindCoordinatorResponse(
+            coordinators=[
+                await _find(state, key, request.key_type) for key in request.coordinator_keys
+            ]
+        )
+    found = await _find(state, request.key, request.key_type)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+async def _find(state: BrokerState, key: str, key_type: int) -> FindCoordinatorResponseCoordinator:
+    try:
+        if key_type == TRANSACTION:
+            raise KafkaError(
+                CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"], "transactions are not served"
+            )
+        if key_type != GROUP:
+            raise KafkaError(CODES["INVALID_REQUEST"], f"key type {key_type} is not served")
+        broker = await coordinator_of(state, key)
+    except KafkaError as error:
+        return FindCoordinatorResponseCoordinator(
+            key=key, node_id=-1, port=-1, error_code=error.code, error_message=str(error)
+        )
+    return FindCoordinatorResponseCoordinator(
+        key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_message=None
+    )
+
+
+register(FindCoordinatorRequest, handle)

@@ -1,0 +1,55 @@
+"""k18 ApiVersions: which versions of which APIs this broker serves.
+
+Served 0-4.
+
+* v0 to v2 the versions
+* v3 flexible in its body only, the header never has tagged fields (KIP-511); the client's software
+  is named and its name checked
+* v4 features whose lowest version is 0: there are no features
+
+A version above 4 is answered with UNSUPPORTED_VERSION in the form of v0, with the versions of
+ApiVersions itself, so that the client can ask again (KIP-511).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tallymark.broker.handlers import Call, register
+from tallymark.broker.state import BrokerState
+from tallymark.errors import CODES
+from tallymark.protocol.api import ADVERTISED, ApiKey
+from tallymark.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    ApiVersionsResponseKey,
+)
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+_FIRST_WITH_SOFTWARE: Final = 3
+
+
+def handle(state: BrokerState, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+    """The same answer for everybody."""
+    if call.version >= _FIRST_WITH_SOFTWARE and not (
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=CODES["INVALID_REQUEST"])
+    return ApiVersionsResponse(api_keys=[_range(key) for key in sorted(ADVERTISED)])
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer to a version that is not served; to be encoded as version 0."""
+    return ApiVersionsResponse(
+        error_code=CODES["UNSUPPORTED_VERSION"], api_keys=[_range(ApiKey.API_VERSIONS)]
+    )
+
+
+def _range(key: ApiKey) -> ApiVersionsResponseKey:
+    low, high = ADVERTISED[key]
+    return ApiVersionsResponseKey(api_key=key, min_version=low, max_version=high)
+
+
+register(ApiVersionsRequest, handle)

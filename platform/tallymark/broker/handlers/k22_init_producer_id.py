@@ -1,0 +1,51 @@
+"""k22 InitProducerId: an id for an idempotent producer.
+
+Served 0-5.
+
+* v0 an id that nobody else has, with epoch 0
+* v2 flexible
+* v3 a producer may name the id it has, to raise its epoch (KIP-360); without a transactional id
+  the answer is a new id, which serves the same end
+* v4, v5 other error codes of transactions (KIP-588, KIP-890)
+
+Simplified: transactions are not served. A transactional id is refused with
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the code that clients take for final and say so at once; an
+empty one with INVALID_REQUEST, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from tallymark.broker.handlers import Call, register
+from tallymark.broker.state import BrokerState
+from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+
+
+def handle(
+    state: BrokerState, request: InitProducerIdRequest, call: Call
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    """Give the next id out."""
+    if request.transactional_id is None:
+        return _next(state)
+    code = (
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" if request.transactional_id else "INVALID_REQUEST"
+    )
+    return _refused(CODES[code])
+
+
+async def _next(state: BrokerState) -> InitProducerIdResponse:
+    try:
+        return InitProducerIdResponse(
+            producer_id=await state.cluster.next_producer_id(), producer_epoch=0
+        )
+    except KafkaError as error:
+        return _refused(error.code)
+
+
+def _refused(code: int) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+
+
+register(InitProducerIdRequest, handle)

@@ -1,0 +1,56 @@
+"""k23 OffsetForLeaderEpoch: where a leader epoch ends in the log (KIP-101, KIP-320).
+
+Served 2-4.
+
+* v2 the asker's leader epoch fences it; the epoch found is told
+* v3 the replica id is read and ignored
+* v4 flexible
+
+This is how a reader learns that the log was cut below its position: the epoch of its last record
+ends earlier here.
+"""
+
+from __future__ import annotations
+
+from tallymark.broker.handlers import Call, register
+from tallymark.broker.state import BrokerState
+from tallymark.errors import KafkaError
+from tallymark.protocol.messages import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochRequestPartition,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponsePartition,
+    OffsetForLeaderEpochResponseTopic,
+)
+
+
+def handle(
+    state: BrokerState, request: OffsetForLeaderEpochRequest, call: Call
+) -> OffsetForLeaderEpochResponse:
+    """Look every partition up by itself."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponseTopic(
+                topic=topic.topic,
+                partitions=[_answer(state, topic.topic, ask) for ask in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    state: BrokerState, topic: str, ask: OffsetForLeaderEpochRequestPartition
+) -> OffsetForLeaderEpochResponsePartition:
+    try:
+        partition = state.partitions.find(topic, ask.partition)
+        partition.check_epoch(ask.current_leader_epoch)
+        epoch, end = partition.log.end_offset_for_epoch(ask.leader_epoch)
+    except KafkaError as error:
+        return OffsetForLeaderEpochResponsePartition(error_code=error.code, partition=ask.partition)
+    return OffsetForLeaderEpochResponsePartition(
+        partition=ask.partition, leader_epoch=epoch, end_offset=end
+    )
+
+
+register(OffsetForLeaderEpochRequest, handle)

@@ -1,0 +1,28 @@
+"""Reading requests as leniently as Apache Kafka does.
+
+Kafka ignores what follows a request's last field, and clients rely on it: librdkafka 2.16 asks for
+all topics (Metadata v13) with four bytes for the null array instead of one. The fields that slip by
+this are flags whose zero does no harm.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, TypeVar
+
+from tallymark.errors import RemoteProtocolError
+from tallymark.protocol import codec
+from tallymark.protocol.schema import Request
+
+R = TypeVar("R", bound=Request[Any])
+
+
+def decode_request(cls: type[R], version: int, body: memoryview) -> R:
+    """Like :func:`tallymark.protocol.codec.decode`, but spare bytes at the end are ignored."""
+    try:
+        request: R = codec._reader(cls, version)(body, 0)[0]
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{cls.__name__} v{version}: {error}") from error
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(f"{cls.__name__} v{version} is cut or bad: {error}") from error
+    return request

@@ -1,0 +1,216 @@
+"""The broker: starts its parts in order, and stops them in the other order.
+
+Start: the cluster's id · lock the data folders, open and recover their logs · listen · join the
+cluster, which opens what is ours to lead · serve. Stop: accept no more and answer what is parked ·
+leave the cluster · flush and close the logs, with the marker of a clean stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from tallymark.broker.cluster import Cluster
+from tallymark.broker.dispatch import Dispatcher
+from tallymark.broker.housekeeping import Housekeeper
+from tallymark.broker.image import BrokerImage
+from tallymark.broker.leadership import Leadership
+from tallymark.broker.local_cluster import LocalCluster
+from tallymark.broker.offsets_store import OffsetsStore
+from tallymark.broker.partitions import Partitions
+from tallymark.broker.settings import BrokerSettings, log_effective
+from tallymark.broker.state import BrokerState
+from tallymark.broker.topic_rules import log_config
+from tallymark.broker.zookeeper_cluster import ZooKeeperCluster
+from tallymark.coordination import ZooKeeper
+from tallymark.errors import ConnectError, TallymarkError, UserError
+from tallymark.log import Files, LogManager, OsFiles
+from tallymark.net import Address, Server, ServerLimits
+
+log = logging.getLogger(__name__)
+
+STOP_SECONDS = 5.0
+"""How long a stop waits for answers to leave."""
+
+
+def wall_clock_ms() -> int:
+    """Now, ms UTC."""
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """One broker on the running event loop. Not to be started twice.
+
+    ``failed`` is done, with its error, when the broker cannot go on (its id was taken by another).
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        files: Files | None = None,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.settings = settings
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._files = files or OsFiles()
+        self._now_ms = now_ms
+        self._folders = [str(path.absolute()) for path in settings.log_dirs]
+        self._manager: LogManager | None = None
+        self._server: Server | None = None
+        self._housekeeper: Housekeeper | None = None
+        self._leadership: Leadership | None = None
+        self._cluster: Cluster | None = None
+        self.state: BrokerState | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where the broker listens; the real port when 0 was asked for."""
+        assert self._server is not None, "start() first"
+        return self._server.address
+
+    async def start(self) -> None:
+        """Serve. UserError for what a person can mend: a taken port, a locked folder, a missing
+        ZooKeeper; then everything is as before."""
+        log_effective(self.settings, log)
+        try:
+            await self._start()
+        except ConnectError as error:
+            await self._undo()
+            raise UserError(
+                f"broker {self.settings.node_id} needs ZooKeeper: {error}",
+                "start it (tallymark zookeeper), mend zookeeper.connect, or run a single broker "
+                "with --no-zookeeper",
+            ) from error
+        except BaseException:
+            await self._undo()
+            raise
+
+    async def stop(self) -> None:
+        """Stop cleanly; everything is on the disk afterwards. Idempotent."""
+        log.info("stopping broker=%d", self.settings.node_id)
+        await self._undo()
+
+    async def abort(self) -> None:
+        """Stop as a crash does, as far as one process can: nothing is flushed, closed or
+        unregistered in order. For tests."""
+        if self._server is not None:
+            await self._server.stop(0.0)
+        await self._stop_tasks()
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            await cluster.leave()
+        if self._manager is not None:
+            # Closing would flush and leave the marker of a clean stop; only the locks go.
+            self._manager._release()
+            self._manager = None
+
+    async def _start(self) -> None:
+        settings = self.settings
+        partitions, offsets = Partitions(), OffsetsStore()
+        cluster = self._cluster = self._make_cluster()
+        cluster_id = await cluster.cluster_id()
+        manager = self._manager = await asyncio.to_thread(self._open_logs, cluster_id)
+        state = self.state = BrokerState(settings, partitions, cluster, offsets, self._now_ms)
+        limits = ServerLimits(
+            max_frame_bytes=settings.socket_request_max_bytes,
+            max_connections=settings.max_connections,
+        )
+        server = Server(Dispatcher(state), limits=limits)
+        await server.start(settings.host_name, settings.port)
+        self._server = server
+        housekeeper = self._housekeeper = Housekeeper(partitions, manager, settings, self._now_ms)
+        leadership = self._leadership = Leadership(
+            settings, cluster, manager, partitions, offsets, self._now_ms, housekeeper.want_flush
+        )
+        await cluster.join(self._advertised(server.address), leadership.apply)
+        await leadership.sweep_strays(delete=not settings.enable_zookeeper)
+        housekeeper.start()
+        state.serving.set()
+
+    def _make_cluster(self) -> Cluster:
+        settings = self.settings
+        if not settings.enable_zookeeper:
+            return LocalCluster(self._files, self._folders[0])
+        zookeeper = ZooKeeper(
+            settings.zookeeper_connect,
+            session_timeout_ms=settings.zookeeper_session_timeout_ms,
+            connect_timeout_ms=settings.zookeeper_connection_timeout_ms,
+        )
+        return ZooKeeperCluster(
+            zookeeper, settings.node_id, self._files, self._folders[0], self._now_ms, self._fail
+        )
+
+    def _open_logs(self, cluster_id: str) -> LogManager:
+        """In a thread: lock, open, recover."""
+        began = time.monotonic()
+        manager = LogManager.open(
+            self._files,
+            self._folders,
+            log_config(self.settings, {}),
+            broker_id=self.settings.node_id,
+            now_ms=self._now_ms(),
+            cluster_id=cluster_id,
+        )
+        for key in manager:
+            opened = manager.get(*key)
+            found = opened.recovered if opened is not None else None
+            if found is not None:
+                log.log(
+                    logging.WARNING if found.cut else logging.INFO,
+                    "recovered %s: truncated %d bytes, verified %d bytes, ends at offset %d",
+                    key,
+                    found.cut,
+                    found.verified,
+                    found.end_offset,
+                )
+        log.info(
+            "logs opened count=%d seconds=%.2f folders=%s",
+            len(manager),
+            time.monotonic() - began,
+            os.pathsep.join(self._folders),
+        )
+        return manager
+
+    def _advertised(self, listening: Address) -> BrokerImage:
+        settings = self.settings
+        return BrokerImage(
+            settings.node_id,
+            settings.advertised_host_name or settings.host_name,
+            settings.advertised_port or listening.port,
+        )
+
+    def _fail(self, error: TallymarkError) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+    async def _undo(self) -> None:
+        """Stop whatever runs, in the order of a clean stop."""
+        if self.state is not None:
+            self.state.stopping.set()
+            for partition in self.state.partitions:
+                partition.wake()
+        if self._server is not None:
+            serving = self.state is not None and self.state.serving.is_set()
+            await self._server.stop(STOP_SECONDS if serving else 0.0)
+        await self._stop_tasks()
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            await cluster.leave()
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            await asyncio.to_thread(manager.close)
+        if self.failed.done() and not self.failed.cancelled():
+            self.failed.exception()  # it was seen, or nobody asked
+        self.failed.cancel()
+
+    async def _stop_tasks(self) -> None:
+        leadership, self._leadership = self._leadership, None
+        if leadership is not None:
+            await leadership.stop()
+        housekeeper, self._housekeeper = self._housekeeper, None
+        if housekeeper is not None:
+            await housekeeper.stop()

@@ -1,0 +1,24 @@
+"""Which partition of ``__consumer_offsets`` owns a group."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+def partition_of_group(group: str, partitions: int) -> int:
+    """Kafka's choice: ``(hashCode(group) & 0x7fffffff) % partitions``.
+
+    It must equal Java's to the bit: other tools compute it by themselves.
+    """
+    return (java_hash(group) & 0x7FFFFFFF) % partitions
+
+
+def java_hash(text: str) -> int:
+    """Java's ``String.hashCode``: over UTF-16 units, in signed 32-bit arithmetic."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
