@@ -51,7 +51,8 @@ class Cluster(Protocol):
     async def lead(self, topic: str, index: int, log_epoch: int) -> int:
         """Become the leader of a partition: the new leader epoch, above every one before.
 
-        ``log_epoch`` is the highest epoch in the partition's log, -1 for an empty one.
+        ``log_epoch`` is the highest epoch the partition's log was ever in, -1 before the first; one
+        that a crash has cut off counts too, or a reader could not tell the cut.
         """
         ...
 

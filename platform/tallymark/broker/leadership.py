@@ -88,7 +88,7 @@ class Leadership:
         where = f"{topic.name}-{index}"
         try:
             opened = await asyncio.to_thread(self._log_of, topic, index)
-            epoch = await self._cluster.lead(topic.name, index, opened.latest_epoch)
+            epoch = await self._cluster.lead(topic.name, index, opened.next_epoch - 1)
             await asyncio.to_thread(opened.start_epoch, epoch)
         except TallymarkError as error:
             log.error("partition offline partition=%s: %s", where, error)
