@@ -1,0 +1,51 @@
+"""What flows through a publishing run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its end. ``number`` counts from 1."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One event to be. ``time_ms`` is when it happened (ms since the epoch), None if the source
+    does not say; ``raw`` is what stood in the input, for the rejects file."""
+
+    number: int
+    time_ms: int | None
+    values: dict[str, Any]
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """Input that is no row, and why."""
+
+    number: int
+    reason: str
+    raw: str
+
+
+Lines: TypeAlias = Iterator[Line | Bad | None]
+"""None means: nothing to read for the moment. It lets the loop look at the clock."""
+
+Rows: TypeAlias = Iterator[Row | Bad | None]
+
+
+class Stop(Protocol):
+    """When to end: a signal, or a duration that has passed."""
+
+    def is_set(self) -> bool: ...
+
+    def wait(self, timeout: float) -> bool:
+        """Sleep, at most ``timeout`` seconds; True if it is time to end."""
+        ...

@@ -1,0 +1,145 @@
+"""An access log in Apache's combined format around any ASGI application.
+
+One line per request, when its response has ended::
+
+    host - user [10/Oct/2026:13:55:36 +0000] "GET /path?q HTTP/1.1" 200 2326 "referer" "agent"
+
+which is what every log tool reads, and what the stack publishes about itself as events. The time
+is when the request came, in UTC. What a client may choose is escaped as Apache does (``\\"``,
+``\\\\``, ``\\xhh``), so no request can forge a line or break one. Status 500 stands for a response
+that never began.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any, Final
+
+from tallymark.errors import UserError
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+MAX_FIELD: Final = 8192
+"""Bytes of one field before escaping; the rest is cut off, so a line has a bounded length."""
+
+# Written out, since strftime's %b follows the locale and a log must not.
+_MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
+_SAFE: Final = {byte: chr(byte) for byte in range(0x20, 0x7F)} | {0x22: '\\"', 0x5C: "\\\\"}
+_ESCAPED: Final = [_SAFE.get(byte, f"\\x{byte:02x}") for byte in range(256)]
+
+_log = logging.getLogger(__name__)
+
+
+class AccessLogFile:
+    """Appends lines to a file, each with one write, so that several processes may share it and a
+    reader that follows the file never sees half a line for long.
+
+    A line that cannot be written (disk full) is dropped and counted in ``dropped``: a log must not
+    fail the request it describes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UserError(
+                f"cannot write the access log {path}: {error.strerror}", "name another file"
+            ) from error
+        self._path = path
+        self.dropped = 0
+
+    def __call__(self, line: str) -> None:
+        try:
+            os.write(self._fd, line.encode("ascii") + b"\n")
+        except OSError as error:
+            if self.dropped == 0:
+                _log.error("the access log %s cannot be written: %s", self._path, error.strerror)
+            self.dropped += 1
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class AccessLog:
+    """ASGI middleware. ``write`` takes a finished line (:class:`AccessLogFile`, a list's append);
+    ``now`` gives seconds since the epoch."""
+
+    def __init__(
+        self, app: App, write: Callable[[str], None], now: Callable[[], float] = time.time
+    ) -> None:
+        self._app = app
+        self._write = write
+        self._now = now
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = self._now()
+        status, size = 500, 0
+
+        async def counting(message: Message) -> None:
+            nonlocal status, size
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif message["type"] == "http.response.body":
+                size += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, counting)
+        finally:
+            self._write(combined_line(scope, began, status, size))
+
+
+def combined_line(scope: Message, time_s: float, status: int, size: int) -> str:
+    """The line of one request. ``size`` is the body's bytes; none is written as ``-``."""
+    headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+    client = scope.get("client")
+    host = escape(client[0].encode()) if client else "-"
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    if scope.get("query_string") and b"?" not in path:
+        path += b"?" + scope["query_string"]
+    return (
+        f"{host} - {_user(headers)} [{clf_time(time_s)}] "
+        f'"{scope["method"]} {escape(path)} HTTP/{scope.get("http_version", "1.1")}" '
+        f"{status} {size or '-'} "
+        f'"{escape(headers.get(b"referer", b"-"))}" "{escape(headers.get(b"user-agent", b"-"))}"'
+    )
+
+
+def escape(value: bytes) -> str:
+    """Printable ASCII, whatever the bytes."""
+    return "".join([_ESCAPED[byte] for byte in value[:MAX_FIELD]])
+
+
+def clf_time(time_s: float) -> str:
+    """``10/Oct/2026:13:55:36 +0000``, UTC."""
+    utc = time.gmtime(time_s)
+    return (
+        f"{utc.tm_mday:02}/{_MONTHS[utc.tm_mon * 3 - 3 : utc.tm_mon * 3]}/{utc.tm_year}:"
+        f"{utc.tm_hour:02}:{utc.tm_min:02}:{utc.tm_sec:02} +0000"
+    )
+
+
+def _user(headers: dict[bytes, bytes]) -> str:
+    """The name of HTTP Basic credentials, never the password."""
+    scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() != b"basic":
+        return "-"
+    try:
+        name = base64.b64decode(value, validate=True).partition(b":")[0]
+    except (binascii.Error, ValueError):
+        return "-"
+    # A space would shift every field behind it.
+    return escape(name).replace(" ", "\\x20") or "-"

@@ -1,0 +1,44 @@
+"""``host:port`` lists, as every client and every settings file writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tallymark.errors import UserError
+
+
+class Address(NamedTuple):
+    """Where a broker listens. An IPv6 host is kept without its brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_addresses(text: str | Iterable[str]) -> tuple[Address, ...]:
+    """``"a:9092, b:9092"`` or a sequence of such; order kept, repeats dropped.
+
+    Raises UserError naming the part that is not ``host:port``, or when nothing is given.
+    """
+    parts = text.split(",") if isinstance(text, str) else [p for t in text for p in t.split(",")]
+    found = dict.fromkeys(parse_address(part) for part in parts if part.strip())
+    if not found:
+        raise UserError("no broker address is given", "give bootstrap_servers as host:port,...")
+    return tuple(found)
+
+
+def parse_address(text: str) -> Address:
+    """One ``host:port``, ``[v6]:port`` included; UserError says which text is wrong and why."""
+    host, colon, port = text.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise UserError(f"{text.strip()!r} is not host:port", "write an IPv6 host as [host]:port")
+    if not colon or not host:
+        raise UserError(f"{text.strip()!r} is not host:port", "for example 127.0.0.1:9092")
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise UserError(f"{text.strip()!r} has no valid port", "a port is a number from 1 to 65535")
+    return Address(host, int(port))

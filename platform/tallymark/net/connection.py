@@ -1,0 +1,86 @@
+"""The client's half of one connection, without a socket.
+
+Two verbs: :meth:`ClientConnection.send` turns a request into bytes and remembers that its response
+is due; :meth:`ClientConnection.receive` turns bytes into responses. A broker answers in the order
+of the requests (Kafka protocol guide, "Network"), so the oldest request due is the only one that
+may be answered; anything else means the two sides disagree about the stream, and that is final.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from tallymark.errors import RemoteProtocolError
+from tallymark.protocol import frames
+from tallymark.protocol.messages import ApiVersionsRequest
+
+MAX_RESPONSE_BYTES: Final = 128 * 1024 * 1024
+_LAST_CORRELATION_ID: Final = 2**31 - 1
+_UNSUPPORTED_VERSION: Final = 35
+
+
+class ClientConnection:
+    """Requests out, responses in, matched and decoded.
+
+    ``client_id`` goes into every request header; a frame over ``max_response_bytes`` is refused
+    with RemoteProtocolError before anything is allocated for it.
+    """
+
+    def __init__(self, client_id: str | None, max_response_bytes: int = MAX_RESPONSE_BYTES) -> None:
+        self._client_id = client_id
+        self._frames = frames.FrameBuffer(max_response_bytes)
+        self._due: deque[tuple[int, type[Any], int]] = deque()
+        self._next_id = 0
+
+    @property
+    def due(self) -> int:
+        """How many requests have been sent whose response has not come yet."""
+        return len(self._due)
+
+    def send(
+        self, request: Any, version: int, *, expects_response: bool = True
+    ) -> tuple[int, bytes]:
+        """The correlation id and the bytes to write. ``expects_response=False`` is for the one
+        request that is never answered: Produce with acks=0."""
+        correlation_id = self._next_id
+        data = frames.encode_request(request, version, correlation_id, self._client_id)
+        self._next_id = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1
+        if expects_response:
+            self._due.append((correlation_id, type(request), version))
+        return correlation_id, data
+
+    def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[int, Any]]:
+        """The responses that these bytes complete, in order.
+
+        Raises RemoteProtocolError for anything that is not the response due; the connection is of
+        no use afterwards.
+        """
+        return [self._response(frame) for frame in self._frames.receive(data)]
+
+    def _response(self, frame: memoryview) -> tuple[int, Any]:
+        if not self._due:
+            raise RemoteProtocolError("a response came though no request was waiting for one")
+        expected, request_class, version = self._due.popleft()
+        if request_class is ApiVersionsRequest and _refuses_version(frame):
+            version = 0
+        correlation_id = frames.decode_correlation_id(frame)
+        if correlation_id != expected:
+            raise RemoteProtocolError(
+                f"a response carries the correlation id {correlation_id}, due is that of "
+                f"{request_class.__name__}, {expected}"
+            )
+        return frames.decode_response(frame, request_class, version)
+
+
+def _refuses_version(frame: memoryview) -> bool:
+    """Whether an ApiVersions response says UNSUPPORTED_VERSION: then its body has the v0 shape,
+    whatever version was asked for (KIP-511).
+
+    ::
+
+        correlation id i32 | error code i16 | ...
+    """
+    return (
+        len(frame) >= 6 and int.from_bytes(frame[4:6], "big", signed=True) == _UNSUPPORTED_VERSION
+    )

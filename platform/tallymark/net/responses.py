@@ -1,0 +1,141 @@
+"""What a server may answer with, and how it leaves.
+
+A payload is one buffer or a list of buffers and slices of files that follow one another (a fetch
+response: header, slice, header, slice ...). Large slices go from the page cache to the socket with
+``loop.sendfile`` where the loop has it (the standard asyncio loop; uvloop has not, TLS cannot);
+small ones are read and written, which costs less than the extra awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import IO, Any, Final, Protocol, TypeAlias, cast
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class FileSliceLike(Protocol):
+    """``size`` bytes of ``file`` from ``position``.
+
+    ``file`` is a descriptor, or has ``fileno()`` (OSError when there is none) and may have
+    ``pread(size, position)``. It must stay open, and those bytes unchanged, until the response
+    has left.
+    """
+
+    @property
+    def file(self) -> Any: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+
+Payload: TypeAlias = Buffer | Sequence[Buffer | FileSliceLike]
+"""A whole response, its size prefix included."""
+
+SENDFILE_FROM: Final = 32 * 1024
+"""Slices of fewer bytes are read and written (measured: sendfile pays off above 16 to 64 KiB)."""
+_CHUNK: Final = 256 * 1024
+
+
+class CutFileError(Exception):
+    """A file ended before the slice did; the response that was begun cannot be finished."""
+
+
+def is_plain(payload: Payload) -> bool:
+    """Whether the payload is in memory as a whole, so that writing it needs no waiting."""
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return True
+    return all(isinstance(part, bytes | bytearray | memoryview) for part in payload)
+
+
+def join_plain(payload: Payload) -> Buffer:
+    """A payload for which :func:`is_plain` holds as one buffer. Joined, not ``writelines``: until
+    CPython 3.13.6 that never tells the protocol that the peer has stopped reading."""
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return cast(Buffer, payload)
+    return b"".join(part for part in payload if isinstance(part, bytes | bytearray | memoryview))
+
+
+class PayloadWriter:
+    """Writes payloads with slices to one transport; one :meth:`write` at a time.
+
+    ``drained()`` returns when the transport's buffer has room. ``busy`` is true while the kernel
+    has the socket: the transport must not be touched then.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, drained: Callable[[], Any], sendfile: bool = True
+    ) -> None:
+        self.busy = False
+        self._transport = transport
+        self._drained = drained
+        self._loop = asyncio.get_running_loop()
+        self._sendfile = sendfile and transport.get_extra_info("sslcontext") is None
+
+    async def write(self, payload: Payload) -> None:
+        """Write all of it. Raises OSError when the peer is gone, CutFileError when a file is."""
+        parts = [payload] if isinstance(payload, bytes | bytearray | memoryview) else payload
+        for part in parts:
+            if isinstance(part, bytes | bytearray | memoryview):
+                self._transport.write(part)
+            elif self._sendfile and part.size >= SENDFILE_FROM and _descriptor_of(part.file) >= 0:
+                await self._send(part)
+            else:
+                await self._copy(part)
+        await self._drained()
+
+    async def _send(self, piece: FileSliceLike) -> None:
+        source = cast(IO[bytes], _Descriptor(_descriptor_of(piece.file)))
+        await self._drained()
+        self.busy = True
+        try:
+            sent = await self._loop.sendfile(
+                self._transport, source, piece.position, piece.size, fallback=False
+            )
+        except (NotImplementedError, asyncio.SendfileNotAvailableError):
+            self._sendfile = False
+            sent = piece.size
+            await self._copy(piece)
+        except RuntimeError as error:  # asyncio's word for "the transport is closing"
+            raise ConnectionResetError(str(error)) from error
+        finally:
+            self.busy = False
+        if sent != piece.size:
+            raise CutFileError(f"{sent} of {piece.size} bytes from {piece.position} were there")
+
+    async def _copy(self, piece: FileSliceLike) -> None:
+        read = getattr(piece.file, "pread", None) or partial(os.pread, _descriptor_of(piece.file))
+        position, end = piece.position, piece.position + piece.size
+        while position < end:
+            data = read(min(_CHUNK, end - position), position)
+            if not data:
+                raise CutFileError(f"the file ends at {position}, the slice at {end}")
+            await self._drained()
+            self._transport.write(data)
+            position += len(data)
+
+
+def _descriptor_of(file: Any) -> int:
+    """The descriptor behind a slice's ``file``; -1 where there is none (a file in memory)."""
+    if isinstance(file, int):
+        return file
+    try:
+        return int(file.fileno())
+    except OSError:
+        return -1
+
+
+class _Descriptor:
+    """A bare descriptor in the form ``loop.sendfile`` asks for."""
+
+    mode = "rb"
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor

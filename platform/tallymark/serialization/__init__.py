@@ -1,0 +1,28 @@
+"""Avro on the wire: a magic byte, the schema's id, the datum; and the registry's HTTP client.
+
+Reading order: :mod:`.frame` (the layout), :mod:`.codec` (one schema's encoder and decoder),
+:mod:`.registry_client`, then :mod:`.serializers`, which join the three::
+
+    registry = RegistryClient("http://127.0.0.1:8081")
+    producer = Producer(..., value_encoder=AvroEncoder(registry, schema))
+    value = AvroDecoder(registry)(topic, message.value)
+"""
+
+from tallymark.serialization.codec import AvroCodec
+from tallymark.serialization.errors import RegistryError, SerializationError
+from tallymark.serialization.frame import frame, split_frame
+from tallymark.serialization.registry_client import RegisteredSchema, RegistryClient
+from tallymark.serialization.serializers import AvroDecoder, AvroEncoder, topic_name_subject
+
+__all__ = [
+    "AvroCodec",
+    "AvroDecoder",
+    "AvroEncoder",
+    "RegisteredSchema",
+    "RegistryClient",
+    "RegistryError",
+    "SerializationError",
+    "frame",
+    "split_frame",
+    "topic_name_subject",
+]

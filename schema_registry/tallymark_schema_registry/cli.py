@@ -1,0 +1,42 @@
+"""``tallymark registry``."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from tallymark.cli.process import run_process
+from tallymark.deployment import load
+from tallymark_schema_registry.embedded import RegistryServer
+
+_log = logging.getLogger("registry")
+
+
+@click.command("registry")
+@click.option("--settings", type=click.Path(dir_okay=False), help="The deployment's settings file.")
+@click.option(
+    "--access-log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where requests are logged, in Apache's combined format "
+    "[default: registry-access.log in the log folder].",
+)
+def command(settings: str | None, access_log: Path | None) -> None:
+    """Serve the Avro schema registry until SIGTERM or Ctrl-C."""
+    deployment = load(settings)
+    servers: list[RegistryServer] = []
+
+    def start() -> RegistryServer:
+        server = RegistryServer(
+            deployment.registry_store,
+            host=deployment.registry.host,
+            port=deployment.registry.port,
+            access_log=access_log or deployment.log_dir / "registry-access.log",
+            cluster_id=deployment.name,
+        )
+        _log.info("ready %s", server.url)
+        servers.append(server)
+        return server
+
+    run_process("registry", start, lambda: servers[0].check())

@@ -1,0 +1,101 @@
+"""Every answer that is not a success: HTTP status, ``error_code`` and message.
+
+The codes are those of Confluent's registry: the first three digits repeat the HTTP status. Clients
+match on some of the texts, so they are written once, here.
+"""
+
+from __future__ import annotations
+
+from tallymark.errors import TallymarkError
+
+
+class RegistryFault(TallymarkError):
+    """An answer with HTTP ``status`` and the body ``{"error_code": code, "message": message}``."""
+
+    def __init__(self, status: int, code: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+def http_fault(status: int, phrase: str) -> RegistryFault:
+    """A plain HTTP error, in the words the ecosystem's servers use."""
+    return RegistryFault(status, status, f"HTTP {status} {phrase}")
+
+
+def not_found() -> RegistryFault:
+    return http_fault(404, "Not Found")
+
+
+def bad_json(reason: str) -> RegistryFault:
+    return RegistryFault(400, 400, f"the body is not JSON as expected: {reason}")
+
+
+def too_large(limit: int) -> RegistryFault:
+    return RegistryFault(413, 413, f"the body is larger than {limit} bytes")
+
+
+def subject_not_found(subject: str) -> RegistryFault:
+    return RegistryFault(404, 40401, f"Subject '{subject}' not found.")
+
+
+def version_not_found(version: int | str) -> RegistryFault:
+    return RegistryFault(404, 40402, f"Version {version} not found.")
+
+
+def schema_not_found(schema_id: int | None = None) -> RegistryFault:
+    return RegistryFault(
+        404, 40403, "Schema not found" if schema_id is None else f"Schema {schema_id} not found"
+    )
+
+
+def no_subject_level(subject: str) -> RegistryFault:
+    text = f"Subject '{subject}' does not have subject-level compatibility configured"
+    return RegistryFault(404, 40408, text)
+
+
+def no_subject_mode(subject: str) -> RegistryFault:
+    text = f"Subject '{subject}' does not have subject-level mode configured"
+    return RegistryFault(404, 40409, text)
+
+
+def incompatible(subject: str, details: list[str]) -> RegistryFault:
+    """HTTP 409. The body's code is 409, as all servers up to 8.1 say; later ones say 40901."""
+    text = (
+        "Schema being registered is incompatible with an earlier schema for subject "
+        f'"{subject}", details: [{", ".join(details)}]'
+    )
+    return RegistryFault(409, 409, text)
+
+
+def invalid_schema(reason: str) -> RegistryFault:
+    return RegistryFault(422, 42201, f"Invalid schema: {reason}")
+
+
+def invalid_version(version: str) -> RegistryFault:
+    text = (
+        f"The specified version '{version}' is not a valid version id. Allowed values are "
+        'between [1, 2^31-1] and the string "latest"'
+    )
+    return RegistryFault(422, 42202, text)
+
+
+def invalid_level() -> RegistryFault:
+    text = (
+        "Invalid compatibility level. Valid values are none, backward, forward, full, "
+        "backward_transitive, forward_transitive, and full_transitive"
+    )
+    return RegistryFault(422, 42203, text)
+
+
+def not_permitted(reason: str) -> RegistryFault:
+    return RegistryFault(422, 42205, reason)
+
+
+def invalid_subject(subject: str) -> RegistryFault:
+    return RegistryFault(422, 42208, f"The specified subject '{subject}' is not a valid.")
+
+
+def store_failed() -> RegistryFault:
+    return RegistryFault(500, 50001, "Error in the backend data store")

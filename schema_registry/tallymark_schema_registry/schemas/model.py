@@ -1,0 +1,129 @@
+"""The tree of an Avro schema.
+
+Nodes are immutable. A named type stands in the tree where it was written; every other use of it is
+a :class:`Ref`, resolved through :attr:`Schema.names`, so recursive schemas are trees too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+PRIMITIVES: Final = frozenset(
+    {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+)
+
+Props: TypeAlias = tuple[tuple[str, Any], ...]
+"""Attributes that Avro gives no meaning, logical types among them, in the order written."""
+
+
+class Missing:
+    """The type of :data:`MISSING`: JSON null is a default, so None cannot say "no default"."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = Missing()
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """``space`` is the namespace, "" for none; ``simple`` the part after the last dot."""
+
+    space: str
+    simple: str
+
+    @property
+    def full(self) -> str:
+        return f"{self.space}.{self.simple}" if self.space else self.simple
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A named type, by its name."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    kind: str
+    props: Props = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    items: Node
+    props: Props = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    values: Node
+    props: Props = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    branches: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Enum:
+    name: Name
+    symbols: tuple[str, ...]
+    default: str | None = None
+    doc: str | None = None
+    aliases: tuple[Name, ...] = ()
+    props: Props = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """``size`` in bytes."""
+
+    name: Name
+    size: int
+    doc: str | None = None
+    aliases: tuple[Name, ...] = ()
+    props: Props = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """``default`` is JSON or MISSING; ``order`` is ascending, descending or ignore."""
+
+    name: str
+    type: Node
+    default: Any = MISSING
+    doc: str | None = None
+    order: str = "ascending"
+    aliases: tuple[str, ...] = ()
+    props: Props = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    name: Name
+    fields: tuple[Field, ...]
+    is_error: bool = False
+    doc: str | None = None
+    aliases: tuple[Name, ...] = ()
+    props: Props = ()
+
+
+Named: TypeAlias = Enum | Fixed | Record
+Node: TypeAlias = Ref | Primitive | Array | Map | Union | Enum | Fixed | Record
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """``root`` is the tree, ``names`` every named type defined in it."""
+
+    root: Node
+    names: dict[Name, Named]
+
+    def resolve(self, node: Node) -> Node:
+        """The node itself, or what a :class:`Ref` stands for."""
+        return self.names[node.name] if isinstance(node, Ref) else node

@@ -1,0 +1,6 @@
+"""Where schemas are kept: SQLite or PostgreSQL, through SQLAlchemy Core."""
+
+from tallymark_schema_registry.store.open import open_engine
+from tallymark_schema_registry.store.store import Conflict, Store, Stored
+
+__all__ = ["Conflict", "Store", "Stored", "open_engine"]

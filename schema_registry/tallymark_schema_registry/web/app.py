@@ -1,0 +1,74 @@
+"""The ASGI application: routes, faults as JSON, the edge around them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request, Response
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+
+from tallymark_schema_registry import faults
+from tallymark_schema_registry.faults import RegistryFault
+from tallymark_schema_registry.service import Registry
+from tallymark_schema_registry.web import check_routes, config_routes, id_routes, subject_routes
+from tallymark_schema_registry.web.edge import App, Edge, fault_body
+from tallymark_schema_registry.web.negotiate import V1
+
+_log = logging.getLogger(__name__)
+
+
+def create_app(registry: Registry, cluster_id: str = "") -> App:
+    """The registry as an ASGI application. It closes ``registry`` when it is shut down.
+
+    ``cluster_id`` is what ``/v1/metadata/id`` says of the Kafka cluster.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        registry.close()
+
+    bodies: dict[int, bytes] = {}
+    app = FastAPI(
+        title="Tallymark schema registry",
+        lifespan=lifespan,
+        redirect_slashes=False,
+        # FastAPI's own pages load scripts from elsewhere; docs/schema-registry.md says it all.
+        openapi_url=None,
+    )
+    app.include_router(subject_routes.router(registry))
+    app.include_router(id_routes.router(registry, bodies))
+    app.include_router(check_routes.router(registry))
+    app.include_router(config_routes.router(registry, cluster_id))
+    app.add_exception_handler(RegistryFault, _on_fault)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(SQLAlchemyError, _on_store)
+    app.add_exception_handler(Exception, _on_bug)
+    return Edge(app, bodies)
+
+
+def _on_fault(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RegistryFault)
+    status, body = fault_body(error)
+    return Response(body, status, media_type=V1)
+
+
+def _on_http(request: Request, error: Exception) -> Response:
+    """404 and 405 of the router, in the ecosystem's words: clients parse the body."""
+    assert isinstance(error, HTTPException)
+    fault = faults.http_fault(error.status_code, HTTPStatus(error.status_code).phrase)
+    return _on_fault(request, fault)
+
+
+def _on_store(request: Request, error: Exception) -> Response:
+    _log.error("%s %s: the store failed: %s", request.method, request.url.path, error)
+    return _on_fault(request, faults.store_failed())
+
+
+def _on_bug(request: Request, _error: Exception) -> Response:
+    # The server logs the traceback; the client still gets a body it can parse.
+    return _on_fault(request, faults.http_fault(500, "Internal Server Error"))

@@ -1,0 +1,46 @@
+"""/compatibility: could this schema be registered?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from tallymark_schema_registry.faults import RegistryFault
+from tallymark_schema_registry.service import Registry
+from tallymark_schema_registry.web.answers import as_json
+from tallymark_schema_registry.web.requests import SchemaRequest, flag, subject_of
+
+_INVALID_SCHEMA = 42201
+
+
+def router(registry: Registry) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.post("/compatibility/subjects/{subject}/versions/{version}")
+    async def with_version(request: Request, version: str) -> Response:
+        return await _check(registry, request, version)
+
+    @routes.post("/compatibility/subjects/{subject}/versions")
+    async def with_all(request: Request) -> Response:
+        return await _check(registry, request, None)
+
+    return routes
+
+
+async def _check(registry: Registry, request: Request, version: str | None) -> Response:
+    """``verbose=true`` adds the reasons, and takes an invalid schema as one of them."""
+    subject = subject_of(request)
+    verbose = flag(request, "verbose")
+    try:
+        sent = await SchemaRequest.read(request, subject)
+        found = await run_in_threadpool(registry.check, subject, version, sent.text)
+    except RegistryFault as fault:
+        if not (verbose and fault.code == _INVALID_SCHEMA):
+            raise
+        found = [fault.message]
+    body: dict[str, Any] = {"is_compatible": not found}
+    if verbose:
+        body["messages"] = found
+    return as_json(body)

@@ -1,0 +1,90 @@
+"""What happens to a request before any route sees it, as bare ASGI.
+
+* ``GET /schemas/ids/{id}`` of a schema in memory is answered at once: schemas are immutable, and a
+  start of many consumers asks for the same few ids again and again.
+* Paths are routed as they were sent, percent-encoding included, so a subject ``a%2Fb`` is one
+  segment; a trailing slash does not matter (Java clients send one and follow no redirect).
+* A body of a foreign content type is 415, an Accept header that takes none of ours 406.
+* JSON answers carry the content type that the client asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from tallymark_schema_registry.faults import RegistryFault, http_fault
+from tallymark_schema_registry.web.negotiate import V1, answer_type, body_type_is_fine
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+_BY_ID: Final = re.compile(r"/schemas/ids/(\d{1,10})")
+
+
+class Edge:
+    """Wraps ``app``. ``bodies`` maps a schema id to the body of its answer; routes fill it."""
+
+    def __init__(self, app: App, bodies: dict[int, bytes]) -> None:
+        self._app = app
+        self._bodies = bodies
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(reversed(scope["headers"]))
+        kind = answer_type(headers.get(b"accept", b"").decode("latin-1"))
+        if kind is None:
+            await answer(send, *fault_body(http_fault(406, "Not Acceptable")))
+            return
+        content_type = headers.get(b"content-type", b"").decode("latin-1")
+        if scope["method"] in ("POST", "PUT") and not body_type_is_fine(content_type):
+            fault = http_fault(415, "Unsupported Media Type")
+            await answer(send, *fault_body(fault), kind)
+            return
+        path = _path(scope)
+        if scope["method"] == "GET" and (match := _BY_ID.fullmatch(path)):
+            body = self._bodies.get(int(match.group(1)))
+            if body is not None:
+                await answer(send, 200, body, kind)
+                return
+        await self._app({**scope, "path": path}, receive, _with_type(send, kind))
+
+
+def _path(scope: Message) -> str:
+    """The path as sent, without a query (some servers leave it on) and a trailing slash."""
+    raw = (scope.get("raw_path") or scope["path"].encode()).split(b"?", 1)[0].decode("latin-1")
+    return raw.rstrip("/") or "/"
+
+
+def _with_type(send: Send, kind: str) -> Send:
+    async def typed(message: Message) -> None:
+        if message["type"] == "http.response.start" and kind != V1:
+            message["headers"] = [
+                (name, kind.encode() if value == V1.encode() else value)
+                for name, value in message["headers"]
+            ]
+        await send(message)
+
+    return typed
+
+
+def fault_body(fault: RegistryFault) -> tuple[int, bytes]:
+    """Status and body of a fault."""
+    body = {"error_code": fault.code, "message": fault.message}
+    return fault.status, json.dumps(body).encode()
+
+
+async def answer(send: Send, status: int, body: bytes, kind: str = V1) -> None:
+    """A whole answer."""
+    headers = [
+        (b"content-type", kind.encode()),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,105 @@
+"""The access-log middleware: the line's format, and that nobody can forge one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallymark.errors import UserError
+from tallymark.net.access_log import AccessLog, AccessLogFile, Message, combined_line, escape
+
+SCOPE: dict[str, Any] = {
+    "type": "http",
+    "method": "GET",
+    "path": "/a b",
+    "raw_path": b"/a%20b",
+    "query_string": b"q=1",
+    "http_version": "1.1",
+    "client": ("10.0.0.1", 5),
+    "headers": [(b"referer", b"http://x/"), (b"user-agent", b'curl "8"')],
+}
+COMBINED = re.compile(
+    r'\S+ - \S+ \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d \+0000\] "(?:[^"\\]|\\.)*" \d{3} (?:\d+|-)'
+    r' "(?:[^"\\]|\\.)*" "(?:[^"\\]|\\.)*"'
+)
+
+
+def test_the_line() -> None:
+    assert combined_line(SCOPE, 1_445_507_736.9, 200, 12) == (
+        '10.0.0.1 - - [22/Oct/2015:09:55:36 +0000] "GET /a%20b?q=1 HTTP/1.1" 200 12 '
+        '"http://x/" "curl \\"8\\""'
+    )
+
+
+def test_the_user_and_what_is_missing() -> None:
+    secret = base64.b64encode(b"ann lee:geheim")
+    scope = {**SCOPE, "client": None, "headers": [(b"authorization", b"Basic " + secret)]}
+    line = combined_line(scope, 0, 304, 0)
+    assert line.startswith("- - ann\\x20lee [01/Jan/1970:00:00:00 +0000] ")
+    assert line.endswith('" 304 - "-" "-"')
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.binary(), st.binary(), st.binary(max_size=30))
+def test_no_request_can_forge_a_line(path: bytes, agent: bytes, credentials: bytes) -> None:
+    headers = [(b"user-agent", agent), (b"authorization", b"Basic " + credentials)]
+    line = combined_line({**SCOPE, "raw_path": path or b"/", "headers": headers}, 0, 200, 1)
+    assert COMBINED.fullmatch(line)
+
+
+def test_a_field_is_bounded() -> None:
+    assert len(escape(b"x" * 1_000_000)) == 8192
+
+
+def run(app: Any, lines: list[str]) -> list[Message]:
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    asyncio.run(AccessLog(app, lines.append, lambda: 0.0)(dict(SCOPE), receive, send))
+    return sent
+
+
+def test_status_and_size_are_those_of_the_response() -> None:
+    async def app(scope: Message, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 206, "headers": []})
+        await send({"type": "http.response.body", "body": b"abc", "more_body": True})
+        await send({"type": "http.response.body", "body": b"de"})
+
+    lines: list[str] = []
+    assert len(run(app, lines)) == 3
+    assert " 206 5 " in lines[0]
+
+
+def test_a_request_that_fails_is_logged() -> None:
+    async def app(scope: Message, receive: Any, send: Any) -> None:
+        raise RuntimeError("bug")
+
+    lines: list[str] = []
+    with pytest.raises(RuntimeError, match="bug"):
+        run(app, lines)
+    assert " 500 - " in lines[0]
+
+
+def test_a_full_disk_drops_lines_and_no_requests() -> None:
+    log = AccessLogFile(Path("/dev/full"))
+    log("a line")
+    log("another")
+    assert log.dropped == 2
+    log.close()
+
+
+def test_a_log_that_cannot_be_opened_is_said() -> None:
+    with pytest.raises(UserError, match="cannot write the access log"):
+        AccessLogFile(Path("/dev/null/access.log"))
