@@ -1,0 +1,62 @@
+"""What the reporters of each cluster claim, from its audit topic as Spark has read it.
+
+The decoding and the arithmetic (highest revision per reporter and cell, union across reporters,
+``complete_through`` only without a hole) are the audit's own: :func:`tallymark_audit.claims.fold`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tallymark.errors import RemoteProtocolError
+from tallymark_audit.claims import ClaimBook
+
+
+@dataclass(slots=True)
+class Claims:
+    """Of each cluster its claims and reporters; ``damaged`` values were no events: how many, and
+    an example of why."""
+
+    books: dict[str, ClaimBook] = field(default_factory=dict[str, ClaimBook])
+    damaged: int = 0
+    example: str = ""
+
+    def book(self, cluster: str) -> ClaimBook:
+        """The cluster's book; empty where nobody has reported."""
+        return self.books.setdefault(cluster, ClaimBook())
+
+
+def read_claims(events: Iterable[tuple[str, bytes]]) -> Claims:
+    """Fold (cluster, value) pairs of the audit topics, in any order."""
+    from tallymark_audit.events import decode_event
+
+    claims = Claims()
+    for cluster, value in events:
+        try:
+            event = decode_event(value)
+        except RemoteProtocolError as error:
+            claims.damaged += 1
+            claims.example = claims.example or f"{cluster}: {error}"
+            continue
+        claims.book(cluster).add(event)
+    return claims
+
+
+def homes(books: Mapping[str, ClaimBook]) -> dict[str, str]:
+    """On which cluster each producer's instance reports."""
+    return {
+        reporter.instance: cluster
+        for cluster, book in books.items()
+        for reporter in book.reporters.values()
+        if reporter.tier == "producer"
+    }
+
+
+def events_of(table: Any) -> Iterable[tuple[str, bytes]]:
+    """(cluster, value) pairs of an Arrow table with these two columns, batch by batch."""
+    for batch in table.to_batches():
+        clusters, values = batch.column(0), batch.column(1)
+        for row in range(batch.num_rows):
+            yield clusters[row].as_py(), values[row].as_py() or b""

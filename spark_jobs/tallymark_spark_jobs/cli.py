@@ -1,0 +1,114 @@
+"""``tallymark reconcile``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from tallymark.deployment import load
+from tallymark.errors import UserError
+from tallymark_spark_jobs.period import parse_period
+
+if TYPE_CHECKING:
+    from tallymark_spark_jobs.outcome import Outcome
+    from tallymark_spark_jobs.reconcile import Job, Steps
+
+WAIT_SECONDS = 120.0
+WIDTH = 130
+"""Into a file or a narrow window whole lines are better than cut ones."""
+
+
+@click.command("reconcile")
+@click.option("--settings", type=click.Path(), help="The settings file of the deployment.")
+@click.option("--from", "start", metavar="TIME", help="Date or time, UTC. Default: yesterday.")
+@click.option("--to", "end", metavar="TIME", help="Excluded. Default: now.")
+@click.option("--all", "everything", is_flag=True, help="Everything that the logs hold, up to now.")
+@click.option("--topic", "topics", metavar="REGEX", help="Only topics whose whole name matches.")
+@click.option("--master", help="Spark's master.  [default: local[*], or spark-submit's]")
+@click.option(
+    "--wait",
+    type=float,
+    is_flag=False,
+    flag_value=WAIT_SECONDS,
+    default=0.0,
+    metavar="[SECONDS]",
+    help=f"Wait for windows to settle, at most so long ({WAIT_SECONDS:g} without a number).",
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the result here.")
+@click.option("--report", type=click.Path(path_type=Path), help="Write what is shown as HTML here.")
+def reconcile(
+    settings: str | None,
+    start: str | None,
+    end: str | None,
+    everything: bool,
+    topics: str | None,
+    master: str | None,
+    wait: float,
+    json_file: Path | None,
+    report: Path | None,
+) -> None:
+    """Reconcile with Spark: count the data of every cluster, judge every window of every edge.
+
+    Names each lost message by server, sequence and upstream offset, and writes the verdicts to the
+    audit store. Exits with 0 when all is complete, 3 with discrepancies, 4 when something cannot
+    be decided yet, 1 on an error.
+    """
+    from tallymark_spark_jobs.reconcile import Job, Steps, now_ms
+    from tallymark_spark_jobs.report import print_outcome
+
+    deployment = load(settings)
+    period = parse_period(start, end, everything, deployment.audit.window_ms, now_ms())
+    job = Job(deployment, period, topics, wait)
+    began = time.monotonic()
+    steps = Steps(lambda text: click.echo(f"{time.monotonic() - began:5.1f} s  {text}", err=True))
+    outcome = run(job, master, steps)
+    _write(json_file, outcome)
+    console = Console(record=report is not None, width=max(WIDTH, Console().width))
+    print_outcome(console, outcome)
+    if report is not None:
+        _save(report, console.export_html())
+    sys.exit(int(outcome.state))
+
+
+def run(job: Job, master: str | None, steps: Steps) -> Outcome:
+    """Start Spark, reconcile, stop Spark. UserError for all that a person can mend."""
+    from tallymark_audit.store import open_store
+    from tallymark_spark_jobs.errors import as_user_error, from_spark
+    from tallymark_spark_jobs.reconcile import reconcile as run_job
+    from tallymark_spark_jobs.session import require_spark, spark_session, under_spark_submit
+    from tallymark_spark_jobs.survey import survey
+
+    require_spark()
+    survey(job.deployment, job.topics)  # says what is unreachable before Spark takes its time
+    log = job.deployment.log_dir / "spark.log"
+    with open_store(job.deployment.audit_store) as store:
+        steps.say("starting Spark")
+        with spark_session("tallymark-reconcile", log, master) as spark:
+            try:
+                return run_job(spark, job, store, steps)
+            except Exception as error:
+                if not from_spark(error):
+                    raise
+                where = "Spark's output" if under_spark_submit() else str(log)
+                raise as_user_error(error, where) from error
+
+
+def _write(path: Path | None, outcome: Outcome) -> None:
+    from tallymark_spark_jobs.outcome import to_json
+
+    if path is not None:
+        _save(path, json.dumps(to_json(outcome), indent=1) + "\n")
+
+
+def _save(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}", "give another file") from error

@@ -1,0 +1,93 @@
+"""Arrow columns straight from Python values.
+
+``pyarrow.array(list)`` imports pandas to ask whether the list is one of its series: one to two
+seconds in every fresh Python worker, more than a small job has to count. Columns are therefore
+built from their buffers, as the Arrow columnar format lays them out::
+
+    int       values          fixed width, one after the other
+    string    offsets | data  int32 offsets (n + 1), then all the bytes
+    nullable  validity | ...  one bit a row, least significant first, 1 = there
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, cast
+
+import pyarrow as pa
+
+_WIDTHS = {"int8": "b", "int32": "i", "int64": "q"}
+
+
+def integers(values: Sequence[int | None], kind: pa.DataType) -> Any:
+    """An int8, int32, int64 or timestamp column; None is null."""
+    code = _WIDTHS.get(str(kind), "q")
+    nulls = values.count(None)
+    if nulls:
+        plain = array(code, [0 if value is None else value for value in values])
+        return _made(kind, len(values), nulls, [_validity(values), plain])
+    return _made(kind, len(values), 0, [None, array(code, cast("Sequence[int]", values))])
+
+
+def constant(value: str, rows: int) -> Any:
+    """A string column of one value."""
+    data = value.encode()
+    offsets = array("i", [len(data) * row for row in range(rows + 1)])
+    return _made(pa.string(), rows, 0, [None, offsets, data * rows])
+
+
+def strings(values: Sequence[str]) -> Any:
+    """A string column without nulls."""
+    return utf8([value.encode() for value in values])
+
+
+def utf8(values: Sequence[bytes]) -> Any:
+    """A string column without nulls, of values that are UTF-8 already."""
+    return _variable(pa.string(), values)
+
+
+def binaries(values: Sequence[bytes | memoryview | None]) -> Any:
+    """A binary column; None is null."""
+    nulls = values.count(None)
+    if not nulls:
+        return _variable(pa.binary(), values)  # type: ignore[arg-type] # no None left
+    plain = [b"" if value is None else value for value in values]
+    return _variable(pa.binary(), plain, nulls, _validity(values))
+
+
+def lists(kind: pa.DataType, sizes: Sequence[int | None], items: Any) -> Any:
+    """A list column: ``sizes[row]`` of the ``items`` column belong to the row; None is null."""
+    nulls = sizes.count(None)
+    offsets = array("i", accumulate((size or 0 for size in sizes), initial=0))
+    buffers = [_validity(sizes) if nulls else None, offsets]
+    return _made(kind, len(sizes), nulls, buffers, [items])
+
+
+def structs(kind: pa.DataType, children: Sequence[Any]) -> Any:
+    """A struct column without nulls."""
+    return _made(kind, len(children[0]), 0, [None], children)
+
+
+def _variable(
+    kind: pa.DataType, values: Sequence[bytes | memoryview], nulls: int = 0, validity: Any = None
+) -> Any:
+    # Arrow's binary and string columns count their bytes in int32; readers keep batches far below.
+    offsets = array("i", accumulate(map(len, values), initial=0))
+    return _made(kind, len(values), nulls, [validity, offsets, b"".join(values)])
+
+
+def _validity(values: Sequence[object]) -> bytes:
+    bits = bytearray((len(values) + 7) // 8)
+    for row, value in enumerate(values):
+        if value is not None:
+            bits[row >> 3] |= 1 << (row & 7)
+    return bytes(bits)
+
+
+def _made(
+    kind: pa.DataType, rows: int, nulls: int, buffers: Sequence[Any], children: Sequence[Any] = ()
+) -> Any:
+    wrapped = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
+    return pa.Array.from_buffers(kind, rows, wrapped, nulls, 0, list(children) or None)

@@ -1,0 +1,54 @@
+"""One clear line out of what Spark makes of an error.
+
+An exception in a Python worker reaches the driver as text inside a Java exception, traceback and
+all. Ours are therefore raised under one name, by which the driver finds their line again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tallymark.errors import TallymarkError, UserError
+
+
+class SourceError(UserError):
+    """What went wrong in the data source, said in one line."""
+
+
+_LINE = re.compile(r"^\S*\bSourceError: (.+)$", re.MULTILINE)
+
+
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Whatever of ours, or of the network's, is raised inside becomes a :class:`SourceError`."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except (TallymarkError, OSError) as error:
+        raise SourceError(" ".join(str(error).split())) from error
+
+
+def line_of(error: BaseException) -> str | None:
+    """The line of the :class:`SourceError` that Spark has wrapped into ``error``; None: there is
+    none, the failure is Spark's own."""
+    if isinstance(error, UserError):
+        return str(error)
+    found = _LINE.findall(str(error))
+    return found[-1].strip() if found else None
+
+
+def from_spark(error: BaseException) -> bool:
+    """Whether Spark or the bridge to its Java machine raised it."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+
+
+def as_user_error(error: BaseException, log: str) -> UserError:
+    """``error``, raised by a Spark action, for people. ``log`` is where Spark's own output went."""
+    line = line_of(error)
+    if line is not None:
+        return UserError(line)
+    first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return UserError(f"Spark failed: {first.strip()[:300]}", f"see {log}")

@@ -1,0 +1,1 @@
+"""Jobs that spark-submit runs: each module is a program with the options of its command."""

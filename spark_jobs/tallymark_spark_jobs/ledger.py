@@ -1,0 +1,113 @@
+"""What a run takes from the audit store, and what it leaves there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from tallymark_audit.store import Store, facts, queries, tables
+from tallymark_audit.store.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
+from tallymark_audit.verdicts import State, Verdict
+from tallymark_spark_jobs.decide import Window
+from tallymark_spark_jobs.outcome import Outcome, to_json
+from tallymark_spark_jobs.search import Identity, Place, located
+
+LATER = frozenset({State.OPEN, State.SETTLING})
+"""Not recorded: it says only that the run came early, and would hide the collector's verdict."""
+
+
+def retired_reporters(store: Store) -> dict[str, frozenset[str]]:
+    """By cluster, the reporters that a person has ended."""
+    found: dict[str, set[str]] = {}
+    table = tables.reporters
+    query = select(table.c.cluster, table.c.reporter).where(table.c.retired_at > 0)
+    with store.read() as connection:
+        for cluster, reporter in connection.execute(query):
+            found.setdefault(cluster, set()).add(reporter)
+    return {cluster: frozenset(names) for cluster, names in found.items()}
+
+
+def last_changes(
+    store: Store, windows: Mapping[tuple[str, str], Iterable[int]]
+) -> dict[tuple[str, str], dict[int, int]]:
+    """When (ms) collectors last saw a window change, by (cluster, topic): late data and repairs
+    are given the settle time too. Empty where no collector runs."""
+    with store.read() as connection:
+        return {
+            (cluster, topic): facts.changes(connection, [cluster], topic, sorted(set(some)))
+            for (cluster, topic), some in windows.items()
+        }
+
+
+def collector_states(store: Store, windows: Sequence[Window]) -> dict[Window, State]:
+    """The collector's verdicts of these windows; UNKNOWN where it has none."""
+    states = dict.fromkeys(windows, State.UNKNOWN)
+    table = tables.verdicts
+    wanted: dict[tuple[str, str], list[int]] = {}
+    for edge, topic, window in windows:
+        wanted.setdefault((edge, topic), []).append(window)
+    with store.read() as connection:
+        for (edge, topic), starts in wanted.items():
+            for some in facts.chunks(starts):
+                query = select(table.c.window, table.c.state).where(
+                    table.c.edge == edge,
+                    table.c.topic == topic,
+                    table.c.source == COLLECTOR,
+                    table.c.window.in_(some),
+                )
+                for window, state in connection.execute(query):
+                    states[edge, topic, window] = State(state)
+    return states
+
+
+def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) -> None:
+    """Write the verdicts as Spark's, where their missing messages lie, and the run, all in one
+    transaction. The same run again changes nothing but the list of runs."""
+    decided = [verdict for verdict in outcome.verdicts if verdict.state not in LATER]
+    result = to_json(outcome)
+    detail = {name: result[name] for name in ("edges", "damaged_events", "seconds", "exit")}
+    with store.write() as connection:
+        record_verdicts(connection, decided, SPARK, outcome.as_of)
+        for verdict in decided:
+            if any(cell.missing for cell in verdict.cells):
+                _locate(connection, verdict, outcome.places)
+        connection.execute(
+            tables.runs.insert().values(
+                job="reconcile",
+                started_at=started_at,
+                finished_at=finished_at,
+                from_ms=outcome.period.start or 0,
+                to_ms=outcome.period.end,
+                outcome=result["outcome"],
+                detail=detail,
+            )
+        )
+
+
+def _locate(
+    connection: Connection, verdict: Verdict, places: Mapping[Identity, Sequence[Place]]
+) -> None:
+    table = tables.verdicts
+    query = select(table).where(
+        table.c.edge == verdict.edge,
+        table.c.topic == verdict.topic,
+        table.c.window == verdict.window,
+        table.c.source == SPARK,
+    )
+    row = connection.execute(query).mappings().one()
+    at = {
+        number: [place._asdict() for place in found]
+        for number, cell in enumerate(verdict.cells)
+        if (found := located(cell, places))
+    }
+    locate_cells(connection, dict(row), at)
+
+
+def disagreements(store: Store, outcome: Outcome) -> tuple[dict[str, Any], ...]:
+    """Windows of this run on which the collector came to something else."""
+    mine = {(one.edge, one.topic, one.window) for one in outcome.verdicts}
+    with store.read() as connection:
+        rows = queries.disagreements(connection, limit=1000)
+    return tuple(row for row in rows if (row["edge"], row["topic"], row["window"]) in mine)

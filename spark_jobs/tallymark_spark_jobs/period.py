@@ -1,0 +1,70 @@
+"""Which windows a run judges: half-open, UTC, widened to whole windows. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from tallymark.errors import UserError
+from tallymark_audit.text import utc
+
+DAY_MS = 86_400_000
+FORMS = "a date (2026-01-31) or a time (2026-01-31T12:40:05Z); without an offset it is UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """``start`` (included) to ``end`` (excluded), ms UTC, both on the edge of a window. ``start``
+    None: from the beginning of the logs, with what carries no time at all."""
+
+    start: int | None
+    end: int
+
+    def holds(self, window: int) -> bool:
+        """Whether the window (start, ms) is one of the period's."""
+        return window < self.end and (self.start is None or window >= self.start)
+
+    def __str__(self) -> str:
+        begin = "the beginning of the logs" if self.start is None else utc(self.start)
+        return f"{begin} to {utc(self.end)}"
+
+
+def parse_period(
+    start: str | None, end: str | None, everything: bool, window_ms: int, now_ms: int
+) -> Period:
+    """The period of ``--from``, ``--to`` and ``--all``. Without any of them: yesterday. ``--from``
+    alone ends now, ``--to`` alone begins a day earlier. UserError: no such time, or an empty
+    range."""
+    if everything:
+        if start or end:
+            raise UserError("--all excludes --from and --to", "give either")
+        return Period(None, _up(now_ms, window_ms))
+    if start is None and end is None:
+        last = now_ms - now_ms % DAY_MS
+        first = last - DAY_MS
+    else:
+        last = parse_time(end) if end else now_ms
+        first = parse_time(start) if start else last - DAY_MS
+    if first >= last:
+        raise UserError(
+            f"the range from {utc(first)} to {utc(last)} is empty", "--to has to be after --from"
+        )
+    return Period(first - first % window_ms, _up(last, window_ms))
+
+
+def parse_time(text: str) -> int:
+    """ms UTC of an ISO date or time."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise UserError(f"{text!r} is not a time", f"give {FORMS}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    if since < timedelta(0):
+        raise UserError(f"{text!r} is before 1970", f"give {FORMS}")
+    return since // timedelta(milliseconds=1)
+
+
+def _up(moment: int, window_ms: int) -> int:
+    return -(-moment // window_ms) * window_ms

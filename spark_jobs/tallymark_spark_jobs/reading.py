@@ -1,0 +1,108 @@
+"""Read one span of one partition, start included, end excluded, and not one record more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from tallymark.errors import KafkaError, UserError
+from tallymark.protocol.records import Batch, BatchHeader, Record
+from tallymark_spark_jobs.planning import Span
+
+FETCH_BYTES = 4 << 20
+STALLED_SECONDS = 30.0
+"""How long a partition may answer with nothing before a read fails."""
+
+
+class Fetch(Protocol):
+    """What is used of the client's ``Fetched``."""
+
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def batches(self) -> Sequence[Batch]: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def last_epoch(self) -> int: ...
+
+
+class Fetcher(Protocol):
+    """What is used of :class:`tallymark.client.SimpleConsumer`; tests bring their own."""
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int,
+        max_wait_ms: int,
+        last_epoch: int,
+    ) -> Fetch: ...
+
+
+Piece = tuple[BatchHeader, list[Record]]
+"""A batch's header and those of its records that lie within the span."""
+
+
+def read_span(consumer: Fetcher, span: Span) -> Iterator[list[Piece]]:
+    """The records of the span, a list of pieces a fetch. Control batches are passed over.
+
+    Raises UserError when the log was cut or its beginning deleted while it was read, or when it
+    gives nothing for :data:`STALLED_SECONDS`; else the client's errors, which has by then tried
+    again for its request timeout.
+    """
+    offset, epoch = span.start, -1
+    deadline = time.monotonic() + STALLED_SECONDS
+    while offset < span.end:
+        fetched = _fetch(consumer, span, offset, epoch)
+        if fetched.next_offset > offset:
+            yield list(_pieces(fetched.batches, offset, span.end))
+            offset, epoch = fetched.next_offset, fetched.last_epoch
+            deadline = time.monotonic() + STALLED_SECONDS
+        elif time.monotonic() > deadline:
+            raise UserError(
+                f"{span.topic}-{span.partition} gives nothing at offset {offset} of {span.end}",
+                "look at the broker's log",
+            )
+
+
+def _fetch(consumer: Fetcher, span: Span, offset: int, epoch: int) -> Fetch:
+    where = f"{span.topic}-{span.partition}"
+    try:
+        fetched = consumer.fetch(
+            span.topic,
+            span.partition,
+            offset,
+            max_bytes=FETCH_BYTES,
+            max_wait_ms=500,
+            last_epoch=epoch,
+        )
+    except KafkaError as error:
+        if error.name != "OFFSET_OUT_OF_RANGE":
+            raise
+        raise UserError(
+            f"{where}: offset {offset} was deleted or cut off while it was being read",
+            "run the job again",
+        ) from error
+    if fetched.high_watermark < span.end and fetched.next_offset <= offset:
+        raise UserError(
+            f"{where} ends at {fetched.high_watermark}, but at {span.end} when the read was "
+            "planned: the log was cut meanwhile",
+            "run the job again",
+        )
+    return fetched
+
+
+def _pieces(batches: Sequence[Batch], first: int, end: int) -> Iterator[Piece]:
+    for batch in batches:
+        header = batch.header
+        if header.is_control or header.next_offset <= first or header.base_offset >= end:
+            continue
+        records = batch.records()
+        if header.base_offset < first or header.next_offset > end:
+            records = [record for record in records if first <= record.offset < end]
+        if records:
+            yield header, records

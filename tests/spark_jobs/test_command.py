@@ -1,0 +1,98 @@
+"""What a person can mend is one line, and is said before Spark takes its time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tallymark.deployment import BrokerAddress, Cluster, Deployment, dump_toml
+from tallymark.errors import UserError
+from tallymark_spark_jobs import session
+from tallymark_spark_jobs.cli import reconcile
+from tallymark_spark_jobs.errors import SourceError, as_user_error, in_one_line, line_of
+from tallymark_spark_jobs.jobs.reconcile import main
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> str:
+    """A deployment of one cluster, where nobody listens."""
+    deployment = Deployment(
+        data_dir=tmp_path / "data",
+        clusters=(Cluster(name="dc1", brokers=(BrokerAddress(port=1),)),),
+        mirrors=(),
+    )
+    path = tmp_path / "settings.toml"
+    path.write_text(dump_toml(deployment))
+    return str(path)
+
+
+def test_an_unreachable_cluster(settings: str, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    assert main(["--settings", settings]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("reconcile: cluster dc1 cannot be read: ")
+    assert "127.0.0.1:1" in line
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--from", "soon"], "'soon' is not a time"),
+        (["--from", "2026-01-02", "--to", "2026-01-01"], "is empty"),
+        (["--topic", "("], "not a regular expression"),
+    ],
+)
+def test_wrong_arguments(settings: str, arguments: list[str], says: str) -> None:
+    result = CliRunner().invoke(reconcile, ["--settings", settings, *arguments])
+    assert isinstance(result.exception, UserError)
+    assert says in str(result.exception)
+
+
+def test_without_java(settings: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    result = CliRunner().invoke(reconcile, ["--settings", settings])
+    assert isinstance(result.exception, UserError)
+    assert "need Java" in str(result.exception)
+
+
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
+def test_without_the_extra(settings: str, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    result = CliRunner().invoke(reconcile, ["--settings", settings])
+    assert isinstance(result.exception, UserError)
+    assert result.exception.do == "pip install 'tallymark[spark]'"
+
+
+def test_usage_errors_of_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--nonsense"]) == 2
+    assert "No such option" in capsys.readouterr().err
+
+
+def test_sparks_settings_stay_on_this_host(tmp_path: Path) -> None:
+    local = session.configuration(tmp_path, True)
+    assert local["spark.driver.bindAddress"] == local["spark.driver.host"] == "127.0.0.1"
+    assert local["spark.ui.enabled"] == "false"
+    assert local["spark.sql.session.timeZone"] == "UTC"
+    assert local["spark.driver.memory"] == "1g"
+    elsewhere = session.configuration(tmp_path, False)
+    assert not any(name.startswith("spark.driver") for name in elsewhere)
+
+
+def test_our_line_is_found_in_what_spark_makes_of_it() -> None:
+    with pytest.raises(SourceError) as raised, in_one_line():
+        raise UserError("first\nsecond", "do")
+    wrapped = RuntimeError(
+        "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n"
+        f"tallymark_spark_jobs.errors.SourceError: {raised.value}\n\tat org.apache.spark"
+    )
+    assert line_of(wrapped) == "first second; do"
+    assert str(as_user_error(wrapped, "log")) == "first second; do"
+    assert line_of(RuntimeError("java.lang.OutOfMemoryError")) is None
+    lost = as_user_error(RuntimeError("\njava.lang.OutOfMemoryError: heap\n at x"), "spark.log")
+    assert str(lost) == "Spark failed: java.lang.OutOfMemoryError: heap; see spark.log"

@@ -1,0 +1,305 @@
+"""From counted runs and claims to verdicts, named losses, exit codes; without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tallymark.deployment import AuditSettings, Deployment
+from tallymark_audit.edges import derive_edges
+from tallymark_audit.events import FOREVER, AuditEvent, CellReport, encode_event
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.store import open_store, queries
+from tallymark_audit.verdicts import State
+from tallymark_spark_jobs import ledger
+from tallymark_spark_jobs.claims import Claims, read_claims
+from tallymark_spark_jobs.decide import Decision, Facts, decide
+from tallymark_spark_jobs.outcome import Exit, Outcome, idle_through, to_json
+from tallymark_spark_jobs.period import Period
+from tallymark_spark_jobs.report import print_outcome
+from tallymark_spark_jobs.scan import observations
+from tallymark_spark_jobs.search import Identity, Place, Search, exactly, located, search_plan
+
+W = 5_000
+DEPLOYMENT = Deployment(audit=AuditSettings(window_ms=W, settle_min_ms=5_000))
+PERIOD = Period(None, 100_000)
+LATE = 1_000_000
+ONE, TWO = "11" * 8, "22" * 8
+
+
+def run(
+    cluster: str, first: int | None, last: int | None, instance: str = ONE, **more: Any
+) -> dict[str, Any]:
+    count = last - first + 1 if first is not None and last is not None else 1
+    offset = first or 0
+    return {
+        "cluster": cluster,
+        "topic": "t",
+        "origin_partition": 0,
+        "window": 0,
+        "server": "web-1" if instance else "",
+        "instance": instance,
+        "first_sequence": first,
+        "last_sequence": last,
+        "messages": count,
+        "extra": 0,
+        "copies": [],
+        "bytes": 10 * count,
+        "malformed": 0,
+        "first_partition": 0,
+        "last_partition": 0,
+        "first_offset": offset,
+        "last_offset": offset + count - 1,
+        "min_timestamp": 1,
+        "max_timestamp": 2,
+        **more,
+    }
+
+
+def claims_of(*reports: tuple[str, str, int, int]) -> Claims:
+    """(cluster, instance, first, last) acknowledged, each by a reporter that has closed."""
+    events = [
+        AuditEvent(
+            kind="producer",
+            reporter=f"r-{instance}",
+            server="web-1",
+            application="app",
+            instance=instance,
+            event_number=0,
+            covers_from=0,
+            emitted_at=10_000,
+            window_ms=W,
+            complete_through=FOREVER,
+            closed=True,
+            cells=(
+                CellReport(
+                    "t",
+                    0,
+                    0,
+                    count=last - first + 1,
+                    accepted=RangeSet.single(first, last),
+                    acknowledged=RangeSet.single(first, last),
+                ),
+            ),
+        )
+        for _, instance, first, last in reports
+    ]
+    return read_claims(
+        (cluster, encode_event(event))
+        for (cluster, _, _, _), event in zip(reports, events, strict=True)
+    )
+
+
+def judged(runs: list[dict[str, Any]], claims: Claims, **more: Any) -> Decision:
+    facts = Facts(as_of=LATE, observed=observations(runs), books=claims.books)
+    return decide(DEPLOYMENT, replace(facts, **more), ["t"], PERIOD)
+
+
+def outcome_of(decision: Decision, **more: Any) -> Outcome:
+    fields: dict[str, Any] = {
+        "period": PERIOD,
+        "as_of": LATE,
+        "verdicts": decision.verdicts,
+        "places": {},
+        "deferred": {},
+        "idle": False,
+    }
+    return Outcome(**{**fields, **more})
+
+
+CLAIMS = claims_of(("dc1", ONE, 0, 99), ("dc2", TWO, 0, 9))
+HEALTHY = [
+    run("dc1", 0, 99),
+    run("dc2", 0, 9, TWO),
+    run("aggregate", 0, 99),
+    run("aggregate", 0, 9, TWO, first_offset=200, last_offset=209),
+]
+LOSSY = [
+    *HEALTHY[:2],
+    run("aggregate", 0, 39),
+    run("aggregate", 45, 99, messages=56, extra=1, copies=[(0, 77, 50)]),
+    HEALTHY[3],
+]
+
+
+def test_what_is_all_there_is_complete_on_every_edge() -> None:
+    decision = judged(HEALTHY, CLAIMS)
+    assert {(one.edge, one.state) for one in decision.verdicts} == {
+        ("producer-to-dc1", State.COMPLETE),
+        ("producer-to-dc2", State.COMPLETE),
+        ("dc1-to-aggregate", State.COMPLETE),
+        ("dc2-to-aggregate", State.COMPLETE),
+    }
+    assert outcome_of(decision).state is Exit.COMPLETE
+
+
+def test_a_loss_and_a_copy_are_found_apart_and_on_their_edge_only() -> None:
+    decision = judged(LOSSY, CLAIMS)
+    bad = [one for one in decision.verdicts if one.state is not State.COMPLETE]
+    (verdict,) = bad
+    assert (verdict.edge, verdict.state) == ("dc1-to-aggregate", State.MIXED)
+    assert (verdict.missing, verdict.duplicates) == (5, 1)
+    assert verdict.cells[0].missing == RangeSet.single(40, 44)
+    assert verdict.cells[0].copies == ((0, 77, 50),)
+    assert outcome_of(decision).state is Exit.DISCREPANCIES
+
+
+def test_the_search_reads_only_where_the_missing_can_be() -> None:
+    decision = judged(LOSSY, CLAIMS)
+    plan = search_plan(decision.verdicts, LOSSY, derive_edges(DEPLOYMENT))
+    identity = Identity("t", 0, ONE)
+    assert plan == {"dc1": Search({identity: RangeSet.single(40, 44)}, {("t", 0): (0, 99)})}
+    options = exactly(plan["dc1"])
+    assert json.loads(options["assign"]) == {"t": [0]}
+    assert json.loads(options["endingOffsets"]) == {"t": {"0": 100}}
+    found = [Place("dc1", "t", 0, 138, 141, 38, 41), Place("dc1", "t", 0, 150, 152, 42, 44)]
+    cell = next(one for one in decision.verdicts if one.cells).cells[0]
+    assert located(cell, {identity: found}) == [
+        Place("dc1", "t", 0, 140, 141, 40, 41),
+        Place("dc1", "t", 0, 150, 152, 42, 44),
+    ]
+
+
+def test_what_a_cluster_lost_but_a_mirror_has_is_found_in_the_mirror() -> None:
+    runs = [run("dc1", 0, 89), *HEALTHY[1:]]
+    decision = judged(runs, CLAIMS)
+    bad = {one.edge: one.state for one in decision.verdicts if one.state is not State.COMPLETE}
+    assert bad["producer-to-dc1"] is State.LOSS
+    plan = search_plan(decision.verdicts, runs, derive_edges(DEPLOYMENT))
+    assert plan["aggregate"].wanted == {Identity("t", 0, ONE): RangeSet.single(90, 99)}
+
+
+def test_a_topic_of_which_only_claims_are_left_is_a_loss() -> None:
+    decision = judged([], CLAIMS)
+    assert {one.edge: one.missing for one in decision.verdicts} == {
+        "producer-to-dc1": 100,
+        "producer-to-dc2": 10,
+    }
+
+
+def test_topics_that_are_not_audited_are_left_alone() -> None:
+    audit = DEPLOYMENT.audit.model_copy(update={"topics": "other.*"})
+    deployment = DEPLOYMENT.model_copy(update={"audit": audit})
+    facts = Facts(as_of=LATE, observed=observations(LOSSY), books=CLAIMS.books)
+    assert decide(deployment, facts, ["t"], PERIOD) == Decision((), ())
+
+
+def test_a_window_that_has_just_ended_is_undecided() -> None:
+    decision = judged(LOSSY, CLAIMS, as_of=7_000)
+    states = {one.state for one in decision.verdicts}
+    assert State.SETTLING in states
+    outcome = outcome_of(decision)
+    assert outcome.settling
+    assert outcome.state is Exit.UNDECIDED
+
+
+def test_what_changed_a_moment_ago_gets_its_settle_time() -> None:
+    """Old records that are being back-filled: the mirror has not caught up, nothing is lost."""
+    decision = judged(LOSSY, CLAIMS, changed={("dc1", "t"): {0: LATE - 1_000}})
+    assert {one.state for one in decision.verdicts if one.edge.startswith("dc1")} == {
+        State.SETTLING
+    }
+
+
+def test_a_retired_reporter_holds_nothing_up() -> None:
+    claims = claims_of(("dc1", ONE, 0, 99))
+    (name,) = claims.books["dc1"].reporters
+    book = claims.books["dc1"]
+    book.reporters[name] = replace(book.reporters[name], closed=False, complete_through=0)
+    runs = [run("dc1", 0, 99), run("aggregate", 0, 99)]
+    silent = judged(runs, claims)
+    assert {one.state for one in silent.verdicts if one.edge == "producer-to-dc1"} == {
+        State.UNKNOWN
+    }
+    retired = judged(runs, claims, retired={"dc1": frozenset({name})})
+    assert {one.state for one in retired.verdicts} == {State.COMPLETE}
+
+
+def test_windows_older_than_the_log_are_left_to_the_collector() -> None:
+    decision = judged(LOSSY, CLAIMS, retained_from={("aggregate", "t"): 2_000})
+    assert set(decision.deferred) == {("dc1-to-aggregate", "t", 0), ("dc2-to-aggregate", "t", 0)}
+    assert {one.edge for one in decision.verdicts} == {"producer-to-dc1", "producer-to-dc2"}
+    lost = outcome_of(decision, deferred=dict.fromkeys(decision.deferred, State.LOSS))
+    assert lost.state is Exit.DISCREPANCIES
+    unknown = outcome_of(decision, deferred=dict.fromkeys(decision.deferred, State.UNKNOWN))
+    assert unknown.state is Exit.UNDECIDED
+
+
+def test_nothing_at_all_is_complete_only_when_every_reporter_says_so() -> None:
+    nothing = Decision((), ())
+    assert outcome_of(nothing).state is Exit.UNDECIDED
+    assert outcome_of(nothing, idle=True).state is Exit.COMPLETE
+    assert not idle_through({}, 100, LATE)
+    assert idle_through(CLAIMS.books, 100, LATE)
+    assert not idle_through(CLAIMS.books, LATE + 1, LATE)
+
+
+def test_records_without_a_stamp_are_counted_and_damaged_events_reported() -> None:
+    runs = [
+        run("dc1", None, None, "", messages=5, malformed=1),
+        run("aggregate", None, None, "", messages=3),
+    ]
+    decision = judged(runs, CLAIMS)
+    by_edge = {one.edge: one for one in decision.verdicts}
+    assert by_edge["dc1-to-aggregate"].state is State.LOSS
+    assert by_edge["dc1-to-aggregate"].missing == 2
+    claims = read_claims([("dc1", b"garbage"), ("dc1", b"")])
+    assert (claims.damaged, claims.books) == (2, {})
+    assert "dc1" in claims.example
+
+
+def test_the_report_names_the_loss(tmp_path: Path) -> None:
+    decision = judged(LOSSY, CLAIMS)
+    places = {Identity("t", 0, ONE): [Place("dc1", "t", 0, 140, 143, 40, 43)]}
+    outcome = outcome_of(decision, places=places)
+    out = io.StringIO()
+    print_outcome(Console(file=out, width=120), outcome)
+    shown = out.getvalue()
+    for text in (
+        "5 missing of server web-1, instance 1111111111111111: sequences 40-44",
+        "in dc1: t-0 offsets 140-143 (sequences 40-43)",
+        "in no other cluster: sequences 44",
+        "(sequence at partition:offset): 50 at 0:77",
+        "DISCREPANCIES: 5 missing, 1 duplicated",
+    ):
+        assert text in shown
+    raw = json.loads(json.dumps(to_json(outcome)))
+    assert raw["outcome"] == "discrepancies"
+    (verdict,) = raw["verdicts"]
+    assert verdict["cells"][0]["missing"] == [40, 44]
+    assert verdict["cells"][0]["located"] == [places[Identity("t", 0, ONE)][0]._asdict()]
+
+
+def test_the_store_holds_the_verdicts_once_however_often_a_run_is_repeated(tmp_path: Path) -> None:
+    decision = judged(LOSSY, CLAIMS)
+    places = {Identity("t", 0, ONE): [Place("dc1", "t", 0, 140, 144, 40, 44)]}
+    outcome = outcome_of(decision, places=places)
+    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+        for _ in range(2):
+            ledger.record(store, outcome, LATE, LATE + 1)
+        assert ledger.disagreements(store, outcome) == ()
+        with store.read() as connection:
+            rows = queries.windows(connection)
+            assert len(rows) == 4
+            assert {row["source"] for row in rows} == {"spark"}
+            assert {row["revision"] for row in rows} == {0}
+            bad = next(row for row in rows if row["edge"] == "dc1-to-aggregate")
+            assert bad["cells"][0]["located"][0]["first_offset"] == 140
+            assert [one["outcome"] for one in queries.all_runs(connection)] == ["discrepancies"] * 2
+
+
+@pytest.mark.parametrize("state", [State.OPEN, State.SETTLING])
+def test_what_is_still_settling_is_not_recorded(tmp_path: Path, state: State) -> None:
+    """It would hide what the collector has decided meanwhile."""
+    decision = judged(HEALTHY, CLAIMS)
+    early = tuple(replace(one, state=state) for one in decision.verdicts)
+    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+        ledger.record(store, outcome_of(Decision(early, ())), LATE, LATE)
+        with store.read() as connection:
+            assert queries.windows(connection) == []

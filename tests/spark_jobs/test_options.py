@@ -1,0 +1,74 @@
+"""Options of the data source: what is meant, and what is refused with a word of help."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallymark.errors import UserError
+from tallymark_spark_jobs.options import EARLIEST, LATEST, SourceOptions, parse_options
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def parse(**options: str) -> SourceOptions:
+    return parse_options({**SERVERS, **options})
+
+
+def test_defaults_are_those_of_a_batch_read_in_spark() -> None:
+    options = parse(subscribe="a, b,a")
+    assert options.topics == ("a", "b")
+    assert (options.starting, options.ending) == (EARLIEST, LATEST)
+    assert options.mode == "records"
+    assert options.fail_on_data_loss
+    assert not options.include_headers
+
+
+def test_names_come_in_any_case() -> None:
+    options = parse(SUBSCRIBEPATTERN="m.*", includeheaders="TRUE", MinPartitions="4")
+    assert (options.pattern, options.include_headers, options.min_partitions) == ("m.*", True, 4)
+
+
+def test_offsets_by_partition() -> None:
+    options = parse(
+        assign='{"a": [0, 1]}',
+        startingOffsets='{"a": {"0": 23, "1": -2}}',
+        endingOffsets='{"a": {"0": 30, "1": -1}}',
+    )
+    assert options.assigned == (("a", 0), ("a", 1))
+    assert options.starting == {("a", 0): 23, ("a", 1): -2}
+    assert options.ending == {("a", 0): 30, ("a", 1): -1}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "exactly one of subscribe"),
+        ({"subscribe": "a", "subscribePattern": "b"}, "not 2 of them"),
+        ({"subscribe": "a", "endingTimestmp": "3"}, "did you mean endingTimestamp"),
+        ({"subscribe": "a", "kafka.security.protocol": "SSL"}, "no option"),
+        ({"subscribePattern": "("}, "not a regular expression"),
+        ({"assign": '{"a": "0"}'}, "list of partitions"),
+        ({"assign": "{}"}, "names no partition"),
+        ({"assign": "[1]"}, "JSON object"),
+        ({"subscribe": "a", "startingOffsets": "latest"}, "cannot be latest"),
+        ({"subscribe": "a", "endingOffsets": "earliest"}, "cannot be earliest"),
+        ({"subscribe": "a", "startingOffsets": "{"}, "is not JSON"),
+        ({"subscribe": "a", "startingOffsets": '{"a": 1}'}, "object of partitions"),
+        ({"subscribe": "a", "startingOffsets": '{"a": {"x": 1}}'}, "is not a partition"),
+        ({"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}, "is not an offset"),
+        ({"subscribe": "a", "startingOffsets": "earliest", "startingTimestamp": "1"}, "exclude"),
+        ({"subscribe": "a", "endingTimestamp": "yesterday"}, "milliseconds"),
+        ({"subscribe": "a", "startingTimestamp": "-1"}, "milliseconds"),
+        ({"subscribe": "a", "includeHeaders": "yes"}, "true or false"),
+        ({"subscribe": "a", "rowsPerPartition": "0"}, "above zero"),
+        ({"subscribe": "a", "mode": "fast"}, "records or stamps"),
+    ],
+)
+def test_wrong_options_are_refused_by_name(options: dict[str, str], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        parse(**options)
+
+
+def test_servers_are_needed() -> None:
+    with pytest.raises(UserError, match=r"kafka\.bootstrap\.servers"):
+        parse_options({"subscribe": "a"})

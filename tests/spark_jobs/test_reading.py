@@ -1,0 +1,101 @@
+"""Reading a span from a scripted broker: exact ends, odd batches, logs that change meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from tallymark.errors import CODES, KafkaError, UserError
+from tallymark.protocol.records import Batch, encode_batch, split_batches
+from tallymark_spark_jobs import reading
+from tallymark_spark_jobs.planning import Span
+from tallymark_spark_jobs.reading import read_span
+
+
+def batch(base: int, count: int) -> Batch:
+    rows = [(None, b"%d" % (base + n), (), 1_000 + n) for n in range(count)]
+    (made,) = split_batches(encode_batch(rows, base_offset=base))
+    return made
+
+
+@dataclass
+class Fetched:
+    high_watermark: int
+    batches: Sequence[Batch]
+    next_offset: int
+    last_epoch: int = 0
+
+
+@dataclass
+class Broker:
+    """Answers with the batches from the asked offset on, ``at_once`` at a time."""
+
+    batches: list[Batch]
+    at_once: int = 1
+    errors: list[KafkaError] = field(default_factory=list[KafkaError])
+    asked: list[int] = field(default_factory=list[int])
+
+    def fetch(self, topic: str, partition: int, offset: int, **limits: int) -> Fetched:
+        self.asked.append(offset)
+        if self.errors:
+            raise self.errors.pop(0)
+        end = max((one.header.next_offset for one in self.batches), default=0)
+        some = [one for one in self.batches if one.header.next_offset > offset][: self.at_once]
+        return Fetched(end, some, some[-1].header.next_offset if some else offset)
+
+
+def offsets(broker: Broker, start: int, end: int) -> list[int]:
+    pieces = [piece for some in read_span(broker, Span("t", 0, start, end)) for piece in some]
+    return [record.offset for _, records in pieces for record in records]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "STALLED_SECONDS", 0.05)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_start_and_end_may_cut_through_batches(at_once: int) -> None:
+    broker = Broker([batch(0, 10), batch(10, 10), batch(20, 10)], at_once)
+    assert offsets(broker, 3, 24) == list(range(3, 24))
+    assert offsets(broker, 0, 30) == list(range(30))
+
+
+def test_it_stops_at_the_end_and_asks_no_further() -> None:
+    broker = Broker([batch(0, 10), batch(10, 10)])
+    assert offsets(broker, 0, 10) == list(range(10))
+    assert broker.asked == [0]
+
+
+def test_holes_that_compaction_left_are_passed() -> None:
+    broker = Broker([batch(0, 5), batch(40, 5)])
+    assert offsets(broker, 0, 45) == [*range(5), *range(40, 45)]
+    assert offsets(broker, 0, 30) == list(range(5))
+
+
+def test_what_the_client_gives_up_on_is_raised_as_it_is() -> None:
+    broker = Broker([batch(0, 5)], errors=[KafkaError(CODES["NOT_LEADER_OR_FOLLOWER"])])
+    with pytest.raises(KafkaError, match="NOT_LEADER"):
+        offsets(broker, 0, 5)
+
+
+def test_a_log_that_is_cut_while_it_is_read_is_said() -> None:
+    with pytest.raises(UserError, match="ends at 5, but at 9 when the read was planned"):
+        offsets(Broker([batch(0, 5)]), 0, 9)
+
+
+def test_offsets_deleted_while_they_are_read_are_said() -> None:
+    error = KafkaError(CODES["OFFSET_OUT_OF_RANGE"])
+    with pytest.raises(UserError, match="was deleted or cut off while"):
+        offsets(Broker([batch(0, 5)], errors=[error]), 0, 5)
+
+
+def test_a_broker_that_gives_nothing_does_not_hang_the_read() -> None:
+    class Silent(Broker):
+        def fetch(self, topic: str, partition: int, offset: int, **limits: int) -> Fetched:
+            return Fetched(9, [], offset)
+
+    with pytest.raises(UserError, match="gives nothing at offset 0 of 5"):
+        offsets(Silent([]), 0, 5)

@@ -1,0 +1,234 @@
+"""The whole reconciliation: three real clusters, real claims, a mirror that loses and repeats."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tallymark import Admin, Producer, SimpleConsumer
+from tallymark.client.stamps import Stamp, stamp_of
+from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
+from tallymark.protocol.records import Record
+from tallymark.testing.broker_thread import BrokerThread
+from tallymark_audit.interceptor import AuditInterceptor
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.store import open_store, queries
+from tallymark_audit.verdicts import State
+from tallymark_spark_jobs import session
+from tallymark_spark_jobs.cli import reconcile as command
+from tallymark_spark_jobs.outcome import Exit, Outcome, to_json
+from tallymark_spark_jobs.period import Period
+from tallymark_spark_jobs.reconcile import Job, Steps, reconcile
+from tallymark_spark_jobs.session import spark_session
+
+pytestmark = pytest.mark.spark
+W = 5_000
+EACH = 400
+CLUSTERS = ("dc1", "dc2", "aggregate")
+Message = tuple[str, int, int]
+"""Instance, origin partition, sequence."""
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    log: Path = tmp_path_factory.mktemp("spark") / "spark.log"
+    with spark_session("tests", log, "local[2]") as session:
+        yield session
+
+
+@dataclass
+class Stack:
+    """Three running clusters, and what was done to the aggregate."""
+
+    deployment: Deployment
+    end: int
+    lost: set[Message] = field(default_factory=set[Message])
+    repeated: set[Message] = field(default_factory=set[Message])
+    places: dict[Message, tuple[str, int, int]] = field(
+        default_factory=dict[Message, tuple[str, int, int]]
+    )
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("stack")
+    brokers = {name: BrokerThread(folder / name) for name in CLUSTERS}
+    try:
+        addresses = {name: broker.start().settings.port for name, broker in brokers.items()}
+        deployment = Deployment(
+            data_dir=folder / "data",
+            clusters=tuple(
+                Cluster(name=name, brokers=(BrokerAddress(port=port),))
+                for name, port in addresses.items()
+            ),
+            audit=AuditSettings(window_ms=W, settle_min_ms=0),
+        )
+        now = time.time_ns() // 1_000_000
+        stack = Stack(deployment, now - now % W)
+        for cluster in deployment.clusters:
+            with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+                admin.create_topic("metrics", 2)
+        for name in CLUSTERS[:2]:
+            publish(deployment, name, stack.end)
+            mirror(deployment, name, stack)
+        yield stack
+    finally:
+        for broker in brokers.values():
+            broker.stop()
+
+
+def publish(deployment: Deployment, cluster: str, end: int) -> None:
+    """Two producers at once, so that their messages lie between one another; four windows."""
+    servers = deployment.cluster(cluster).bootstrap_servers
+    one, other = (
+        Producer(
+            bootstrap_servers=servers,
+            server=f"{cluster}-{letter}",
+            linger_ms=2,
+            interceptors=[AuditInterceptor(W)],
+        )
+        for letter in "ab"
+    )
+    with one, other:
+        for n in range(EACH):
+            for producer in (one, other):
+                at = end - 4 * W + n * (4 * W) // EACH
+                producer.send("metrics", b"value", partition=n % 2, timestamp=at)
+
+
+def mirror(deployment: Deployment, name: str, stack: Stack) -> None:
+    """Copy into the aggregate as the mirror does, but lose and repeat some of dc1."""
+    rng = random.Random(3)
+    source = deployment.cluster(name).bootstrap_servers
+    target = deployment.cluster("aggregate").bootstrap_servers
+    with (
+        SimpleConsumer(bootstrap_servers=source) as consumer,
+        Producer(bootstrap_servers=target, stamp=False, interceptors=[]) as producer,
+    ):
+        for partition in (0, 1):
+            for record in everything(consumer, partition):
+                stamp = stamp_of(record.headers)
+                assert isinstance(stamp, Stamp)
+                message = (stamp.instance.hex(), stamp.partition, stamp.sequence)
+                stack.places[message] = (name, partition, record.offset)
+                copies = 1
+                if name == "dc1" and rng.random() < 0.02:
+                    copies = rng.choice((0, 0, 2))
+                if copies == 0:
+                    stack.lost.add(message)
+                if copies == 2:
+                    stack.repeated.add(message)
+                for _ in range(copies):
+                    producer.send(
+                        "metrics",
+                        record.value,
+                        partition=partition,
+                        timestamp=record.timestamp,
+                        headers=record.headers,
+                    )
+
+
+def everything(consumer: SimpleConsumer, partition: int) -> list[Record]:
+    records: list[Record] = []
+    end = consumer.end_offsets("metrics")[partition]
+    offset = 0
+    while offset < end:
+        fetched = consumer.fetch("metrics", partition, offset)
+        records += fetched.records()
+        offset = fetched.next_offset
+    return records
+
+
+def run(spark: Any, stack: Stack) -> Outcome:
+    job = Job(stack.deployment, Period(None, stack.end))
+    with open_store(stack.deployment.audit_store) as store:
+        return reconcile(spark, job, store, Steps(lambda text: None))
+
+
+@pytest.fixture(scope="module")
+def outcome(spark: Any, stack: Stack) -> Outcome:
+    """The first run."""
+    return run(spark, stack)
+
+
+def test_exactly_the_lost_messages_are_named_with_where_they_still_are(
+    stack: Stack, outcome: Outcome
+) -> None:
+    assert outcome.state is Exit.DISCREPANCIES
+    clean = {v.edge for v in outcome.verdicts if v.state is State.COMPLETE}
+    assert {"producer-to-dc1", "producer-to-dc2", "dc2-to-aggregate"} <= clean
+    bad = {v.edge for v in outcome.verdicts if v.state is not State.COMPLETE}
+    assert bad == {"dc1-to-aggregate"}
+    named: set[Message] = set()
+    copies: set[Message] = set()
+    places: dict[Message, tuple[str, int, int]] = {}
+    for verdict in to_json(outcome)["verdicts"]:
+        for cell in verdict["cells"]:
+            who = (cell["instance"], cell["partition"])
+            named |= {
+                (*who, n) for a, b in RangeSet.from_list(cell["missing"]) for n in range(a, b + 1)
+            }
+            copies |= {(*who, sequence) for _, _, sequence in cell["copies"]}
+            assert cell["server"] in ("dc1-a", "dc1-b")
+            for place in cell["located"]:
+                for step in range(place["last_sequence"] - place["first_sequence"] + 1):
+                    key = (*who, place["first_sequence"] + step)
+                    places[key] = (
+                        place["cluster"],
+                        place["partition"],
+                        place["first_offset"] + step,
+                    )
+    assert stack.lost
+    assert named == stack.lost
+    assert copies == stack.repeated
+    assert places == {message: stack.places[message] for message in stack.lost}
+
+
+def test_a_second_run_changes_nothing_but_the_list_of_runs(
+    spark: Any, stack: Stack, outcome: Outcome
+) -> None:
+    second = run(spark, stack)
+    assert outcome.verdicts == second.verdicts
+    assert second.disagreements == ()
+    assert set(second.seconds) == {"count", "judge", "find", "record"}
+    with open_store(stack.deployment.audit_store) as store, store.read() as connection:
+        rows = queries.windows(connection)
+        assert len(rows) == len(second.verdicts)
+        assert {row["revision"] for row in rows} == {0}
+        assert len(queries.all_runs(connection)) >= 2
+
+
+def test_the_command_prints_the_table_and_returns_three(
+    spark: Any, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def running(*_: object) -> Iterator[Any]:
+        yield spark
+
+    monkeypatch.setattr(session, "spark_session", running)
+    settings = tmp_path / "stack.toml"
+    settings.write_text(dump_toml(stack.deployment))
+    result, page = tmp_path / "result.json", tmp_path / "report.html"
+    arguments = ["--settings", str(settings), "--topic", "metr.*"]
+    everything = [*arguments, "--all", "--json", str(result), "--report", str(page)]
+    shown = CliRunner().invoke(command, everything)
+    assert shown.exit_code == Exit.DISCREPANCIES
+    assert f"{len(stack.lost)} missing" in shown.stdout
+    assert all(edge in shown.stdout for edge in ("producer-to-dc2", "dc1-to-aggregate"))
+    assert "counting the beginning of the logs" in shown.stderr
+    assert "looking for what is missing in dc1" in shown.stderr
+    assert json.loads(result.read_text())["exit"] == Exit.DISCREPANCIES
+    assert "DISCREPANCIES" in page.read_text()
+    # A range before all of it, for which the closed producers vouch.
+    empty = CliRunner().invoke(command, [*arguments, "--from", "2020-01-01", "--to", "2020-01-02"])
+    assert empty.exit_code == Exit.COMPLETE
+    assert "nothing was published or seen" in empty.stdout
