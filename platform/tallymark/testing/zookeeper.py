@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import struct
+import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-
-from kazoo.client import KazooClient
+from typing import Self
 
 from tallymark.coordination import zookeeper_server
 from tallymark.coordination.zookeeper import ZooKeeper
-from tallymark.errors import UserError
+from tallymark.errors import TimedOutError, UserError
 
 
 class ZooKeeperServer(zookeeper_server.ZooKeeperServer):
@@ -56,13 +57,38 @@ class ZooKeeperServer(zookeeper_server.ZooKeeperServer):
         self.start()
 
 
-def expire_session(zookeeper: ZooKeeper) -> None:
-    """End a session at the server as if it had timed out; its client hears of it as always."""
-    client: Any = zookeeper._kazoo._client
-    twin: Any = KazooClient(hosts=zookeeper.connect, client_id=client.client_id)
-    twin.start()
-    twin.stop()
-    twin.close()
+def expire_session(zookeeper: ZooKeeper, timeout: float = 15.0) -> None:
+    """End a session at the server, as if it had timed out, and wait until its client has a new
+    one. The client may take the old one back a few times before it is gone."""
+    before = zookeeper.session
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        _close_session(zookeeper)
+        noticed = time.monotonic() + 0.3
+        while time.monotonic() < noticed or not zookeeper.session:
+            if zookeeper.session not in (0, before):
+                return
+            time.sleep(0.01)
+    raise TimedOutError(f"the session of {zookeeper.connect} did not end within {timeout:g} s")
+
+
+def _close_session(zookeeper: ZooKeeper) -> None:
+    """Connect as the session and close it, in one write::
+
+    length i32 | protocol version i32 | last zxid i64 | timeout i32 | session id i64
+               | password: length i32, 16 bytes | read only u8
+    length i32 | xid i32 | type i32 (-11, close)
+    """
+    session, password = zookeeper._kazoo.credentials()
+    connect = struct.pack(">iqiqi16s?", 0, 0, 30_000, session, len(password), password, False)
+    close = struct.pack(">ii", 1, -11)
+    frames = (struct.pack(">i", len(frame)) + frame for frame in (connect, close))
+    host, _, port = zookeeper.connect.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(b"".join(frames))
+        with contextlib.suppress(OSError):
+            while connection.recv(4096):
+                pass
 
 
 def free_port() -> int:

@@ -1,0 +1,1 @@
+"""The command line. ``main`` gathers the commands; every part adds its own by entry point."""

@@ -1,0 +1,110 @@
+"""``tallymark``: one command whose sub-commands come from the entry points ``tallymark.commands``.
+
+A sub-command's module is imported only when it is called, so ``tallymark --help`` needs neither
+Spark nor FastAPI. A :class:`~tallymark.errors.UserError` is printed as one line; anything else is
+a bug of ours, said as such, with the traceback only when ``TALLYMARK_DEBUG`` is set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import EntryPoint, entry_points, version
+
+import click
+
+from tallymark.errors import TallymarkError, UserError
+
+SUMMARIES = {
+    "audit": "Count, judge, name and repair: the audit.",
+    "broker": "Run one broker.",
+    "consume": "Print the messages of a topic.",
+    "dashboards": "Serve the audit dashboards.",
+    "demo": "Run the main job end to end, with a real fault.",
+    "doctor": "Look for what is missing on this machine, and say what to do.",
+    "mirror": "Copy topics from one cluster into another.",
+    "produce": "Publish the lines of standard input.",
+    "publish": "Publish JSON lines, CSV, access logs or host metrics as Avro events.",
+    "reconcile": "Reconcile with Spark: count the data, judge every window.",
+    "registry": "Serve the Avro schema registry.",
+    "status": "Show the processes of the running stack.",
+    "topics": "List, create, describe and delete topics.",
+    "up": "Start the whole stack on this machine.",
+    "zookeeper": "Run Apache ZooKeeper from the Spark extra.",
+}
+
+
+class _Commands(click.Group):
+    """Finds commands among the entry points, by name, and loads them lazily."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(point.name for point in entry_points(group="tallymark.commands"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for point in entry_points(group="tallymark.commands", name=cmd_name):
+            return _load(point)
+        return None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, SUMMARIES.get(name, "")) for name in self.list_commands(ctx)]
+            )
+
+
+def _load(point: EntryPoint) -> click.Command:
+    try:
+        command = point.load()
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("tallymark"):
+            raise
+        extra = {"tallymark_spark_jobs": "spark", "tallymark_schema_registry": "registry"}
+        name = extra.get(point.module.split(".")[0], "dashboards")
+        raise UserError(
+            f"'tallymark {point.name}' needs the package {error.name}, which is not installed",
+            f"pip install 'tallymark[{name}]'",
+        ) from error
+    assert isinstance(command, click.Command), f"{point.value} is not a command"
+    return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("tallymark"), prog_name="tallymark")
+def command() -> None:
+    """Know that every event arrived: a Kafka-compatible log platform with the audit built in."""
+
+
+def main() -> None:
+    """The console script. Exit codes: 0 done, 1 failed, 2 wrong usage, others as commands say."""
+    try:
+        # Without its standalone mode click returns what a command hands to ctx.exit().
+        sys.exit(code if isinstance(code := command(standalone_mode=False), int) else 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("tallymark: stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): nothing left to say, and to nobody.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except UserError as error:
+        _fail(str(error), error.exit_code)
+    except TallymarkError as error:
+        _fail(str(error), 1)
+    except Exception as error:
+        _fail(
+            f"unexpected {type(error).__name__}: {error}; this is a bug, "
+            "TALLYMARK_DEBUG=1 shows where",
+            70,
+        )
+
+
+def _fail(text: str, code: int) -> None:
+    if os.environ.get("TALLYMARK_DEBUG"):
+        import traceback
+
+        traceback.print_exc()
+    click.echo(f"tallymark: {text}", err=True)
+    sys.exit(code)

@@ -1,0 +1,105 @@
+"""What every long-running command does alike: log lines, signals, dying with its parent.
+
+A log line is ``2026-01-31T12:00:00.123Z INFO name: text``; the first line that begins with
+``ready`` tells the supervisor (and a person) that the process serves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+PARENT = "TALLYMARK_PARENT_PID"
+"""Set by the supervisor for its children: they must not outlive it, even if it is killed."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Closeable(Protocol):
+    """Anything with a close()."""
+
+    def close(self) -> None: ...
+
+
+class _UtcFormatter(logging.Formatter):
+    converter = staticmethod(time.gmtime)
+    default_msec_format = "%s.%03dZ"
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+
+
+def configure_logging(level: int = logging.INFO) -> None:
+    """One line a record on standard error; chatty libraries only warn."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_UtcFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for chatty in (
+        "kazoo",
+        "tallymark.coordination.kazoo",
+        "httpx",
+        "httpcore",
+        "asyncio",
+        "uvicorn.access",
+        "py4j",
+    ):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel for SIGTERM when the supervisor dies (Linux; elsewhere nothing happens)."""
+    parent = os.environ.get(PARENT)
+    if parent is None or not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(parent):  # it died before we asked
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set; the old handlers come back afterwards."""
+    stopped = threading.Event()
+
+    def stop(signum: int, frame: object) -> None:
+        stopped.set()
+
+    old = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def run_process(
+    name: str,
+    start: Callable[[], Closeable],
+    check: Callable[[], None] | None = None,
+    interval: float = 0.5,
+) -> None:
+    """Run a service until SIGTERM or SIGINT: configure, start, say ready, wait, close.
+
+    ``check`` is called every ``interval`` seconds; what it raises ends the process (a background
+    thread that died must not leave a process that looks alive).
+    """
+    configure_logging()
+    die_with_parent()
+    log = logging.getLogger(name)
+    with stop_signals() as stopped:
+        service = start()
+        try:
+            log.info("ready")
+            while not stopped.wait(interval):
+                if check is not None:
+                    check()
+            log.info("stopping")
+        finally:
+            service.close()
+    log.info("stopped")

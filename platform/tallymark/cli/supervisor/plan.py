@@ -1,0 +1,122 @@
+"""Which processes a deployment has, and what each waits for before its first start. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tallymark.deployment import Deployment
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """One process: its ``arguments`` follow ``tallymark``; ``after`` are names of processes that
+    must be ready first; it listens on ``host`` and ``port`` (0: on nothing); ``address`` is what
+    people and other processes use."""
+
+    name: str
+    arguments: tuple[str, ...]
+    after: tuple[str, ...] = ()
+    host: str = ""
+    port: int = 0
+    address: str = ""
+
+
+def plan(deployment: Deployment) -> tuple[ProcessSpec, ...]:
+    """Every embedded process, in the order in which they are started and shown."""
+    zookeeper = (
+        ProcessSpec(
+            "zookeeper",
+            ("zookeeper",),
+            host=deployment.zookeeper.host,
+            port=deployment.zookeeper.port,
+            address=deployment.zookeeper.connect,
+        ),
+    )
+    parts = (
+        *(zookeeper if deployment.zookeeper.embedded else ()),
+        *_brokers(deployment),
+        *_registry(deployment),
+        *_mirrors(deployment),
+        *_collectors(deployment),
+        *_dashboards(deployment),
+    )
+    names = {part.name for part in parts}
+    return tuple(
+        replace(part, after=tuple(name for name in part.after if name in names)) for part in parts
+    )
+
+
+def _brokers(deployment: Deployment) -> list[ProcessSpec]:
+    return [
+        ProcessSpec(
+            f"broker-{cluster.name}-{broker.id}",
+            ("broker", "--cluster", cluster.name, "--id", str(broker.id)),
+            after=("zookeeper",),
+            host=broker.host,
+            port=broker.port,
+            address=broker.address,
+        )
+        for cluster in deployment.clusters
+        if cluster.embedded
+        for broker in cluster.brokers
+    ]
+
+
+def _brokers_of(deployment: Deployment, *clusters: str) -> tuple[str, ...]:
+    return tuple(
+        f"broker-{name}-{broker.id}"
+        for name in clusters
+        for broker in deployment.cluster(name).brokers
+    )
+
+
+def _registry(deployment: Deployment) -> list[ProcessSpec]:
+    registry = deployment.registry
+    if not registry.embedded:
+        return []
+    return [
+        ProcessSpec(
+            "registry",
+            ("registry",),
+            host=registry.host,
+            port=registry.port,
+            address=registry.url,
+        )
+    ]
+
+
+def _mirrors(deployment: Deployment) -> list[ProcessSpec]:
+    return [
+        ProcessSpec(
+            f"mirror-{mirror.name}",
+            ("mirror", "--from", mirror.source, "--to", mirror.target),
+            after=_brokers_of(deployment, mirror.source, mirror.target),
+        )
+        for mirror in deployment.mirrors
+    ]
+
+
+def _collectors(deployment: Deployment) -> list[ProcessSpec]:
+    return [
+        ProcessSpec(
+            f"collector-{cluster.name}",
+            ("audit", "collect", "--cluster", cluster.name),
+            after=_brokers_of(deployment, cluster.name),
+        )
+        for cluster in deployment.clusters
+    ]
+
+
+def _dashboards(deployment: Deployment) -> list[ProcessSpec]:
+    dashboards = deployment.dashboards
+    if not dashboards.embedded:
+        return []
+    return [
+        ProcessSpec(
+            "dashboards",
+            ("dashboards",),
+            host=dashboards.host,
+            port=dashboards.port,
+            address=dashboards.url,
+        )
+    ]

@@ -1,0 +1,35 @@
+"""Has this process been forked since? Cheaper than asking the kernel for the process id each time.
+
+``os.getpid`` is a system call, and a producer would ask for every record.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+
+class _Forks:
+    """``count`` forks lie between the first process and this one."""
+
+    count = 0
+    lock = threading.Lock()
+
+    @classmethod
+    def add(cls) -> None:
+        cls.count += 1
+        cls.lock = threading.Lock()  # the old one may be held by a thread that is not here
+
+
+def generation() -> int:
+    """A number that is another one in a forked child than in its parent."""
+    return _Forks.count
+
+
+def fork_lock() -> threading.Lock:
+    """For whoever makes itself anew in a child: a lock that no thread of the parent holds."""
+    return _Forks.lock
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Forks.add)

@@ -1,0 +1,78 @@
+"""Calls a producer's interceptors so that none of them can hurt the send path."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Final
+
+from tallymark.client.interceptors import (
+    ENTRY_POINTS,
+    BatchTally,
+    ProducerContext,
+    ProducerInterceptor,
+)
+
+log: Final = logging.getLogger(__name__)
+
+_reported: set[str] = set()
+"""Entry points whose failure to load this process has logged already."""
+
+
+def load_interceptors() -> list[ProducerInterceptor]:
+    """One new interceptor per entry point. One that does not load is logged once and left out."""
+    loaded: list[ProducerInterceptor] = []
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            loaded.append(entry.load()())
+        except Exception as error:
+            if entry.value not in _reported:
+                _reported.add(entry.value)
+                log.warning("interceptor %s (%s) is left out: %r", entry.name, entry.value, error)
+    return loaded
+
+
+class InterceptorChain:
+    """Several interceptors as one. ``errors`` counts what they raised."""
+
+    def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
+        self.errors = 0
+        self._interceptors = tuple(interceptors)
+        self._logged: set[tuple[int, str]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._interceptors)
+
+    def attach(self, context: ProducerContext) -> None:
+        """See ProducerInterceptor; so with the other methods."""
+        self._each("attach", lambda interceptor: interceptor.attach(context))
+
+    def on_send(self, batch: BatchTally) -> None:
+        self._each("on_send", lambda interceptor: interceptor.on_send(batch))
+
+    def on_acknowledged(self, batch: BatchTally, base_offset: int) -> None:
+        self._each("on_acknowledged", lambda one: one.on_acknowledged(batch, base_offset))
+
+    def on_failed(self, batch: BatchTally, error: Exception, in_doubt: bool) -> None:
+        self._each("on_failed", lambda one: one.on_failed(batch, error, in_doubt))
+
+    def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
+        self._each("on_tick", lambda one: one.on_tick(now_ms, oldest_pending_ms))
+
+    def on_close(self, now_ms: int) -> None:
+        self._each("on_close", lambda interceptor: interceptor.on_close(now_ms))
+
+    def _each(self, name: str, call: Callable[[ProducerInterceptor], None]) -> None:
+        for index, interceptor in enumerate(self._interceptors):
+            try:
+                call(interceptor)
+            except Exception:
+                self.errors += 1
+                if (index, name) not in self._logged:
+                    self._logged.add((index, name))
+                    log.exception(
+                        "%s.%s failed; further failures of it are only counted",
+                        type(interceptor).__name__,
+                        name,
+                    )

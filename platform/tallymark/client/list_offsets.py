@@ -1,0 +1,84 @@
+"""Offsets by time, and the two ends of a log (ListOffsets)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from tallymark.client.cluster import RETRY_BACKOFF, Cluster
+from tallymark.client.fetched import EARLIEST, LATEST
+from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
+from tallymark.protocol.messages import (
+    ListOffsetsRequest,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
+)
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """A position in a log; ``timestamp`` is -1 for the ends of a log."""
+
+    offset: int
+    timestamp: int
+
+
+async def list_offset(
+    cluster: Cluster, topic: str, partition: int, time_ms: int
+) -> OffsetAndTimestamp | None:
+    """The first record whose timestamp is ``time_ms`` or later, or an end of the log for EARLIEST
+    (-2) and LATEST (-1). None when no record is that late.
+
+    Tries again for the request timeout while the leader cannot be reached; then raises KafkaError
+    or ConnectError. An unknown partition is an error at once.
+    """
+    deadline = asyncio.get_running_loop().time() + cluster.request_timeout
+    while True:
+        try:
+            return await _ask(cluster, topic, partition, time_ms)
+        except (ConnectError, KafkaError) as error:
+            late = asyncio.get_running_loop().time() + RETRY_BACKOFF > deadline
+            if late or not _may_pass(error):
+                raise
+        await asyncio.sleep(RETRY_BACKOFF)
+        await asyncio.shield(cluster.refresh_soon())
+
+
+async def offsets_before(
+    cluster: Cluster, topic: str, partition: int, time_ms: int, max_offsets: int
+) -> list[int]:
+    """Up to ``max_offsets`` positions at or before a time, descending: where the records of that
+    time begin (the end of the log, when there is none), then the beginning of the log."""
+    found = await list_offset(cluster, topic, partition, time_ms)
+    if found is None:
+        found = await list_offset(cluster, topic, partition, LATEST)
+    offsets = [found.offset] if found else []
+    if max_offsets > 1 and time_ms != EARLIEST:
+        start = await list_offset(cluster, topic, partition, EARLIEST)
+        offsets += [start.offset] if start and start.offset not in offsets else []
+    return offsets[:max_offsets]
+
+
+async def _ask(
+    cluster: Cluster, topic: str, partition: int, time_ms: int
+) -> OffsetAndTimestamp | None:
+    stream = await cluster.leader_stream(topic, partition)
+    leader = cluster.metadata.leader(topic, partition)
+    part = ListOffsetsRequestPartition(
+        partition_index=partition,
+        current_leader_epoch=leader.epoch if leader else -1,
+        timestamp=time_ms,
+    )
+    request = ListOffsetsRequest(topics=(ListOffsetsRequestTopic(name=topic, partitions=(part,)),))
+    response = await stream.request(request, timeout=cluster.request_timeout)
+    if not response.topics or not response.topics[0].partitions:
+        raise KafkaError(CODES["NETWORK_EXCEPTION"], f"{topic}-{partition}: no answer")
+    answer = response.topics[0].partitions[0]
+    if answer.error_code:
+        raise KafkaError(answer.error_code, f"{topic}-{partition}")
+    return OffsetAndTimestamp(answer.offset, answer.timestamp) if answer.offset >= 0 else None
+
+
+def _may_pass(error: TallymarkError) -> bool:
+    if isinstance(error, KafkaError):
+        return error.retriable and error.name != "UNKNOWN_TOPIC_OR_PARTITION"
+    return isinstance(error, ConnectError) and error.stage != "bootstrap"

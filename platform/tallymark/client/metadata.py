@@ -1,0 +1,131 @@
+"""What a client knows of its cluster: brokers, topics, leaders and their epochs. Pure.
+
+One rule keeps it from going back in time: a partition's leader is replaced only by one of the same
+or a later epoch, as long as the topic has the same id (KIP-320); brokers answer metadata
+requests from caches that may lag behind one another.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tallymark.errors import CODES
+from tallymark.net import Address
+from tallymark.protocol.messages import MetadataResponse, MetadataResponseTopic
+from tallymark.protocol.schema import ZERO_UUID
+
+NO_LEADER: Final = -1
+NO_EPOCH: Final = -1
+_GONE: Final = frozenset({CODES["UNKNOWN_TOPIC_OR_PARTITION"], CODES["UNKNOWN_TOPIC_ID"]})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as users see it. ``partitions`` are the partition numbers, ascending."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: tuple[int, ...]
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions there are."""
+        return len(self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a partition: broker id (-1: nobody now) and leader epoch (-1: not told)."""
+
+    broker: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class _Topic:
+    topic_id: uuid.UUID = ZERO_UUID
+    error: int = 0
+    leaders: dict[int, Leader] = field(default_factory=dict)
+
+
+class Metadata:
+    """The cache. One thread writes it; any may read: what it hands out never changes."""
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.controller: int = NO_LEADER
+        self.brokers: Mapping[int, Address] = {}
+        self._topics: dict[str, _Topic] = {}
+
+    @property
+    def known(self) -> list[str]:
+        """Names of the topics that have been asked for or listed, existing or not."""
+        return list(self._topics)
+
+    def topic(self, name: str) -> TopicInfo | None:
+        """The topic, or None when it is not known to exist."""
+        topic = self._topics.get(name)
+        if topic is None or not topic.leaders:
+            return None
+        return TopicInfo(name, topic.topic_id, tuple(sorted(topic.leaders)))
+
+    def topics(self) -> dict[str, TopicInfo]:
+        """All topics known to exist, by name."""
+        found = (self.topic(name) for name in sorted(self._topics))
+        return {info.name: info for info in found if info is not None}
+
+    def topic_id(self, name: str) -> uuid.UUID:
+        """The topic's id; zero when there is none."""
+        topic = self._topics.get(name)
+        return topic.topic_id if topic else ZERO_UUID
+
+    def error(self, name: str) -> int:
+        """The error code the last answer had for the topic; 0 when none or never asked."""
+        topic = self._topics.get(name)
+        return topic.error if topic else 0
+
+    def leader(self, name: str, partition: int) -> Leader | None:
+        """The partition's leader; None when the partition is not known to exist."""
+        topic = self._topics.get(name)
+        return topic.leaders.get(partition) if topic else None
+
+    def update(self, response: MetadataResponse, *, whole: bool = False) -> None:
+        """Take in an answer; ``whole`` says that it lists every topic there is."""
+        self.cluster_id = response.cluster_id or self.cluster_id
+        self.controller = response.controller_id
+        if response.brokers:
+            self.brokers = {b.node_id: Address(b.host, b.port) for b in response.brokers}
+        listed: set[str] = set()
+        for answer in response.topics:
+            if answer.name is not None:
+                listed.add(answer.name)
+                self._take_topic(answer.name, answer)
+        if whole:
+            self.forget(set(self._topics) - listed)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Drop topics from the cache."""
+        for name in names:
+            self._topics.pop(name, None)
+
+    def _take_topic(self, name: str, answer: MetadataResponseTopic) -> None:
+        old = self._topics.get(name)
+        if answer.error_code in _GONE:
+            self._topics[name] = _Topic(error=answer.error_code)
+            return
+        if answer.error_code and not answer.partitions:
+            if old is None:
+                old = self._topics[name] = _Topic()
+            old.error = answer.error_code
+            return
+        same = old is not None and old.topic_id == answer.topic_id
+        leaders: dict[int, Leader] = {}
+        for part in answer.partitions:
+            new = Leader(part.leader_id, part.leader_epoch)
+            had = old.leaders.get(part.partition_index) if old and same else None
+            stale = had is not None and NO_EPOCH < new.epoch < had.epoch
+            leaders[part.partition_index] = had if had is not None and stale else new
+        self._topics[name] = _Topic(answer.topic_id, answer.error_code, leaders)

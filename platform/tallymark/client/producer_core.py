@@ -1,0 +1,193 @@
+"""Everything of a producer that a fork must not share: thread, connections, batches, instance."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Final
+
+from tallymark.client.accumulator import Accumulator, BatchRules
+from tallymark.client.bootstrap import Bootstrap
+from tallymark.client.budget import MemoryBudget
+from tallymark.client.cluster import Cluster
+from tallymark.client.delivery import RecordMetadata
+from tallymark.client.forks import generation
+from tallymark.client.interceptor_chain import InterceptorChain
+from tallymark.client.interceptors import ProducerContext, ProducerInterceptor
+from tallymark.client.io_thread import IoThread
+from tallymark.client.lane import Lane, TopicLanes
+from tallymark.client.pipeline import Pipeline
+from tallymark.client.producer_settings import ProducerSettings
+from tallymark.client.sender import Sender, SendRules
+from tallymark.client.settlement import Settler
+from tallymark.client.stamps import INSTANCE_BYTES
+from tallymark.client.topic_admin import create_topic
+from tallymark.errors import TimedOutError
+
+_LAST_REPORTS: Final = 2.0
+"""Seconds that interceptors' final records get at least, however short the deadline of close()."""
+
+
+class ProducerCore:
+    """One life of a producer: made when it is, and again in a forked child."""
+
+    def __init__(
+        self,
+        bootstrap: Bootstrap,
+        settings: ProducerSettings,
+        interceptors: Sequence[ProducerInterceptor],
+    ) -> None:
+        self.generation = generation()
+        self.instance = os.urandom(INSTANCE_BYTES)
+        self.settings = settings
+        self.topics: dict[str, TopicLanes] = {}
+        """Topics sent to so far. Only the I/O thread adds to it and to what is in it."""
+        self.chain = InterceptorChain(interceptors)
+        self.io = IoThread(f"tallymark-producer-{self.instance.hex()[:8]}")
+        self._publishing: set[Future[RecordMetadata]] = set()
+        self._build(bootstrap, settings)
+        self.chain.attach(self._context())
+        self.io.call(self._sender.start)
+
+    def _build(self, bootstrap: Bootstrap, settings: ProducerSettings) -> None:
+        self.cluster = Cluster(
+            bootstrap,
+            settings.client_id,
+            request_timeout=settings.request_timeout_ms / 1000,
+            create_topics=True,
+        )
+        budget = MemoryBudget(settings.buffer_memory)
+        settler = Settler(self.chain, budget, self.instance, settings.server, settings.backfill)
+        rules = SendRules(
+            acks=settings.acks,
+            compression=settings.compression_type,
+            request_timeout=settings.request_timeout_ms / 1000,
+            retry_backoff=settings.retry_backoff_ms / 1000,
+            max_in_flight=settings.max_in_flight,
+        )
+        self._sender = Sender(self.io, self.cluster, rules, settler, self.chain)
+        self._sender.on_tick = self._grow_topics
+        self.accumulator = self._sender.accumulator = Accumulator(
+            BatchRules(
+                settings.batch_size, settings.linger_ms / 1000, settings.delivery_timeout_ms / 1000
+            ),
+            budget,
+            self._sender.wake,
+        )
+
+    # --- topics -----------------------------------------------------------------------------
+
+    async def open_topic(self, name: str, timeout: float) -> TopicLanes:
+        """The topic's partitions, asked for (and so created, where the brokers do that) until
+        they are known. Errors as :meth:`Cluster.topic`."""
+        topic = self.topics.get(name)
+        if topic is None:
+            info = await self.cluster.topic(name, timeout)
+            topic = self.topics.setdefault(name, TopicLanes(name))
+            topic.grow(info.partition_count, self._lane)
+        return topic
+
+    async def refresh_topic(self, topic: TopicLanes) -> None:
+        """Ask for new partitions of a topic now."""
+        await self.cluster.refresh([topic.name])
+        self._grow_topics()
+
+    def _grow_topics(self) -> None:
+        for name, topic in self.topics.items():
+            info = self.cluster.metadata.topic(name)
+            if info is not None and info.partition_count > len(topic.lanes):
+                topic.grow(info.partition_count, self._lane)
+
+    def _lane(self, owner: TopicLanes, partition: int) -> Lane:
+        pipeline = Pipeline(self.settings.idempotent, self.settings.max_in_flight)
+        return Lane(owner, partition, self.instance, self.settings.server, pipeline)
+
+    # --- interceptors -----------------------------------------------------------------------
+
+    def _context(self) -> ProducerContext:
+        settings = self.settings
+        return ProducerContext(
+            instance=self.instance,
+            server=settings.server,
+            client_id=settings.client_id,
+            acks=settings.acks,
+            backfill=settings.backfill,
+            publish=self._publish_soon,
+            create_topic=self._create_topic_soon,
+            read_cluster_id=lambda: self.cluster.metadata.cluster_id,
+        )
+
+    def _publish_soon(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None = None
+    ) -> Future[RecordMetadata]:
+        future = self.io.submit(self._publish(topic, key, value, timestamp))
+        self._publishing.add(future)
+        future.add_done_callback(self._publishing.discard)
+        return future
+
+    def _create_topic_soon(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> Future[bool]:
+        timeout = self.settings.max_block_ms / 1000
+        return self.io.submit(create_topic(self.cluster, name, partitions, configs or {}, timeout))
+
+    async def _publish(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None
+    ) -> RecordMetadata:
+        lanes = await self.open_topic(topic, self.settings.max_block_ms / 1000)
+        return await self.accumulator.append(
+            lanes.choose(key), key, value, (), timestamp, stamped=False, report=True
+        )
+
+    # --- flush and close --------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Return when all that was accepted so far is settled."""
+        await self._sender.flush()
+
+    async def unsettled(self) -> int:
+        """How many records are neither delivered nor given up."""
+        return self._sender.unsettled()
+
+    def close(self, timeout: float) -> int:
+        """Settle everything within ``timeout`` seconds, let interceptors report, end the thread.
+        Returns how many records had to be given up."""
+        self.accumulator.closed = True
+        for topic in list(self.topics.values()):
+            for lane in list(topic.lanes):
+                with lane.lock:  # a send() under way has its record in, the next one is refused
+                    lane.seal()
+        try:
+            return self.io.run(self._close(timeout), what="close()")
+        finally:
+            self.io.stop()
+
+    async def _close(self, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        self._sender.hurry()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._sender.flush(), timeout)
+        given_up = self._sender.unsettled()
+        if given_up:
+            self._sender.give_up(
+                TimedOutError(f"the producer was closed; not delivered within {timeout:g} s")
+            )
+        self.chain.on_close(time.time_ns() // 1_000_000)
+        await self._let_reports_leave(max(_LAST_REPORTS, deadline - time.monotonic()))
+        self._sender.give_up(TimedOutError("the producer was closed before this report left"))
+        await self._sender.stop()
+        await self.cluster.close()
+        return given_up
+
+    async def _let_reports_leave(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while self._publishing and (left := deadline - time.monotonic()) > 0:
+            reports = [asyncio.wrap_future(future) for future in list(self._publishing)]
+            await asyncio.wait(reports, timeout=left)
+            for report in reports:  # whether it got there is the interceptor's to know
+                if report.done() and not report.cancelled():
+                    report.exception()

@@ -1,0 +1,88 @@
+"""A producer's settings, checked."""
+
+from __future__ import annotations
+
+import difflib
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tallymark.client.stamps import MAX_SERVER_BYTES
+from tallymark.errors import UserError
+from tallymark.protocol.compression import CODECS
+
+Acks = Literal["all", -1, 0, 1]
+_MOST_IN_FLIGHT: Final = 5
+"""A broker remembers the last five batches of a producer and partition (KIP-98)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """Sizes in bytes, times in milliseconds, as the keywords of Producer have them.
+
+    ``acks`` is -1 (all), 1 or 0. Idempotence needs acks=all and is off without it.
+    """
+
+    client_id: str = "tallymark"
+    acks: int = -1
+    batch_size: int = 16384
+    linger_ms: float = 5
+    compression_type: str = "none"
+    buffer_memory: int = 33554432
+    max_block_ms: float = 60000
+    delivery_timeout_ms: float = 120000
+    request_timeout_ms: float = 30000
+    retry_backoff_ms: float = 100
+    enable_idempotence: bool = True
+    max_in_flight: int = 5
+    server: str = ""
+    stamp: bool = True
+    backfill: bool = False
+
+    def __post_init__(self) -> None:
+        if self.compression_type not in CODECS:
+            raise _wrong("compression_type", self.compression_type, f"one of {', '.join(CODECS)}")
+        for name in ("batch_size", "buffer_memory", "delivery_timeout_ms", "request_timeout_ms"):
+            if getattr(self, name) <= 0:
+                raise _wrong(name, getattr(self, name), "more than 0")
+        for name in ("linger_ms", "max_block_ms", "retry_backoff_ms"):
+            if getattr(self, name) < 0:
+                raise _wrong(name, getattr(self, name), "0 or more")
+        if self.max_in_flight < 1 or (self.idempotent and self.max_in_flight > _MOST_IN_FLIGHT):
+            raise _wrong("max_in_flight", self.max_in_flight, "1 to 5 with idempotence")
+        if len(self.server.encode()) > MAX_SERVER_BYTES:
+            raise _wrong("server", self.server, f"at most {MAX_SERVER_BYTES} bytes of UTF-8")
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether batches carry a producer id and sequences."""
+        return self.enable_idempotence and self.acks == -1
+
+
+def acks_number(acks: Acks) -> int:
+    """-1, 0 or 1 for what a user may write; UserError for anything else."""
+    numbers = {"all": -1, "-1": -1, "0": 0, "1": 1}
+    number = None if isinstance(acks, bool) else numbers.get(str(acks))
+    if number is None:
+        raise _wrong("acks", acks, '"all", 1 or 0')
+    return number
+
+
+def server_name(server: str | None) -> str:
+    """The name in the stamps; by default this host's, cut to what a stamp holds."""
+    if server is not None:
+        return server
+    return socket.gethostname().encode()[:MAX_SERVER_BYTES].decode(errors="ignore")
+
+
+def unknown_keyword(name: str, known: Iterable[str]) -> TypeError:
+    """The error for a keyword that is none, with the one that was probably meant."""
+    plain = name.replace(".", "_").lower()
+    near = difflib.get_close_matches(plain, list(known), n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return TypeError(f"Producer() has no setting {name!r}{hint}")
+
+
+def _wrong(name: str, value: object, allowed: str) -> UserError:
+    return UserError(f"Producer: {name}={value!r} is not possible", f"it must be {allowed}")

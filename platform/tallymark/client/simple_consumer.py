@@ -1,0 +1,161 @@
+"""The simple consumer: any offset of any partition, as often as wanted. It keeps no position."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from tallymark.client.bootstrap import Bootstrap
+from tallymark.client.cluster import Cluster
+from tallymark.client.fetch_request import FetchLimits
+from tallymark.client.fetched import EARLIEST, LATEST, Fetched, FetchSpec
+from tallymark.client.fetching import Fetcher
+from tallymark.client.io_thread import IoThread
+from tallymark.client.list_offsets import list_offset, offsets_before
+from tallymark.client.metadata import TopicInfo
+from tallymark.errors import CODES, KafkaError
+
+__all__ = ["EARLIEST", "LATEST", "FetchSpec", "Fetched", "SimpleConsumer"]
+
+T = TypeVar("T")
+_MARGIN: Final = 5.0
+
+
+class SimpleConsumer:
+    """Reads partitions of one cluster from given offsets. Thread-safe; close it, or use ``with``.
+
+    ``check_crcs`` verifies every batch. ``request_timeout_ms`` bounds every call (beside the
+    waiting that a fetch asks for): while brokers are away it is tried again, then raised.
+    """
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        zookeeper_connect: str | None = None,
+        client_id: str = "tallymark",
+        check_crcs: bool = True,
+        request_timeout_ms: float = 30000,
+    ) -> None:
+        bootstrap = Bootstrap.of(bootstrap_servers, zookeeper_connect)
+        self._timeout = request_timeout_ms / 1000
+        self._cluster = Cluster(bootstrap, client_id, request_timeout=self._timeout)
+        self._fetcher = Fetcher(self._cluster, check_crcs)
+        self._io = IoThread(f"consumer {client_id}")
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = 1048576,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        last_epoch: int = -1,
+    ) -> Fetched:
+        """Batches from ``offset`` on: about ``max_bytes``, at least one batch when there is any;
+        none after ``max_wait_ms`` without news.
+
+        Raises KafkaError: OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, CORRUPT_MESSAGE, or the
+        retriable one that lasted for the request timeout; LogTruncatedError when ``last_epoch``
+        (of the fetch before) shows that the log was cut below ``offset``; ConnectError when no
+        broker of the cluster can be reached.
+        """
+        spec = FetchSpec(topic, partition, offset, last_epoch)
+        (outcome,) = self.multifetch(
+            [spec], max_bytes=max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes
+        )
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+    def multifetch(
+        self,
+        specs: Iterable[FetchSpec],
+        *,
+        max_bytes: int = 1048576,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+    ) -> list[Fetched | KafkaError]:
+        """Like :meth:`fetch` for several partitions at once, one request per broker; ``max_bytes``
+        is per partition. One outcome per spec, in their order: a partition's error does not keep
+        the others back."""
+        asked = list(specs)
+        limits = FetchLimits(max_bytes, max_wait_ms, min_bytes)
+        work = self._fetcher.fetch(asked, limits)
+        return self._run(work, f"fetch of {len(asked)} partitions", max_wait_ms / 1000)
+
+    def get_offsets_before(
+        self, topic: str, partition: int, time: int = LATEST, max_offsets: int = 1
+    ) -> list[int]:
+        """Up to ``max_offsets`` positions at or before ``time`` (ms; LATEST -1, EARLIEST -2),
+        descending: where the records of that time begin, then the beginning of the log."""
+        work = offsets_before(self._cluster, topic, partition, time, max_offsets)
+        return self._run(work, f"offsets of {topic}-{partition}")
+
+    def offset_for_time(self, topic: str, partition: int, timestamp: int) -> int | None:
+        """The offset of the first record whose timestamp (ms) is ``timestamp`` or later; None when
+        there is none."""
+        work = list_offset(self._cluster, topic, partition, timestamp)
+        found = self._run(work, f"offsets of {topic}-{partition}")
+        return None if found is None else found.offset
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """Partition -> offset behind its last record."""
+        return self._run(self._all_offsets(topic, LATEST), f"end offsets of {topic}")
+
+    def start_offsets(self, topic: str) -> dict[int, int]:
+        """Partition -> offset of its first record."""
+        return self._run(self._all_offsets(topic, EARLIEST), f"start offsets of {topic}")
+
+    def topics(self) -> dict[str, TopicInfo]:
+        """All topics of the cluster, asked for now."""
+        self._run(self._cluster.refresh(None), "listing topics")
+        return self._cluster.metadata.topics()
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The leader epoch that this client knows of; -1 when none."""
+        leader = self._cluster.metadata.leader(topic, partition)
+        return leader.epoch if leader else -1
+
+    def close(self) -> None:
+        """Close the connections; calls under way end with ClosedError. Twice does nothing."""
+        if self._io.stopped:
+            return
+        try:
+            self._io.run(self._cluster.close(), what="close()")
+        finally:
+            self._io.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def _all_offsets(self, topic: str, time: int) -> dict[int, int]:
+        await self._cluster.refresh([topic])
+        info = self._cluster.metadata.topic(topic)
+        if info is None:
+            code = self._cluster.metadata.error(topic) or CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+            raise KafkaError(code, f"topic {topic}")
+        found = await asyncio.gather(
+            *(list_offset(self._cluster, topic, part, time) for part in info.partitions)
+        )
+        return {
+            part: one.offset
+            for part, one in zip(info.partitions, found, strict=True)
+            if one is not None
+        }
+
+    def _run(self, work: Coroutine[Any, Any, T], what: str, wait: float = 0.0) -> T:
+        # Every attempt has its own deadlines; this one only keeps a bug from hanging the caller.
+        return self._io.run(work, wait + 3 * self._timeout + _MARGIN, what)

@@ -1,0 +1,33 @@
+"""The identity of a cluster: ``/cluster/id`` holds ``{"version":"1","id":"..."}`` for ever."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+
+from tallymark.coordination import documents, paths
+from tallymark.coordination.errors import NodeExistsError
+from tallymark.coordination.zookeeper import ZooKeeper
+
+
+def cluster_id(zookeeper: ZooKeeper) -> str:
+    """The identity of the cluster; the first who asks makes it up."""
+    while True:
+        node = zookeeper.find(paths.CLUSTER_ID)
+        if node is not None:
+            document = documents.load(paths.CLUSTER_ID, node.data)
+            return documents.field(paths.CLUSTER_ID, document, "id", str)
+        proposal = documents.dump({"version": "1", "id": new_cluster_id()})
+        try:
+            zookeeper.create(paths.CLUSTER_ID, proposal, parents=True)
+        except NodeExistsError:
+            continue
+
+
+def new_cluster_id() -> str:
+    """A random identity as Apache Kafka makes them: 22 characters of url-safe base64, none of
+    them a leading ``-``, which command lines would take for an option."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,145 @@
+"""A group's live consumers and who consumes which partition: ``/consumers/[group]/ids`` and
+``/consumers/[group]/owners``. The offsets are in :mod:`tallymark.coordination.offsets`.
+
+An owner node holds the id of the consumer. It works as a lock: it is ephemeral, and whoever
+wants a partition creates it or finds that somebody else still has it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tallymark.coordination import paths, subscriptions
+from tallymark.coordination.ephemeral import EphemeralNode
+from tallymark.coordination.errors import BadVersionError, NodeExistsError, NoNodeError
+from tallymark.coordination.kazoo_client import WatchCallback
+from tallymark.coordination.nodes import Create, Delete
+from tallymark.coordination.offsets import TopicPartition, chunks
+from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.watches import Watch, watch_children
+from tallymark.coordination.zookeeper import ZooKeeper
+
+LOG: Final = logging.getLogger("tallymark.coordination")
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A partition that could not be claimed: ``owner`` is the consumer that has it."""
+
+    topic: str
+    partition: int
+    owner: str
+
+
+class ConsumerRegistry:
+    """The members and owners of one group."""
+
+    def __init__(self, zookeeper: ZooKeeper, group: str) -> None:
+        self._zookeeper = zookeeper
+        self._group = group
+        self._folders: set[str] = set()
+
+    # -- members ------------------------------------------------------------------------------
+
+    def membership(self, consumer: str, subscription: Subscription) -> EphemeralNode:
+        """The node by which a consumer says that it lives; ``establish()`` it in every session.
+        The consumer's id is nobody else's, so a node that stands is its own of before."""
+        return EphemeralNode(
+            self._zookeeper,
+            paths.member(self._group, consumer),
+            subscriptions.encode(subscription),
+            is_ours=lambda content: True,
+        )
+
+    def members(self, watch: WatchCallback | None = None) -> dict[str, Subscription]:
+        """The live consumers and what they subscribe to; ``watch`` fires once when one comes or
+        goes. One whose node nobody can read is left out, and logged."""
+        names = self._zookeeper.children(paths.members(self._group), watch)
+        nodes = self._zookeeper.read_many([paths.member(self._group, name) for name in names])
+        found: dict[str, Subscription] = {}
+        for name, node in zip(names, nodes, strict=True):
+            if node is None:
+                continue
+            try:
+                found[name] = subscriptions.decode(node.data)
+            except ValueError as error:
+                LOG.warning("consumer %s of group %s is left out: %s", name, self._group, error)
+        return found
+
+    def watch(self, callback: Callable[[], None]) -> Watch:
+        """Hear of consumers that come and go until the watch is cancelled."""
+        return watch_children(self._zookeeper, paths.members(self._group), callback)
+
+    # -- owners -------------------------------------------------------------------------------
+
+    def claim(
+        self, consumer: str, partitions: Iterable[TopicPartition], session: int = 0
+    ) -> Conflict | None:
+        """Become the owner of the partitions; with ``session`` in that one or not at all
+        (SessionLostError). At a conflict some may have been claimed: release them all."""
+        wanted = sorted(partitions)
+        try:
+            return self._claim(consumer, wanted, session)
+        except NoNodeError:
+            # Somebody tidied up a topic's empty folder between our looking and our claim.
+            self._folders.clear()
+            return self._claim(consumer, wanted, session)
+
+    def release(self, consumer: str, partitions: Iterable[TopicPartition]) -> None:
+        """Give up those of the partitions that this session owns; others are left alone."""
+        wanted = [paths.owner(self._group, *partition) for partition in sorted(partitions)]
+        session = self._zookeeper.session
+        ours = [
+            Delete(path, node.version)
+            for path, node in zip(wanted, self._zookeeper.read_many(wanted), strict=True)
+            if node is not None and node.session == session and node.data == consumer.encode()
+        ]
+        for steps in chunks(ours):
+            try:
+                self._zookeeper.commit(steps)
+            except (NoNodeError, BadVersionError):
+                for step in steps:
+                    self._zookeeper.delete(step.path)
+
+    def owners(self, topic: str) -> dict[int, str]:
+        """partition -> consumer of one topic, for those that have an owner."""
+        folder = paths.owner(self._group, topic, 0).rpartition("/")[0]
+        names = [name for name in self._zookeeper.children(folder) if name.isdecimal()]
+        nodes = self._zookeeper.read_many([f"{folder}/{name}" for name in names])
+        return {
+            int(name): node.data.decode("utf-8", "replace")
+            for name, node in zip(names, nodes, strict=True)
+            if node is not None
+        }
+
+    def _claim(
+        self, consumer: str, wanted: Sequence[TopicPartition], session: int
+    ) -> Conflict | None:
+        by_path = {paths.owner(self._group, *partition): partition for partition in wanted}
+        for folder in sorted({path.rpartition("/")[0] for path in by_path} - self._folders):
+            self._zookeeper.ensure(folder)
+            self._folders.add(folder)
+        for some in chunks(list(by_path)):
+            try:
+                steps = [Create(path, consumer.encode(), ephemeral=True) for path in some]
+                self._zookeeper.commit(steps, session)
+            except NodeExistsError:
+                # The error tells one path; which one matters only to the log line, so look.
+                return self._conflict(consumer, {path: by_path[path] for path in some})
+        return None
+
+    def _conflict(self, consumer: str, places: dict[str, TopicPartition]) -> Conflict:
+        nodes = self._zookeeper.read_many(list(places))
+        for (topic, partition), node in zip(places.values(), nodes, strict=True):
+            if node is not None:
+                return Conflict(topic, partition, node.data.decode("utf-8", "replace"))
+        topic, partition = next(iter(places.values()))
+        return Conflict(topic, partition, "somebody who just left")
+
+
+def groups(zookeeper: ZooKeeper) -> list[str]:
+    """The groups that have ever had a consumer or an offset, sorted."""
+    return zookeeper.children(paths.CONSUMERS)

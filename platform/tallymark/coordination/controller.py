@@ -1,0 +1,106 @@
+"""Which broker is in charge of the cluster: ``/controller`` and ``/controller_epoch``.
+
+``/controller`` is ephemeral: ``{"version":1, "brokerid":1, "timestamp":"..."}``. The epoch counts
+the controllers there have been; it is raised in the same transaction that takes the office, so
+two controllers never share one. A deposed controller that does not know it yet is fenced: its
+transactions check the version of ``/controller_epoch`` and fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tallymark.coordination import documents, paths
+from tallymark.coordination.errors import BadVersionError, MalformedNodeError, NodeExistsError
+from tallymark.coordination.kazoo_client import WatchCallback
+from tallymark.coordination.nodes import Check, Create, Node, SetData
+from tallymark.coordination.watches import Watch, watch_node
+from tallymark.coordination.zookeeper import ZooKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """Who is in charge. ``fence`` is set for the one in charge only, in the session in which it
+    was elected: it goes into every transaction made in office."""
+
+    broker_id: int
+    epoch: int
+    fence: Check | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this session holds the office."""
+        return self.fence is not None
+
+
+class ControllerElection:
+    """One broker's part in the election. Call :meth:`elect` at start, whenever the watch fires
+    and after every reconnection; the answer says who is in charge."""
+
+    def __init__(self, zookeeper: ZooKeeper, broker_id: int, now_ms: Callable[[], int]) -> None:
+        self._zookeeper = zookeeper
+        self._broker_id = broker_id
+        self._now_ms = now_ms
+
+    def elect(self) -> Controller:
+        """Take the office if it is free; say who has it."""
+        while True:
+            office = self._zookeeper.find(paths.CONTROLLER)
+            if office is not None:
+                return self._holder(office)
+            self._run()
+
+    def current(self, watch: WatchCallback | None = None) -> Controller | None:
+        """Who is in charge, or None; ``watch`` fires once when that changes."""
+        office = self._zookeeper.find(paths.CONTROLLER, watch)
+        return self._holder(office) if office else None
+
+    def resign(self) -> None:
+        """Leave the office if this session holds it."""
+        office = self._zookeeper.find(paths.CONTROLLER)
+        if office is not None and office.session == self._zookeeper.session:
+            self._zookeeper.delete(paths.CONTROLLER, office.version)
+
+    def watch(self, callback: Callable[[], None]) -> Watch:
+        """Hear of changes of the office until the watch is cancelled."""
+        return watch_node(self._zookeeper, paths.CONTROLLER, callback)
+
+    def _run(self) -> None:
+        """Try to take the office; somebody else may be quicker, then nothing happens."""
+        epoch = self._zookeeper.find(paths.CONTROLLER_EPOCH)
+        if epoch is None:
+            with contextlib.suppress(NodeExistsError):
+                self._zookeeper.create(paths.CONTROLLER_EPOCH, b"0", parents=True)
+            return
+        claim = documents.dump(
+            {"version": 1, "brokerid": self._broker_id, "timestamp": str(self._now_ms())}
+        )
+        following = str(_number(epoch) + 1).encode()
+        try:
+            self._zookeeper.commit(
+                [
+                    SetData(paths.CONTROLLER_EPOCH, following, epoch.version),
+                    Create(paths.CONTROLLER, claim, ephemeral=True),
+                ]
+            )
+        except (NodeExistsError, BadVersionError):
+            return
+
+    def _holder(self, office: Node) -> Controller:
+        document = documents.load(paths.CONTROLLER, office.data)
+        broker_id = documents.field(paths.CONTROLLER, document, "brokerid", int)
+        epoch = self._zookeeper.find(paths.CONTROLLER_EPOCH)
+        if epoch is None:
+            raise MalformedNodeError(paths.CONTROLLER_EPOCH, "missing beside /controller")
+        ours = office.session != 0 and office.session == self._zookeeper.session
+        fence = Check(paths.CONTROLLER_EPOCH, epoch.version) if ours else None
+        return Controller(broker_id, _number(epoch), fence)
+
+
+def _number(node: Node) -> int:
+    try:
+        return int(node.data)
+    except ValueError:
+        raise MalformedNodeError(paths.CONTROLLER_EPOCH, f"{node.data!r} is no number") from None

@@ -1,0 +1,126 @@
+"""An ephemeral node that its owner wants to stand: a broker, a consumer, the controller.
+
+Three things end such a node: its owner, the end of the session (the owner registers again in the
+new one), and a crash of the owner, after which the node stands until the dead session times out.
+A restarted owner meets its own node of before the crash: it waits for it to go, since it is
+recognised by its content. The node of another live owner is an error.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tallymark.coordination.errors import NodeExistsError, NodeInUseError, SessionLostError
+from tallymark.coordination.zookeeper import SessionEvent, SessionState, ZooKeeper
+from tallymark.errors import ClosedError, ConnectError, TallymarkError
+
+LOG: Final = logging.getLogger("tallymark.coordination")
+_POLL_SECONDS: Final = 0.1
+
+
+class EphemeralNode:
+    """One node. ``is_ours(content)`` says whether a node of another session was left by an
+    earlier life of this owner, and so will go by itself within the session timeout."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        path: str,
+        data: bytes,
+        is_ours: Callable[[bytes], bool] = lambda content: False,
+    ) -> None:
+        self.path = path
+        self._zookeeper = zookeeper
+        self._data = data
+        self._is_ours = is_ours
+        self._session = 0
+        self._lock = threading.Lock()
+        self._released = threading.Event()
+        self._unlisten: Callable[[], None] = lambda: None
+        self._on_failure: Callable[[TallymarkError], None] = lambda error: None
+
+    @property
+    def stands(self) -> bool:
+        """Whether the node stands in the session that is open now."""
+        return self._session != 0 and self._session == self._zookeeper.session
+
+    def establish(self) -> None:
+        """Make the node stand in the present session. NodeInUseError when somebody else's live
+        session has it, or when our earlier one does not go within one and a half session
+        timeouts. Idempotent."""
+        with self._lock:
+            if not self._released.is_set() and not self.stands:
+                self._establish()
+
+    def keep(self, on_failure: Callable[[TallymarkError], None] | None = None) -> None:
+        """:meth:`establish`, and again by itself in every later session. A later failure (the
+        node was taken meanwhile) goes to ``on_failure``, on the watch thread."""
+        if on_failure is not None:
+            self._on_failure = on_failure
+        self.establish()
+        self._unlisten = self._zookeeper.listen(self._on_session)
+        if not self.stands:  # the session ended between the two lines above
+            self._zookeeper.dispatch(self._again)
+
+    def release(self) -> None:
+        """Delete the node if it is ours, and let it be. Idempotent."""
+        self._released.set()
+        self._unlisten()
+        with self._lock:
+            session, self._session = self._session, 0
+            if not session or session != self._zookeeper.session:
+                return  # it went with its session, or will
+            node = self._zookeeper.find(self.path)
+            if node is not None and node.session == session:
+                self._zookeeper.delete(self.path, node.version)
+
+    def _establish(self) -> None:
+        # The dead session was given up to its own timeout, rounded up to the server's tick.
+        patience = self._zookeeper.session_timeout_ms / 1000 * 1.5 + 1.0
+        deadline = time.monotonic() + patience
+        told = False
+        while not self._released.is_set():
+            session = self._zookeeper.session
+            try:
+                self._zookeeper.create(self.path, self._data, ephemeral=True, parents=True)
+                self._session = session
+                return
+            except NodeExistsError:
+                node = self._zookeeper.find(self.path)
+            if node is None:
+                continue
+            if session and node.session == session:
+                self._adopt(node.data, session)
+                return
+            if not self._is_ours(node.data) or time.monotonic() > deadline:
+                raise NodeInUseError(self.path, node.data)
+            if not told:
+                told = True
+                LOG.info("%s stands from before a restart; waiting for it to go", self.path)
+            self._released.wait(_POLL_SECONDS)
+
+    def _adopt(self, content: bytes, session: int) -> None:
+        """Our own node of this session: an answer was lost, the deed was done."""
+        if content != self._data:
+            self._zookeeper.write(self.path, self._data)
+        self._session = session
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event.state is SessionState.CONNECTED and event.session != self._session:
+            self._zookeeper.dispatch(self._again)
+
+    def _again(self) -> None:
+        if self._released.is_set():
+            return
+        try:
+            self.establish()
+            LOG.info("%s is registered again in a new session", self.path)
+        except (ConnectError, SessionLostError, ClosedError):
+            return  # the next CONNECTED comes back here
+        except TallymarkError as error:
+            LOG.error("%s could not be registered again: %s", self.path, error)
+            self._on_failure(error)

@@ -1,0 +1,216 @@
+"""The only module that touches kazoo: untyped calls become typed ones with our errors.
+
+kazoo has threads of its own: one for the connection (session listeners are called there and must
+not block) and one that runs watch callbacks in order (these may block and may give commands).
+
+Commands are given asynchronously and waited for with a deadline, since kazoo's own blocking calls
+wait for ever while there is no connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import Callback, ZnodeStat
+
+from tallymark.coordination.errors import (
+    BadVersionError,
+    CoordinationError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionLostError,
+)
+from tallymark.coordination.nodes import Check, Create, Delete, Node, SetData, Step
+from tallymark.errors import ConnectError, TallymarkError
+
+LOG: Final = logging.getLogger("tallymark.coordination.kazoo")
+if LOG.level == logging.NOTSET:
+    # kazoo warns at every attempt to connect; what matters of it we log once, in zookeeper.py.
+    LOG.setLevel(logging.ERROR)
+WatchCallback = Callable[[], None]
+"""Called once on the watch thread: what was read may have changed, or the connection dropped."""
+
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+
+
+class _Watcher:
+    """A watch function that equals another of the same callback: kazoo keeps watchers in a set,
+    so reading a node again before it changed adds nothing."""
+
+    def __init__(self, callback: WatchCallback) -> None:
+        self._callback = callback
+
+    def __call__(self, event: Any) -> None:
+        self._callback()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Watcher) and other._callback == self._callback
+
+    def __hash__(self) -> int:
+        return hash(self._callback)
+
+
+class KazooPort:
+    """Typed commands on absolute paths. Every one may raise ConnectError (nobody answered within
+    ``timeout`` seconds: whether it was done is unknown), SessionLostError and CoordinationError."""
+
+    def __init__(self, hosts: str, session_seconds: float, listener: Callable[[str], None]) -> None:
+        self._hosts = hosts
+        self._client: Any = KazooClient(
+            hosts=_repeated(hosts),
+            timeout=session_seconds,
+            connection_retry=dict(_RECONNECT),
+            logger=LOG,
+        )
+        self._client.add_listener(listener)
+
+    def start(self, timeout: float) -> bool:
+        """Open a session; False when that took too long (then everything is stopped again)."""
+        try:
+            self._client.start(timeout=timeout)
+        except KazooTimeoutError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """End the session, and with it its ephemeral nodes. Not from a kazoo thread."""
+        self._client.stop()
+        self._client.close()
+
+    def is_alive(self) -> bool:
+        """Whether kazoo still tries; its thread ends for good at errors it does not expect and
+        when the server refuses our credentials, and only this tells."""
+        return not self._client._connection.connection_stopped.is_set()
+
+    def session(self) -> int:
+        """The id of the open session, 0 while there is no connection."""
+        identity = self._client.client_id
+        return int(identity[0] or 0) if identity else 0
+
+    def credentials(self) -> tuple[int, bytes]:
+        """Session id and password, with which anybody may go on with the session."""
+        return self._client._session_id or 0, bytes(self._client._session_passwd)
+
+    def dispatch(self, function: Callable[[], None]) -> None:
+        """Run a function on the watch thread, after the callbacks that wait there."""
+        self._client.handler.dispatch_callback(Callback("watch", function, ()))
+
+    def create(self, path: str, data: bytes, ephemeral: bool, timeout: float) -> None:
+        result = self._client.create_async(path, data, ephemeral=ephemeral)
+        self._wait(result, path, timeout)
+
+    def read(self, path: str, watch: WatchCallback | None, timeout: float) -> Node:
+        result = self._client.get_async(path, watch=_Watcher(watch) if watch else None)
+        data, stat = self._wait(result, path, timeout)
+        return _node(data, stat)
+
+    def exists(self, path: str, watch: WatchCallback | None, timeout: float) -> bool:
+        result = self._client.exists_async(path, watch=_Watcher(watch) if watch else None)
+        return self._wait(result, path, timeout) is not None
+
+    def children(self, path: str, watch: WatchCallback | None, timeout: float) -> list[str]:
+        result = self._client.get_children_async(path, watch=_Watcher(watch) if watch else None)
+        return sorted(self._wait(result, path, timeout))
+
+    def write(self, path: str, data: bytes, version: int, timeout: float) -> int:
+        stat = self._wait(self._client.set_async(path, data, version=version), path, timeout)
+        return int(stat.version)
+
+    def delete(self, path: str, version: int, timeout: float) -> None:
+        self._wait(self._client.delete_async(path, version=version), path, timeout)
+
+    def read_many(
+        self, paths: Sequence[str], watch: WatchCallback | None, timeout: float
+    ) -> list[Node | None]:
+        """Many nodes with the requests in flight together; None, and no watch, where there is no
+        node."""
+        watcher = _Watcher(watch) if watch else None
+        results = [(path, self._client.get_async(path, watch=watcher)) for path in paths]
+        return [self._node_or_none(path, result, timeout) for path, result in results]
+
+    def commit(self, steps: Sequence[Step], timeout: float) -> None:
+        """All steps or none; raises the error of the step that failed."""
+        transaction = self._client.transaction()
+        for step in steps:
+            _add(transaction, step)
+        answers = self._wait(transaction.commit_async(), steps[0].path, timeout)
+        for step, answer in zip(steps, answers, strict=True):
+            if isinstance(answer, Exception) and not isinstance(answer, _COLLATERAL):
+                raise self._translate(answer, step.path) from None
+
+    def _node_or_none(self, path: str, result: Any, timeout: float) -> Node | None:
+        try:
+            data, stat = self._wait(result, path, timeout)
+        except NoNodeError:
+            return None
+        return _node(data, stat)
+
+    def _wait(self, result: Any, path: str, timeout: float) -> Any:
+        try:
+            return result.get(timeout=timeout)
+        except Exception as error:
+            raise self._translate(error, path) from None
+
+    def _translate(self, error: Exception, path: str) -> TallymarkError:
+        for theirs, ours in _NODE_ERRORS:
+            if isinstance(error, theirs):
+                return ours(path)
+        if isinstance(error, _SESSION_ENDED):
+            return SessionLostError(f"{path}: the ZooKeeper session ended before the answer came")
+        if isinstance(error, _NO_ANSWER):
+            reason = f"no answer about {path} ({type(error).__name__})"
+            return ConnectError(self._hosts, "api", reason)
+        return CoordinationError(path, f"ZooKeeper refused: {type(error).__name__} {error}")
+
+
+_NODE_ERRORS: Final[tuple[tuple[type[Exception], Callable[[str], CoordinationError]], ...]] = (
+    (kazoo_errors.NoNodeError, NoNodeError),
+    (kazoo_errors.NodeExistsError, NodeExistsError),
+    (kazoo_errors.BadVersionError, BadVersionError),
+    (kazoo_errors.NotEmptyError, NotEmptyError),
+)
+_SESSION_ENDED: Final = (kazoo_errors.SessionExpiredError,)  # ConnectionClosedError is one
+_NO_ANSWER: Final = (
+    kazoo_errors.ConnectionLoss,
+    kazoo_errors.OperationTimeoutError,
+    KazooTimeoutError,
+)
+# The answers of the other steps when one step of a transaction fails.
+_COLLATERAL: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+
+
+def _repeated(hosts: str) -> str:
+    """A ZooKeeper that starts accepts connections before it can answer them, and leaves those
+    hanging. kazoo gives an attempt the session's timeout divided by the number of hosts; with one
+    host the session would be over when it tries again, so each host is named until there are
+    three."""
+    names = hosts.split(",")
+    return ",".join(names * -(-3 // len(names)))
+
+
+def _node(data: bytes, stat: ZnodeStat) -> Node:
+    return Node(
+        data=bytes(data),
+        version=stat.version,
+        session=stat.ephemeralOwner or 0,
+        created_ms=stat.ctime,
+        modified_ms=stat.mtime,
+    )
+
+
+def _add(transaction: Any, step: Step) -> None:
+    match step:
+        case Create():
+            transaction.create(step.path, step.data, ephemeral=step.ephemeral)
+        case SetData():
+            transaction.set_data(step.path, step.data, version=step.version)
+        case Delete():
+            transaction.delete(step.path, version=step.version)
+        case Check():
+            transaction.check(step.path, step.version)

@@ -1,0 +1,88 @@
+"""Where everything is, below the chroot of a cluster (design section 4).
+
+::
+
+    /cluster/id                                         identity of the cluster
+    /brokers/ids/[id]                                   ephemeral: where a live broker listens
+    /brokers/topics/[topic]                             topic id, partition -> replica ids
+    /brokers/topics/[topic]/partitions/[p]/state        leader, leader epoch, in-sync replicas
+    /controller, /controller_epoch                      who is in charge (ephemeral), and since when
+    /config/topics/[topic]                              settings of a topic
+    /admin/delete_topics/[topic]                        asked for, not done yet
+    /producer_ids                                       the last block of producer ids given out
+    /consumers/[group]/ids/[consumer]                   ephemeral: a live consumer's subscription
+    /consumers/[group]/owners/[topic]/[p]               ephemeral: who consumes the partition
+    /consumers/[group]/offsets/[topic]/[p]              next offset to consume
+    /consumers/[group]/offsets/[topic]/[p]/epoch        leader epoch of the record before it
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tallymark.errors import UserError
+
+CLUSTER_ID: Final = "/cluster/id"
+BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+TOPIC_CONFIGS: Final = "/config/topics"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+PRODUCER_IDS: Final = "/producer_ids"
+CONSUMERS: Final = "/consumers"
+
+
+def segment(name: str, what: str) -> str:
+    """``name`` as one part of a path; UserError when it cannot be one."""
+    if not name or name in (".", "..") or "/" in name or not name.isprintable():
+        raise UserError(f"{name!r} cannot be {what}", "use letters, digits, '.', '_' and '-'")
+    return name
+
+
+def broker(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{segment(name, 'a topic')}"
+
+
+def partitions(name: str) -> str:
+    return f"{topic(name)}/partitions"
+
+
+def partition_state(name: str, partition: int) -> str:
+    return f"{partitions(name)}/{partition}/state"
+
+
+def topic_config(name: str) -> str:
+    return f"{TOPIC_CONFIGS}/{segment(name, 'a topic')}"
+
+
+def delete_topic(name: str) -> str:
+    return f"{DELETE_TOPICS}/{segment(name, 'a topic')}"
+
+
+def group(name: str) -> str:
+    return f"{CONSUMERS}/{segment(name, 'a group')}"
+
+
+def members(group_name: str) -> str:
+    return f"{group(group_name)}/ids"
+
+
+def member(group_name: str, consumer: str) -> str:
+    return f"{members(group_name)}/{segment(consumer, 'a consumer')}"
+
+
+def owner(group_name: str, topic_name: str, partition: int) -> str:
+    return f"{group(group_name)}/owners/{segment(topic_name, 'a topic')}/{partition}"
+
+
+def offset(group_name: str, topic_name: str, partition: int) -> str:
+    return f"{group(group_name)}/offsets/{segment(topic_name, 'a topic')}/{partition}"
+
+
+def offset_epoch(group_name: str, topic_name: str, partition: int) -> str:
+    return f"{offset(group_name, topic_name, partition)}/epoch"

@@ -1,0 +1,244 @@
+"""Topics, their partitions, and who leads those: ``/brokers/topics``.
+
+The nodes hold what Apache Kafka writes there::
+
+    /brokers/topics/[topic]
+        {"version":3, "topic_id":"<url-safe base64 of the UUID>", "partitions":{"0":[1,2]},
+         "adding_replicas":{}, "removing_replicas":{}}
+    /brokers/topics/[topic]/partitions/[p]/state
+        {"controller_epoch":1, "leader":1, "version":1, "leader_epoch":0, "isr":[1,2]}
+
+A topic is created and its nodes appear in one transaction: whoever sees it sees it complete.
+Writers pass the controller's fence, so that one who was deposed changes nothing any more.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tallymark.coordination import configs, documents, paths
+from tallymark.coordination.errors import (
+    BadVersionError,
+    MalformedNodeError,
+    NodeExistsError,
+    NoNodeError,
+)
+from tallymark.coordination.kazoo_client import WatchCallback
+from tallymark.coordination.nodes import ANY_VERSION, Check, Create, SetData, Step
+from tallymark.coordination.watches import Watch, watch_children
+from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.errors import CODES, KafkaError
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """A topic: ``assignment[p]`` are the ids of the brokers that hold partition p, the preferred
+    leader first. ``version`` counts changes of the node. The id is another one after a
+    re-creation."""
+
+    name: str
+    topic_id: uuid.UUID
+    assignment: Mapping[int, tuple[int, ...]]
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Who leads a partition. ``leader`` is -1 while there is none; ``leader_epoch`` counts the
+    leaders; ``isr`` are the replicas in sync; ``version`` counts changes of the node."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int = 0
+    version: int = ANY_VERSION
+
+
+class TopicRegistry:
+    """The topics of one cluster."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+
+    def create(
+        self,
+        name: str,
+        topic_id: uuid.UUID,
+        assignment: Mapping[int, Sequence[int]],
+        config: Mapping[str, str] | None = None,
+        *,
+        controller_epoch: int = 0,
+        fence: Check | None = None,
+    ) -> None:
+        """Create a topic whose partitions are led by their first replica, in one transaction.
+        KafkaError TOPIC_ALREADY_EXISTS; KafkaError STALE_CONTROLLER_EPOCH when the fence fell."""
+        for parent in (paths.TOPICS, paths.TOPIC_CONFIGS):
+            self._zookeeper.ensure(parent)
+        steps: list[Step] = [fence] if fence else []
+        topic = TopicAssignment(name, topic_id, {p: tuple(r) for p, r in assignment.items()})
+        steps.append(Create(paths.topic(name), encode_topic(topic)))
+        steps.append(Create(paths.partitions(name)))
+        for partition, replicas in sorted(assignment.items()):
+            state = PartitionState(replicas[0], 0, tuple(replicas), controller_epoch)
+            steps.append(Create(f"{paths.partitions(name)}/{partition}"))
+            steps.append(Create(paths.partition_state(name, partition), encode_state(state)))
+        steps.append(self._config_step(name, config or {}))
+        self._commit(steps, name)
+
+    def names(self, watch: WatchCallback | None = None) -> list[str]:
+        """All topics, sorted; ``watch`` fires once when one comes or goes."""
+        return self._zookeeper.children(paths.TOPICS, watch)
+
+    def get(self, name: str, watch: WatchCallback | None = None) -> TopicAssignment | None:
+        """One topic or None; ``watch`` fires once when it comes, changes or goes."""
+        node = self._zookeeper.find(paths.topic(name), watch)
+        return decode_topic(name, node.data, node.version) if node else None
+
+    def get_many(
+        self, names: Sequence[str], watch: WatchCallback | None = None
+    ) -> dict[str, TopicAssignment]:
+        """Many topics in one round trip's time; those that are not there are left out. ``watch``
+        fires once when any of them comes, changes or goes."""
+        nodes = self._zookeeper.read_many([paths.topic(name) for name in names], watch)
+        found: dict[str, TopicAssignment] = {}
+        for name, node in zip(names, nodes, strict=True):
+            if node is None and watch is not None:
+                node = self._zookeeper.find(paths.topic(name), watch)  # sets its watch
+            if node is not None:
+                found[name] = decode_topic(name, node.data, node.version)
+        return found
+
+    def put(self, topic: TopicAssignment, *, fence: Check | None = None) -> None:
+        """Replace the assignment of a topic of that version. BadVersionError; KafkaError."""
+        steps: list[Step] = [fence] if fence else []
+        steps.append(SetData(paths.topic(topic.name), encode_topic(topic), topic.version))
+        self._commit(steps, topic.name)
+
+    def states(self, topics: Sequence[TopicAssignment]) -> dict[tuple[str, int], PartitionState]:
+        """(topic, partition) -> state of every partition that has one."""
+        keys = [(topic.name, p) for topic in topics for p in sorted(topic.assignment)]
+        nodes = self._zookeeper.read_many([paths.partition_state(*key) for key in keys])
+        return {
+            key: decode_state(paths.partition_state(*key), node.data, node.version)
+            for key, node in zip(keys, nodes, strict=True)
+            if node is not None
+        }
+
+    def put_state(
+        self, name: str, partition: int, state: PartitionState, *, fence: Check | None = None
+    ) -> None:
+        """Replace the state of a partition of ``state.version``; the state of a new partition is
+        created. BadVersionError; KafkaError STALE_CONTROLLER_EPOCH when the fence fell."""
+        path = paths.partition_state(name, partition)
+        steps: list[Step] = [fence] if fence else []
+        if self._zookeeper.exists(path):
+            self._commit([*steps, SetData(path, encode_state(state), state.version)], name)
+        else:
+            self._zookeeper.ensure(f"{paths.partitions(name)}/{partition}")
+            self._commit([*steps, Create(path, encode_state(state))], name)
+
+    def watch(self, callback: Callable[[], None]) -> Watch:
+        """Hear of topics that come and go until the watch is cancelled."""
+        return watch_children(self._zookeeper, paths.TOPICS, callback)
+
+    # -- deletion -----------------------------------------------------------------------------
+
+    def request_delete(self, name: str) -> None:
+        """Ask the controller to delete a topic. Asking twice is fine."""
+        try:
+            self._zookeeper.create(paths.delete_topic(name), parents=True)
+        except NodeExistsError:
+            return
+
+    def deletions(self, watch: WatchCallback | None = None) -> list[str]:
+        """Topics that are asked to be deleted and are not gone yet."""
+        return self._zookeeper.children(paths.DELETE_TOPICS, watch)
+
+    def watch_deletions(self, callback: Callable[[], None]) -> Watch:
+        """Hear of requests to delete until the watch is cancelled."""
+        return watch_children(self._zookeeper, paths.DELETE_TOPICS, callback)
+
+    def delete(self, name: str) -> None:
+        """Remove everything about a topic; the request to delete it goes last, so that a
+        controller which dies in the middle is followed by one that goes on."""
+        self._zookeeper.delete_tree(paths.topic(name))
+        self._zookeeper.delete(paths.topic_config(name))
+        self._zookeeper.delete(paths.delete_topic(name))
+
+    def _config_step(self, name: str, config: Mapping[str, str]) -> Step:
+        """The settings go with the topic; those of an earlier topic of that name, which may have
+        been left by a deletion cut short, are replaced and not inherited."""
+        path, data = paths.topic_config(name), configs.encode(config)
+        return SetData(path, data) if self._zookeeper.exists(path) else Create(path, data)
+
+    def _commit(self, steps: Sequence[Step], name: str) -> None:
+        try:
+            self._zookeeper.commit(steps)
+        except NodeExistsError:
+            raise KafkaError(CODES["TOPIC_ALREADY_EXISTS"], name) from None
+        except (BadVersionError, NoNodeError) as error:
+            if error.path.endswith(paths.CONTROLLER_EPOCH):
+                raise KafkaError(CODES["STALE_CONTROLLER_EPOCH"], name) from None
+            raise
+
+
+def encode_topic(topic: TopicAssignment) -> bytes:
+    """The content of a topic's node."""
+    identity = base64.urlsafe_b64encode(topic.topic_id.bytes).rstrip(b"=").decode()
+    return documents.dump(
+        {
+            "version": 3,
+            "topic_id": identity,
+            "partitions": {str(p): list(r) for p, r in sorted(topic.assignment.items())},
+            "adding_replicas": {},
+            "removing_replicas": {},
+        }
+    )
+
+
+def decode_topic(name: str, data: bytes, version: int) -> TopicAssignment:
+    """A topic's node; Apache Kafka before 2.8 wrote no id, then it is the nil UUID."""
+    path = paths.topic(name)
+    document = documents.load(path, data)
+    partitions = documents.field(path, document, "partitions", dict)
+    if not all(str(p).isdecimal() for p in partitions):
+        raise MalformedNodeError(path, "a partition is no number")
+    text = str(document.get("topic_id", ""))
+    try:
+        identity = (
+            uuid.UUID(bytes=base64.urlsafe_b64decode(text + "==")) if text else uuid.UUID(int=0)
+        )
+    except ValueError:
+        raise MalformedNodeError(path, f"{text!r} is no topic id") from None
+    assignment = {int(p): documents.integers(path, p, r) for p, r in partitions.items()}
+    return TopicAssignment(name, identity, dict(sorted(assignment.items())), version)
+
+
+def encode_state(state: PartitionState) -> bytes:
+    """The content of a partition's state node."""
+    return documents.dump(
+        {
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(state.isr),
+        }
+    )
+
+
+def decode_state(path: str, data: bytes, version: int) -> PartitionState:
+    """A partition's state node."""
+    document = documents.load(path, data)
+    return PartitionState(
+        leader=documents.field(path, document, "leader", int),
+        leader_epoch=documents.field(path, document, "leader_epoch", int),
+        isr=documents.integers(path, "isr", document.get("isr")),
+        controller_epoch=documents.field(path, document, "controller_epoch", int),
+        version=version,
+    )

@@ -1,0 +1,365 @@
+"""A ZooKeeper session under one chroot: typed commands with deadlines, and session events.
+
+A session has three states, and what they mean for everybody who holds an ephemeral node:
+
+* CONNECTED: what the nodes promise holds.
+* SUSPENDED: nobody answers. The session may be given up any moment without our hearing of it, so
+  whoever acts on the strength of an ephemeral node stops at once.
+* LOST: the session is over and its ephemeral nodes are gone. The next CONNECTED is a new session;
+  owners register again.
+
+CONNECTED after SUSPENDED in the same session (:attr:`SessionEvent.session` tells) means that the
+nodes still stand, but watches have fired and must be set anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Final, Self
+
+from tallymark.coordination.errors import (
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionLostError,
+)
+from tallymark.coordination.kazoo_client import KazooPort, WatchCallback
+from tallymark.coordination.nodes import ANY_VERSION, Check, Create, Delete, Node, SetData, Step
+from tallymark.errors import ClosedError, ConnectError, UserError
+
+LOG: Final = logging.getLogger("tallymark.coordination")
+DEFAULT_PORT: Final = 2181
+
+
+class SessionState(Enum):
+    """See the module's text."""
+
+    CONNECTED = "CONNECTED"
+    SUSPENDED = "SUSPENDED"
+    LOST = "LOST"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    """A change of the session. ``session`` is its id, 0 unless CONNECTED."""
+
+    state: SessionState
+    session: int = 0
+
+
+_TOLD: Final = {
+    SessionState.CONNECTED: "connected again, the session goes on",
+    SessionState.LOST: "the session is lost, what was ephemeral is gone",
+}
+SessionListener = Callable[[SessionEvent], None]
+"""Called on the connection's thread: must neither block nor give commands."""
+
+
+def parse_connect(text: str) -> tuple[str, str]:
+    """``host:port[,host:port...][/chroot]`` -> (hosts, chroot); the chroot is empty or begins
+    with ``/``. Raises UserError on anything else."""
+    hosts, slash, rest = text.strip().partition("/")
+    for host in hosts.split(","):
+        name, colon, port = host.strip().rpartition(":")
+        if not (name if colon else port) or (colon and not port.isdigit()):
+            raise UserError(f"{text!r} is no ZooKeeper address", "write host:port[,...][/chroot]")
+    chroot = (slash + rest).rstrip("/")
+    if "//" in chroot:
+        raise UserError(f"{text!r} has an empty part in its chroot", "write host:port/chroot")
+    return "".join(hosts.split()), chroot
+
+
+class ZooKeeper:
+    """A session. All commands block, from any thread but the connection's own.
+
+    ``connect`` may hold the chroot itself (``host:port/chroot``). ``command_timeout_ms`` bounds
+    every command, a wait for the connection included. Errors of commands: ConnectError (nobody
+    answered in time; unknown whether it was done), SessionLostError, ClosedError, and those of
+    :mod:`tallymark.coordination.errors`. Paths are below the chroot.
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        chroot: str = "",
+        session_timeout_ms: int = 6000,
+        *,
+        connect_timeout_ms: int = 15_000,
+        command_timeout_ms: int = 10_000,
+    ) -> None:
+        self.connect, inner = parse_connect(connect)
+        self.chroot = (inner + "/" + chroot.strip("/")).rstrip("/") if chroot else inner
+        self.session_timeout_ms = session_timeout_ms
+        self._connect_timeout = connect_timeout_ms / 1000
+        self._timeout = command_timeout_ms / 1000
+        self._listeners: list[SessionListener] = []
+        self._lock = threading.Lock()
+        self._state = SessionState.LOST
+        self._connected = threading.Event()
+        self._started = False
+        self._closed = False
+        self._kazoo = KazooPort(self.connect, session_timeout_ms / 1000, self._on_state)
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def start(self, *, create_root: bool = False) -> Self:
+        """Open the session. ``create_root`` makes the chroot where there is none; without it a
+        missing chroot is a UserError. ConnectError after ``connect_timeout_ms``."""
+        if self._closed:
+            raise ClosedError("this ZooKeeper session was closed")
+        if not self._kazoo.start(self._connect_timeout):
+            self._closed = True
+            raise self._unreachable()
+        self._started = True
+        try:
+            self._settle_root(create_root)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """End the session; its ephemeral nodes go at once. Idempotent. Not from a callback."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._connected.set()  # whoever waits for a connection learns that there will be none
+        if self._started:
+            self._kazoo.stop()
+
+    def __enter__(self) -> Self:
+        return self if self._started else self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- session ------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> SessionState:
+        """The state last heard of."""
+        return self._state
+
+    @property
+    def session(self) -> int:
+        """The id of the open session; 0 while not CONNECTED."""
+        return self._kazoo.session() if self._state is SessionState.CONNECTED else 0
+
+    def check(self) -> None:
+        """SessionLostError when the session will never come back: its thread has died."""
+        if self._started and not self._closed and not self._kazoo.is_alive():
+            raise SessionLostError(f"the connection to ZooKeeper {self.connect} was given up")
+
+    def listen(self, listener: SessionListener) -> Callable[[], None]:
+        """Hear of every session event from now on; returns the function that ends that."""
+        with self._lock:
+            self._listeners.append(listener)
+
+        def stop() -> None:
+            with self._lock:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return stop
+
+    def dispatch(self, function: Callable[[], None]) -> None:
+        """Run a function on the watch thread, where it may block and give commands."""
+        if not self._closed:
+            self._kazoo.dispatch(function)
+
+    def _on_state(self, name: str) -> None:
+        state = SessionState(name)
+        event = SessionEvent(state)
+        if state is SessionState.CONNECTED:
+            event = SessionEvent(state, self._kazoo.session())
+            self._connected.set()
+        elif not self._closed:
+            self._connected.clear()
+        before, self._state = self._state, state
+        if state is SessionState.SUSPENDED:
+            LOG.warning("no connection to ZooKeeper %s", self.connect)
+        elif before is not SessionState.LOST and not self._closed:
+            LOG.warning("ZooKeeper %s: %s", self.connect, _TOLD[state])
+        with self._lock:
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            try:
+                listener(event)
+            except Exception:
+                LOG.exception("a session listener failed")
+
+    # -- commands -----------------------------------------------------------------------------
+
+    def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, parents: bool = False
+    ) -> None:
+        """Create a node. NodeExistsError; NoNodeError when the parent is missing and ``parents``
+        does not ask for it."""
+        self._ready(path)
+        try:
+            self._kazoo.create(self._abs(path), data, ephemeral, self._timeout)
+        except NoNodeError:
+            if not parents:
+                raise
+            self.ensure(path.rpartition("/")[0])
+            self._kazoo.create(self._abs(path), data, ephemeral, self._timeout)
+
+    def ensure(self, path: str) -> None:
+        """Make sure that a persistent node and its parents are there; contents stay."""
+        if path in ("", "/"):
+            return
+        try:
+            self.create(path)
+        except NodeExistsError:
+            return
+        except NoNodeError:
+            self.ensure(path.rpartition("/")[0])
+            self.ensure(path)
+
+    def read(self, path: str, watch: WatchCallback | None = None) -> Node:
+        """The node; NoNodeError (then no watch is set)."""
+        self._ready(path)
+        return self._kazoo.read(self._abs(path), watch, self._timeout)
+
+    def find(self, path: str, watch: WatchCallback | None = None) -> Node | None:
+        """The node or None; a watch is set either way, and fires when the node comes."""
+        while True:
+            try:
+                return self.read(path, watch)
+            except NoNodeError:
+                if watch is None or not self.exists(path, watch):
+                    return None
+
+    def exists(self, path: str, watch: WatchCallback | None = None) -> bool:
+        """Whether the node is there; the watch fires when it comes, changes or goes."""
+        self._ready(path)
+        return self._kazoo.exists(self._abs(path), watch, self._timeout)
+
+    def children(self, path: str, watch: WatchCallback | None = None) -> list[str]:
+        """Names of the children, sorted; none when there is no node. The watch is set either
+        way and fires when a child comes or goes."""
+        self._ready(path)
+        while True:
+            try:
+                return self._kazoo.children(self._abs(path), watch, self._timeout)
+            except NoNodeError:
+                if watch is None or not self.exists(path, watch):
+                    return []
+
+    def read_many(
+        self, paths: Sequence[str], watch: WatchCallback | None = None
+    ) -> list[Node | None]:
+        """Many nodes in one round trip's time; None, and no watch, where there is none."""
+        if not paths:
+            return []
+        self._ready(paths[0])
+        return self._kazoo.read_many([self._abs(path) for path in paths], watch, self._timeout)
+
+    def write(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        """Replace the content of a node of that version; returns the new version.
+        NoNodeError, BadVersionError."""
+        self._ready(path)
+        return self._kazoo.write(self._abs(path), data, version, self._timeout)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a persistent node whether it is there or not."""
+        try:
+            self.write(path, data)
+        except NoNodeError:
+            try:
+                self.create(path, data, parents=True)
+            except NodeExistsError:
+                self.write(path, data)
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete a node; gone already is fine. BadVersionError, NotEmptyError."""
+        self._ready(path)
+        try:
+            self._kazoo.delete(self._abs(path), version, self._timeout)
+        except NoNodeError:
+            return
+
+    def delete_tree(self, path: str) -> None:
+        """Delete a node and everything below it, children that appear meanwhile included."""
+        while True:
+            for child in self.children(path):
+                self.delete_tree(f"{path}/{child}")
+            try:
+                return self.delete(path)
+            except NotEmptyError:
+                continue
+
+    def commit(self, steps: Sequence[Step], session: int = 0) -> None:
+        """Do all steps or none. Raises the error of the step that did not hold; SessionLostError
+        when ``session`` is given and no longer the open one."""
+        if not steps:
+            return
+        self._ready(steps[0].path)
+        if session and session != self.session:
+            raise SessionLostError(f"{steps[0].path}: the session of this command is over")
+        self._kazoo.commit([self._below_root(step) for step in steps], self._timeout)
+
+    # -- details ------------------------------------------------------------------------------
+
+    def _ready(self, path: str) -> None:
+        if self._closed or not self._started:
+            raise ClosedError(f"{path}: this ZooKeeper session is not open")
+        if not self._connected.wait(self._timeout):
+            raise ConnectError(self.connect, "connect", f"no connection for {self._timeout:g} s")
+        if self._closed:  # while we waited
+            raise ClosedError(f"{path}: this ZooKeeper session was closed")
+
+    def _abs(self, path: str) -> str:
+        return (self.chroot + path).rstrip("/") or "/"
+
+    def _below_root(self, step: Step) -> Step:
+        match step:
+            case Create():
+                return Create(self._abs(step.path), step.data, step.ephemeral)
+            case SetData():
+                return SetData(self._abs(step.path), step.data, step.version)
+            case Delete():
+                return Delete(self._abs(step.path), step.version)
+            case Check():
+                return Check(self._abs(step.path), step.version)
+
+    def _settle_root(self, create: bool) -> None:
+        if not self.chroot or self.exists(""):
+            return
+        if not create:
+            raise UserError(
+                f"ZooKeeper {self.connect} has no {self.chroot}: there is no such cluster there",
+                "start a broker of the cluster first, or mend the chroot of zookeeper_connect",
+            )
+        root, self.chroot = self.chroot, ""
+        try:
+            self.ensure(root)
+        finally:
+            self.chroot = root
+
+    def _unreachable(self) -> ConnectError:
+        """Why no session came: the address that failed and at which stage."""
+        for part in self.connect.split(","):
+            host, colon, port = part.rpartition(":")
+            name, number = (host, int(port)) if colon else (part, DEFAULT_PORT)
+            try:
+                socket.create_connection((name.strip("[]"), number), timeout=1.0).close()
+            except socket.gaierror as error:
+                return ConnectError(part, "resolve", str(error.strerror))
+            except OSError as error:
+                reason = f"ZooKeeper is not there: {error.strerror or error}"
+                return ConnectError(part, "connect", reason)
+        reason = f"connected, but no session within {self._connect_timeout:g} s"
+        return ConnectError(self.connect, "api", reason)

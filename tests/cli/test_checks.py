@@ -1,0 +1,60 @@
+"""``tallymark doctor`` says what is missing and what to do."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tallymark.cli import checks
+from tallymark.cli.doctor import command as doctor
+from tallymark.cli.ports import is_taken, with_free_ports
+from tallymark.deployment import Deployment, dump_toml
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_292"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("nonsense", None),
+    ],
+)
+def test_java_versions(text: str, version: int | None) -> None:
+    assert checks.java_version(text) == version
+
+
+def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (finding,) = checks.check_java()
+    assert finding.grade == "failure"
+    assert "install" in finding.do
+
+
+def test_a_taken_port_is_named_with_who_wants_it() -> None:
+    deployment = with_free_ports(Deployment())
+    port = deployment.cluster("dc2").brokers[0].port
+    with socket.create_server(("127.0.0.1", port)):
+        assert is_taken("127.0.0.1", port)
+        wrong = [f for f in checks.check_ports(deployment) if f.grade == "failure"]
+    assert [finding.text for finding in wrong] == [f"{port} (broker-dc2-0) is taken"]
+    assert "--free-ports" in wrong[0].do
+
+
+def test_a_data_folder_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    (finding,) = checks.check_disk(Deployment(data_dir=tmp_path / "data"))
+    assert finding.grade == "failure"
+    assert "cannot write" in finding.text
+
+
+def test_doctor_exits_with_1_when_something_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "s.toml"
+    settings.write_text(dump_toml(with_free_ports(Deployment(data_dir=tmp_path / "d"))))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = CliRunner().invoke(doctor, ["--settings", str(settings)])
+    assert result.exit_code == 1
+    assert "openjdk-17-jre-headless" in " ".join(result.output.split())

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallymark.client.accumulator import Accumulator, BatchRules
+from tallymark.client.budget import MemoryBudget
+from tallymark.client.lane import Lane, TopicLanes
+from tallymark.client.pipeline import Pipeline
+from tallymark.client.stamps import Stamp, stamp_of
+from tallymark.errors import ClosedError, KafkaError, TimedOutError
+from tallymark.protocol.records import Record, split_batches
+
+INSTANCE = b"\x11" * 8
+
+
+class Bench:
+    """An accumulator without anything behind it."""
+
+    def __init__(self, batch_size: int = 1000, memory: int = 1 << 20, partitions: int = 1) -> None:
+        self.woken = 0
+        self.budget = MemoryBudget(memory)
+        rules = BatchRules(batch_size, linger=1.0, delivery_timeout=100.0)
+        self.accumulator = Accumulator(rules, self.budget, self._wake)
+        self.topic = TopicLanes("t")
+        self.topic.grow(
+            partitions, lambda owner, p: Lane(owner, p, INSTANCE, "srv", Pipeline(True, 5))
+        )
+        self.lane = self.topic.lanes[0]
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def add(self, value: bytes, timestamp: int | None = None, **more: Any) -> Any:
+        options: dict[str, Any] = {"stamped": True, "block": 0.05} | more
+        return self.accumulator.append(self.lane, None, value, (), timestamp, **options)
+
+    def batches(self) -> list[list[Record]]:
+        """What has been sealed, and then what is open."""
+        with self.lane.lock:
+            self.lane.seal()
+        found: list[list[Record]] = []
+        for batch in self.lane.sealed:
+            (one,) = split_batches(batch.encode("none"))
+            one.check_crc()
+            found.append(one.records())
+        return found
+
+
+def sequences(records: Sequence[Record]) -> list[int]:
+    stamps = [stamp_of(record.headers) for record in records]
+    assert all(isinstance(stamp, Stamp) for stamp in stamps)
+    return [stamp.sequence for stamp in stamps if isinstance(stamp, Stamp)]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.binary(max_size=400), min_size=1, max_size=60))
+def test_records_keep_their_order_and_batches_are_ranges(values: list[bytes]) -> None:
+    bench = Bench()
+    for value in values:
+        bench.add(value)
+    batches = bench.batches()
+    assert [record.value for batch in batches for record in batch] == values
+    assert [s for batch in batches for s in sequences(batch)] == list(range(len(values)))
+    for batch, sealed in zip(batches, bench.lane.sealed, strict=True):
+        assert sealed.first_stamp == sequences(batch)[0]
+        assert sealed.size <= 1000
+        assert sealed.payload == sum(len(record.value or b"") for record in batch)
+        assert list(sealed.timestamps) == [record.timestamp for record in batch]
+
+
+def test_a_record_larger_than_a_batch_is_a_batch_of_its_own() -> None:
+    bench = Bench()
+    for size in (10, 5000, 10):
+        bench.add(bytes(size))
+    assert [len(batch) for batch in bench.batches()] == [1, 1, 1]
+
+
+def test_a_full_batch_is_sealed_at_once_and_wakes_the_sender() -> None:
+    bench = Bench()
+    bench.add(bytes(500))
+    assert bench.lane.open is None
+    assert bench.woken
+    assert list(bench.accumulator.news) == [bench.lane]
+
+
+def test_stamped_and_unstamped_records_do_not_share_a_batch() -> None:
+    bench = Bench()
+    bench.add(b"a")
+    bench.add(b"b", stamped=False)
+    bench.add(b"c")
+    batches = bench.batches()
+    assert [[r.value for r in batch] for batch in batches] == [[b"a"], [b"b"], [b"c"]]
+    assert batches[1][0].headers == ()
+    assert sequences(batches[0] + batches[2]) == [0, 1]
+
+
+def test_a_record_that_does_not_encode_uses_no_sequence_and_harms_no_other() -> None:
+    bench = Bench()
+    bench.add(b"a")
+    careless: Any = (("name", 5),)
+    with pytest.raises((TypeError, AttributeError)):
+        bench.accumulator.append(bench.lane, None, b"x", careless, None, stamped=True)
+    bench.add(b"b")
+    (records,) = bench.batches()
+    assert [record.value for record in records] == [b"a", b"b"]
+    assert sequences(records) == [0, 1]
+
+
+def test_a_full_buffer_makes_senders_wait_and_names_itself() -> None:
+    bench = Bench(batch_size=1000, memory=2500)
+    for _ in range(2):
+        bench.add(bytes(800))
+    started = time.monotonic()
+    with pytest.raises(TimedOutError, match=r"2000 of 2500 bytes \(buffer_memory\)"):
+        bench.add(bytes(800))
+    assert time.monotonic() - started >= 0.05
+    assert bench.budget.waiting == 0
+    timer = threading.Timer(0.02, bench.budget.release, (1000,))
+    timer.start()
+    bench.add(bytes(800), block=5.0)
+    timer.join()
+    assert bench.budget.used == 2000
+
+
+def test_who_must_not_wait_takes_the_room() -> None:
+    bench = Bench(batch_size=1000, memory=1500)
+    bench.add(bytes(800))
+    bench.add(bytes(800), block=None)
+    assert bench.budget.used == 2000
+
+
+def test_a_record_that_no_buffer_holds_is_refused_at_once() -> None:
+    bench = Bench(memory=2000)
+    with pytest.raises(KafkaError, match="exceeds the producer's buffer"):
+        bench.add(bytes(3000), block=60)
+
+
+def test_nothing_is_taken_after_close() -> None:
+    bench = Bench()
+    bench.add(b"a")
+    bench.accumulator.closed = True
+    with pytest.raises(ClosedError):
+        bench.add(b"b")
+    bench.add(b"report", report=True)
+    assert bench.budget.used == 1000
+
+
+def test_threads_share_a_partition_without_a_gap() -> None:
+    bench = Bench(batch_size=500)
+    threads = [
+        threading.Thread(target=lambda: [bench.add(b"x" * 20) for _ in range(200)])
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [s for batch in bench.batches() for s in sequences(batch)]
+    assert found == list(range(800))
+    stamps = [r.timestamp for batch in bench.batches() for r in batch]
+    assert stamps == sorted(stamps)
+
+
+def test_records_without_key_stick_to_a_partition_until_its_batch_is_sealed() -> None:
+    bench = Bench(partitions=4)
+    first = bench.topic.choose(None)
+    assert bench.topic.choose(None) is first
+    bench.lane = first
+    for _ in range(20):
+        bench.add(bytes(100))
+    assert bench.topic.choose(None) is not first
+
+
+def test_keys_choose_as_kafkas_clients_do() -> None:
+    bench = Bench(partitions=10)
+    assert bench.topic.choose(b"21").partition == bench.topic.choose(b"21").partition
+    # murmur2("21") = -973932308 in Kafka's own tests
+    assert bench.topic.choose(b"21").partition == (-973932308 & 0x7FFFFFFF) % 10

@@ -1,0 +1,107 @@
+"""Clients with parts that are other processes: a real ZooKeeper, a killed producer, a stopped
+broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tallymark.client import Admin, Producer, SimpleConsumer
+from tallymark.coordination.zookeeper_server import find_jars, find_java
+from tallymark.errors import TallymarkError, UserError
+from tallymark.testing.broker_thread import BrokerThread
+from tallymark.testing.zookeeper import ZooKeeperServer
+
+pytestmark = pytest.mark.process
+
+
+def test_the_brokers_are_found_in_zookeeper(tmp_path: Path) -> None:
+    try:
+        find_java()
+        find_jars()
+    except UserError as error:
+        pytest.skip(str(error))
+    with ZooKeeperServer(tmp_path) as server:
+        connect = f"{server.connect}/dc1"
+        with Admin(zookeeper_connect=connect) as admin, pytest.raises(TallymarkError):
+            admin.topics()
+        broker = BrokerThread(tmp_path, enable_zookeeper=True, zookeeper_connect=connect)
+        with broker:
+            with Producer(zookeeper_connect=connect, interceptors=[]) as producer:
+                producer.send("t", b"x").result(20)
+            with SimpleConsumer(zookeeper_connect=connect) as consumer:
+                (record,) = consumer.fetch("t", 0, 0).records()
+                assert record.value == b"x"
+        nobody = "no broker is registered in ZooKeeper"
+        with (
+            Admin(zookeeper_connect=connect) as admin,
+            pytest.raises(UserError, match=nobody),
+        ):
+            admin.topics()
+
+
+SENDER = """
+import sys
+from tallymark import Producer
+producer = Producer(bootstrap_servers=sys.argv[1], interceptors=[], batch_size=200, linger_ms=0)
+number = 0
+while True:
+    producer.send("t", b"%d" % number).result(20)
+    number += 1
+    print(number, flush=True)
+"""
+
+
+def test_what_a_killed_producer_was_told_is_in_the_log(tmp_path: Path) -> None:
+    """kill -9 in the middle: every record whose delivery had been reported is there, in order."""
+    with BrokerThread(tmp_path) as broker:
+        command = [sys.executable, "-c", SENDER, broker.bootstrap_servers]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            told = [int(process.stdout.readline()) for _ in range(50)]
+            process.send_signal(signal.SIGKILL)
+            told += [int(line) for line in process.stdout.read().splitlines()]
+        with SimpleConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+            records = consumer.fetch("t", 0, 0).records()
+    values = [int(record.value or b"") for record in records]
+    assert values == list(range(len(values)))
+    assert len(values) in (told[-1], told[-1] + 1)
+
+
+BROKER = """
+import pathlib, sys, time
+from tallymark.testing.broker_thread import BrokerThread
+with BrokerThread(pathlib.Path(sys.argv[1])) as broker:
+    print(broker.bootstrap_servers, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_broker_that_hangs_is_left_and_found_again(tmp_path: Path) -> None:
+    """The broker's process is stopped (SIGSTOP): its socket still accepts, nothing answers. The
+    producer's requests time out, it connects again and again; when the broker goes on, nothing is
+    missing and nothing is there twice."""
+    command = [sys.executable, "-c", BROKER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        servers = process.stdout.readline().strip()
+        with Producer(
+            bootstrap_servers=servers, interceptors=[], request_timeout_ms=300, batch_size=100
+        ) as producer:
+            producer.send("t", b"0").result(20)
+            os.kill(process.pid, signal.SIGSTOP)
+            deliveries = [producer.send("t", b"%d" % number) for number in range(1, 20)]
+            time.sleep(1.0)
+            assert not any(delivery.done() for delivery in deliveries)
+            os.kill(process.pid, signal.SIGCONT)
+            assert [d.result(20).offset for d in deliveries] == list(range(1, 20))
+        with SimpleConsumer(bootstrap_servers=servers) as consumer:
+            values = [record.value for record in consumer.fetch("t", 0, 0).records()]
+        process.terminate()
+    assert values == [b"%d" % number for number in range(20)]

@@ -1,0 +1,200 @@
+"""Streams: what is handed out, what counts as taken, and when nothing is handed out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from tallymark.client.connector_progress import PartitionProgress, ProgressBook
+from tallymark.client.stream import Chunk, Gate, Stream
+from tallymark.coordination.offsets import Position
+from tallymark.errors import ClosedError, CorruptRecordError, KafkaError, UserError
+from tallymark.protocol.records import Batch, encode_batch, split_batches
+
+
+def batch(first: int, count: int, epoch: int = 0, control: bool = False) -> Batch:
+    data = bytearray(
+        encode_batch(
+            [(None, b"%d" % (first + index), (), 17) for index in range(count)],
+            base_offset=first,
+            leader_epoch=epoch,
+        )
+    )
+    if control:
+        data[22] |= 0x20  # the CRC is the fetcher's affair
+    (found,) = split_batches(data)
+    return found
+
+
+def chunk(item: PartitionProgress, batches: Sequence[Batch], start: int | None = None) -> Chunk:
+    first = batches[0].header.base_offset if start is None else start
+    header = batches[-1].header
+    return Chunk(item, batches, first, header.next_offset, header.partition_leader_epoch)
+
+
+class Setting:
+    def __init__(self, queue_bytes: int = 10_000) -> None:
+        self.gate = Gate()
+        self.gate.open(0)
+        self.room = threading.Event()
+        self.stream = Stream(self.gate, self.room, queue_bytes)
+        self.item = PartitionProgress("t", 0, 0, Position(0))
+
+
+def test_messages_come_in_order_and_count_as_taken_one_by_one() -> None:
+    its = Setting()
+    assert its.stream.offer(chunk(its.item, [batch(0, 2), batch(2, 1, epoch=1)]))
+    first = next(its.stream)
+    assert (first.topic, first.partition, first.offset) == ("t", 0, 0)
+    assert (first.value, first.timestamp, first.leader_epoch) == (b"0", 17, 0)
+    assert its.item.taken == Position(1, 0)
+    assert next(its.stream).offset == 1
+    last = next(its.stream)
+    assert (last.offset, last.leader_epoch) == (2, 1)
+    assert its.item.taken == Position(3, 1)
+    assert its.stream.poll() == []
+
+
+def test_poll_takes_many_and_no_more_than_asked() -> None:
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 3), batch(3, 3)]))
+    assert [m.offset for m in its.stream.poll(max_messages=4)] == [0, 1, 2, 3]
+    assert its.item.taken == Position(4, 0)
+    assert [m.offset for m in its.stream.poll(max_messages=4)] == [4, 5]
+    assert its.item.taken == Position(6, 0)
+
+
+def test_a_fetch_from_the_middle_of_a_batch_leaves_out_what_was_consumed() -> None:
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 5)], start=3))
+    assert [m.offset for m in its.stream.poll()] == [3, 4]
+
+
+def test_transaction_markers_are_no_messages_but_move_the_position() -> None:
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 1), batch(1, 1, control=True)]))
+    assert [m.offset for m in its.stream.poll()] == [0]
+    assert its.stream.poll() == []
+    assert its.item.taken == Position(2, 0)
+
+
+def test_a_reset_moves_the_position_when_the_application_gets_there() -> None:
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 1)]))
+    its.stream.offer(Chunk(its.item, (), 7, 7, -1))
+    assert its.item.taken is None
+    its.stream.poll()
+    assert its.item.taken == Position(7, 0)
+
+
+def test_a_cut_moves_the_position_back_and_forgets_the_epochs_that_are_gone() -> None:
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 2, epoch=1), batch(2, 2, epoch=2)]))
+    its.stream.offer(Chunk(its.item, (), 2, 2, -1))
+    its.stream.poll()
+    assert its.item.taken == Position(2, 1)
+
+
+def test_nothing_is_handed_out_while_the_gate_is_closed() -> None:
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 2)]))
+    next(its.stream)
+    its.gate.suspend()
+    assert its.stream.poll(0.01) == []
+    its.gate.open(0)  # by someone who has not heard of the suspension
+    assert its.stream.poll() == []
+    its.gate.open(its.gate.mark())
+    assert [m.offset for m in its.stream.poll()] == [1]
+
+
+def test_what_was_given_up_is_neither_handed_out_nor_queued() -> None:
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 2)]))
+    next(its.stream)
+    its.stream.revoke([its.item])
+    assert its.stream.poll() == []
+    assert its.item.taken == Position(1, 0)
+    assert not its.stream.offer(chunk(its.item, [batch(2, 2)]))
+    again = PartitionProgress("t", 0, 0, Position(1))
+    assert its.stream.offer(chunk(again, [batch(0, 2)], start=1))
+    assert [m.offset for m in its.stream.poll()] == [1]
+
+
+def test_a_full_queue_has_no_room_until_it_is_taken() -> None:
+    its = Setting(queue_bytes=100)
+    its.stream.offer(chunk(its.item, [batch(0, 10)]))
+    assert not its.stream.has_room
+    its.stream.poll(max_messages=9)
+    assert not its.room.is_set()
+    its.stream.poll()
+    assert its.stream.has_room
+    assert its.room.is_set()
+
+
+def test_a_batch_that_does_not_decode_swallows_nothing_before_it() -> None:
+    its = Setting()
+    broken = batch(2, 2)
+    broken.data[61] ^= 0x7F
+    its.stream.offer(chunk(its.item, [batch(0, 2), broken]))
+    assert [m.offset for m in its.stream.poll()] == [0, 1]
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError):
+            its.stream.poll()
+    assert its.item.taken == Position(2, 0)
+
+
+def test_an_iterator_waits_and_ends_at_shutdown() -> None:
+    its = Setting()
+    found: list[int] = []
+    reader = threading.Thread(target=lambda: found.extend(m.offset for m in its.stream))
+    reader.start()
+    its.stream.offer(chunk(its.item, [batch(0, 2)]))
+    deadline = time.monotonic() + 5
+    while found != [0, 1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    its.stream.end()
+    reader.join(5)
+    assert not reader.is_alive()
+    with pytest.raises(ClosedError):
+        its.stream.poll()
+
+
+def test_a_failure_is_raised_at_every_call() -> None:
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 2)]))
+    its.stream.end(KafkaError(29, "t"))
+    its.stream.end()
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+            next(its.stream)
+
+
+def test_the_book_knows_what_to_store() -> None:
+    book = ProgressBook()
+    items = book.start({("t", 0): 0, ("t", 1): 0}, {("t", 0): Position(5, 1)})
+    assert book.uncommitted() == {}
+    items[0].take(5, 6, 1)
+    items[1].take(0, 1, 2)
+    assert book.uncommitted() == {("t", 0): Position(6, 1), ("t", 1): Position(1, 2)}
+    book.mark_stored({("t", 0): Position(6, 1)})
+    assert book.uncommitted() == {("t", 1): Position(1, 2)}
+    book.forget()
+    assert book.uncommitted() == {}
+
+
+def test_offsets_of_the_applications_choice_get_their_epochs() -> None:
+    book = ProgressBook()
+    (item,) = book.start({("t", 0): 0}, {("t", 0): Position(5, 1)})
+    item.take(5, 6, 1)
+    item.take(6, 7, 3)
+    assert book.positions({("t", 0): 6}) == {("t", 0): Position(6, 1)}
+    assert book.positions({("t", 0): 7}) == {("t", 0): Position(7, 3)}
+    assert book.positions({("t", 0): 2}) == {("t", 0): Position(2, -1)}
+    with pytest.raises(UserError, match="-1 is no offset of t-0"):
+        book.positions({("t", 0): -1})
+    with pytest.raises(KafkaError, match=r"t-1 is not owned by this consumer \(any more\)"):
+        book.positions({("t", 1): 1})

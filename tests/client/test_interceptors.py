@@ -1,0 +1,306 @@
+"""What a producer tells its interceptors, in which order, and what they cannot break."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from tallymark.client import interceptor_chain
+from tallymark.client.delivery import RecordMetadata
+from tallymark.client.interceptor_chain import load_interceptors
+from tallymark.client.interceptors import BatchTally, ProducerContext, ProducerInterceptor
+from tallymark.client.producer import Producer
+from tallymark.errors import CODES, KafkaError, TimedOutError
+from tallymark.protocol.api import ApiKey
+from tallymark.testing.scripted_broker import HangUp, Late, Refuse, ScriptedBroker
+
+
+class Recorder:
+    """Writes down every call."""
+
+    def __init__(self, broker: ScriptedBroker | None = None) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.ticks: list[tuple[int, int | None]] = []
+        self.context: ProducerContext | None = None
+        self.produced_at_send: list[int] = []
+        self.at_close: Callable[[ProducerContext], None] = lambda context: None
+        self._broker = broker
+
+    def attach(self, context: ProducerContext) -> None:
+        self.context = context
+        self.calls.append(("attach",))
+
+    def on_send(self, batch: BatchTally) -> None:
+        self.calls.append(("send", batch))
+        if self._broker:
+            self.produced_at_send.append(self._broker.count(ApiKey.PRODUCE))
+
+    def on_acknowledged(self, batch: BatchTally, base_offset: int) -> None:
+        self.calls.append(("acknowledged", batch, base_offset))
+
+    def on_failed(self, batch: BatchTally, error: Exception, in_doubt: bool) -> None:
+        self.calls.append(("failed", batch, error, in_doubt))
+
+    def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
+        self.ticks.append((now_ms, oldest_pending_ms))
+
+    def on_close(self, now_ms: int) -> None:
+        self.calls.append(("close",))
+        assert self.context is not None
+        self.at_close(self.context)
+
+    def names(self) -> list[str]:
+        return [call[0] for call in self.calls]
+
+    def tallies(self, name: str) -> list[BatchTally]:
+        return [call[1] for call in self.calls if call[0] == name]
+
+
+def ranges(tallies: Sequence[BatchTally]) -> list[tuple[int, int]]:
+    return [(tally.first_sequence, tally.last_sequence) for tally in tallies]
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker({"t": 1}) as running:
+        yield running
+
+
+def producer(broker: ScriptedBroker, *interceptors: ProducerInterceptor, **more: Any) -> Producer:
+    settings: dict[str, Any] = {"linger_ms": 1, "retry_backoff_ms": 20, "server": "srv"}
+    return Producer(
+        bootstrap_servers=broker.address, interceptors=interceptors, **(settings | more)
+    )
+
+
+def test_a_recorder_is_an_interceptor() -> None:
+    assert isinstance(Recorder(), ProducerInterceptor)
+
+
+def test_a_healthy_life(broker: ScriptedBroker) -> None:
+    recorder = Recorder(broker)
+    with producer(broker, recorder, linger_ms=60_000) as p:
+        p.send("t", b"12345", key=b"k", timestamp=1000)
+        p.send("t", b"", timestamp=900)
+        p.flush(5)
+        p.send("t", b"x")
+    assert recorder.names() == [
+        "attach",
+        "send",
+        "acknowledged",
+        "send",
+        "acknowledged",
+        "close",
+    ]
+    first, second = recorder.tallies("send")
+    assert (first.topic, first.partition, first.server) == ("t", 0, "srv")
+    assert first.instance == p.instance
+    assert list(first.timestamps) == [1000, 900]
+    assert first.sizes == 6
+    assert first.backfill is False
+    assert (first.count, ranges([first, second])) == (2, [(0, 1), (2, 2)])
+    assert recorder.tallies("acknowledged") == [first, second]
+    assert [call[2] for call in recorder.calls if call[0] == "acknowledged"] == [0, 2]
+    assert recorder.context is not None
+    assert recorder.context.instance == p.instance
+    assert recorder.context.acks == -1
+    assert recorder.context.cluster_id == "scripted"
+
+
+def test_accepted_is_told_before_a_byte_leaves(broker: ScriptedBroker) -> None:
+    recorder = Recorder(broker)
+    with producer(broker, recorder, batch_size=1) as p:
+        for number in range(5):
+            p.send("t", b"%d" % number).result(5)
+    assert recorder.produced_at_send == list(range(5))
+
+
+def test_a_retry_is_no_second_acceptance(broker: ScriptedBroker) -> None:
+    recorder = Recorder()
+    broker.script(ApiKey.PRODUCE, HangUp(after_append=True), Refuse(6))
+    with producer(broker, recorder) as p:
+        p.send("t", b"x").result(5)
+    assert recorder.names() == ["attach", "send", "acknowledged", "close"]
+
+
+def test_refused_for_good_is_failed_and_unanswered_is_in_doubt(broker: ScriptedBroker) -> None:
+    recorder = Recorder()
+    with producer(broker, recorder, delivery_timeout_ms=250, batch_size=1) as p:
+        broker.script(ApiKey.PRODUCE, Refuse(CODES["INVALID_RECORD"]), Late(2.0))
+        with pytest.raises(KafkaError):
+            p.send("t", b"refused").result(5)
+        with pytest.raises(TimedOutError):
+            p.send("t", b"unanswered").result(5)
+        broker.stop()
+        with pytest.raises(TimedOutError):
+            p.send("t", b"never left").result(5)
+        broker.start()
+    failed = [(call[1].first_sequence, call[3]) for call in recorder.calls if call[0] == "failed"]
+    assert failed == [(0, False), (1, True), (2, False)]
+    assert ranges(recorder.tallies("send")) == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_internal_and_unstamped_records_are_not_tallied(broker: ScriptedBroker) -> None:
+    recorder = Recorder()
+    with producer(broker, recorder) as p:
+        p.send("_internal", b"x").result(5)
+    with producer(broker, recorder, stamp=False) as p:
+        p.send("t", b"x").result(5)
+    assert recorder.names() == ["attach", "close"] * 2
+
+
+def test_without_acks_sent_is_all_that_is_known(broker: ScriptedBroker) -> None:
+    recorder = Recorder()
+    with producer(broker, recorder, acks=0) as p:
+        p.send("t", b"x").result(5)
+    assert [call[2] for call in recorder.calls if call[0] == "acknowledged"] == [-1]
+    assert recorder.context is not None
+    assert recorder.context.acks == 0
+
+
+def test_ticks_come_also_when_idle_and_know_the_oldest_pending_record(
+    broker: ScriptedBroker,
+) -> None:
+    recorder = Recorder()
+    with producer(broker, recorder, linger_ms=60_000) as p:
+        time.sleep(0.5)
+        assert 1 <= len(recorder.ticks) <= 4
+        assert {oldest for _, oldest in recorder.ticks} == {None}
+        p.send("_internal", b"x", timestamp=1)
+        p.send("t", b"x", timestamp=5000)
+        p.send("t", b"x", timestamp=4000)
+        recorder.ticks.clear()
+        time.sleep(0.45)
+        assert {oldest for _, oldest in recorder.ticks} == {4000}  # though nothing is sealed
+        p.flush(5)
+        recorder.ticks.clear()
+        time.sleep(0.3)
+        assert {oldest for _, oldest in recorder.ticks} == {None}
+    now = time.time_ns() // 1_000_000
+    assert all(0 <= now - tick < 5000 for tick, _ in recorder.ticks)
+
+
+def test_what_is_published_on_close_still_leaves(broker: ScriptedBroker) -> None:
+    published: list[Future[RecordMetadata]] = []
+    recorder = Recorder()
+    recorder.at_close = lambda context: published.append(
+        context.publish("_reports", b"key", b"the last report", 77)
+    )
+    with producer(broker, recorder, linger_ms=60_000) as p:
+        p.send("t", b"x")
+    assert published[0].result(0) == RecordMetadata("_reports", 0, 0, 77)
+    (record,) = broker.log("_reports").records()
+    assert (record.key, record.value, record.headers) == (b"key", b"the last report", ())
+
+
+def test_nobody_flushes_or_closes_for_reports(broker: ScriptedBroker) -> None:
+    """The audit topic cannot be written: that is the audit's trouble, not the application's."""
+    recorder = Recorder()
+    with producer(broker, recorder) as p:
+        assert recorder.context is not None
+        recorder.context.publish("_reports", None, b"1", None).result(5)
+        broker.script(ApiKey.PRODUCE, *[Refuse(5)] * 1000)
+        stuck = recorder.context.publish("_reports", None, b"2", None)
+        time.sleep(0.05)
+        p.flush(1)
+        p.close(timeout=0)
+    assert isinstance(stuck.exception(0), TimedOutError)
+
+
+def test_published_records_are_neither_stamped_nor_tallied_even_on_plain_topics(
+    broker: ScriptedBroker,
+) -> None:
+    recorder = Recorder()
+    with producer(broker, recorder, linger_ms=50) as p:
+        assert recorder.context is not None
+        p.send("t", b"stamped")
+        recorder.context.publish("t", None, b"plain", None).result(5)
+        p.send("t", b"stamped").result(5)
+    assert [bool(record.headers) for record in broker.log("t").records()] == [True, False, True]
+    assert ranges(recorder.tallies("send")) == [(0, 0), (1, 1)]
+
+
+def test_an_interceptor_can_make_its_topic(broker: ScriptedBroker) -> None:
+    recorder = Recorder()
+    with producer(broker, recorder):
+        assert recorder.context is not None
+        assert recorder.context.create_topic("_reports", 3, {"retention.ms": "1"}).result(5)
+        assert not recorder.context.create_topic("_reports", 3, {}).result(5)
+    assert ("_reports", 2) in broker.logs
+
+
+def test_what_an_interceptor_raises_is_logged_once_and_counted(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Recorder):
+        def on_send(self, batch: BatchTally) -> None:
+            raise ValueError("a bug in an interceptor")
+
+    healthy = Recorder()
+    with producer(broker, Broken(), healthy, batch_size=1) as p:
+        for number in range(5):
+            p.send("t", b"%d" % number).result(5)
+        assert p.interceptor_errors == 5
+    assert len(broker.values("t")) == 5
+    assert len(healthy.tallies("acknowledged")) == 5
+    assert caplog.text.count("Broken.on_send failed") == 1
+    assert "a bug in an interceptor" in caplog.text
+
+
+class _Entry:
+    def __init__(self, name: str, factory: Callable[[], Any] | Exception) -> None:
+        self.name = self.value = name
+        self._factory = factory
+
+    def load(self) -> Callable[[], Any]:
+        if isinstance(self._factory, Exception):
+            raise self._factory
+        return self._factory
+
+
+def test_one_that_does_not_load_is_left_out_and_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = [_Entry("bad", ImportError("no module")), _Entry("good", Recorder)]
+    monkeypatch.setattr(interceptor_chain, "entry_points", lambda group: entries)
+    monkeypatch.setattr(interceptor_chain, "_reported", set())
+    for _ in range(3):
+        (loaded,) = load_interceptors()
+        assert isinstance(loaded, Recorder)
+    assert caplog.text.count("no module") == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_is_another_instance(broker: ScriptedBroker) -> None:
+    """The child shares the parent's memory, not its threads: it must not send the parent's
+    records, and its own must not pass for the parent's."""
+    recorder = Recorder()
+    with producer(broker, recorder, linger_ms=100) as p:
+        p.send("t", b"before").result(5)
+        p.send("t", b"the parent's, still in the buffer")
+        read_end, write_end = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                p.send("t", b"the child's").result(5)
+                os.write(write_end, p.instance)
+                p.close()
+            finally:
+                os._exit(0)
+        os.close(write_end)
+        os.waitpid(child, 0)
+        instance = os.read(read_end, 100)
+        os.close(read_end)
+        assert len(instance) == 8
+        assert instance != p.instance
+    values = broker.values("t")
+    assert sorted(value or b"" for value in values) == [
+        b"before",
+        b"the child's",
+        b"the parent's, still in the buffer",
+    ]

@@ -1,0 +1,383 @@
+"""Every registry against a real ZooKeeper; each test has a chroot of its own."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tallymark.coordination import (
+    BadVersionError,
+    BrokerInfo,
+    BrokerRegistry,
+    Check,
+    Conflict,
+    ConsumerRegistry,
+    ControllerElection,
+    Create,
+    Delete,
+    MalformedNodeError,
+    NodeExistsError,
+    NoNodeError,
+    OffsetRegistry,
+    PartitionState,
+    Position,
+    SessionLostError,
+    SetData,
+    Subscription,
+    TopicConfigs,
+    TopicRegistry,
+    ZooKeeper,
+    groups,
+    next_block,
+    paths,
+)
+from tallymark.coordination.cluster_id import cluster_id
+from tallymark.errors import KafkaError, UserError
+from tallymark.testing.zookeeper import ZooKeeperServer
+
+pytestmark = pytest.mark.process
+_chroots = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    try:
+        with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as running:
+            yield running
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def zookeeper(server: ZooKeeperServer) -> Iterator[ZooKeeper]:
+    session = ZooKeeper(server.connect, f"/cluster{next(_chroots)}", 2000)
+    with session.start(create_root=True):
+        yield session
+
+
+@pytest.fixture
+def other(server: ZooKeeperServer, zookeeper: ZooKeeper) -> Iterator[ZooKeeper]:
+    """A second session on the same cluster."""
+    with ZooKeeper(server.connect, zookeeper.chroot, 2000) as session:
+        yield session
+
+
+def arrives(changes: queue.SimpleQueue[object], expected: object) -> None:
+    """A watch may fire more often than something changes, and in the end tells the truth."""
+    while changes.get(timeout=5) != expected:
+        pass
+
+
+# -- nodes ------------------------------------------------------------------------------------
+
+
+def test_nodes_come_change_and_go(zookeeper: ZooKeeper) -> None:
+    with pytest.raises(NoNodeError):
+        zookeeper.create("/a/b")
+    zookeeper.create("/a/b", b"1", parents=True)
+    with pytest.raises(NodeExistsError):
+        zookeeper.create("/a/b")
+    node = zookeeper.read("/a/b")
+    assert (node.data, node.version, node.session) == (b"1", 0, 0)
+    assert zookeeper.write("/a/b", b"2", node.version) == 1
+    with pytest.raises(BadVersionError):
+        zookeeper.write("/a/b", b"3", node.version)
+    assert zookeeper.children("/a") == ["b"]
+    assert zookeeper.children("/nothing") == []
+    assert [n and n.data for n in zookeeper.read_many(["/a/b", "/nothing"])] == [b"2", None]
+    zookeeper.delete_tree("/a")
+    assert zookeeper.find("/a/b") is None
+    zookeeper.delete("/a/b")  # gone already
+
+
+def test_a_transaction_is_all_or_nothing(zookeeper: ZooKeeper) -> None:
+    zookeeper.create("/a", b"1")
+    with pytest.raises(BadVersionError) as failed:
+        zookeeper.commit([Create("/b"), SetData("/a", b"2", 7), Delete("/a")])
+    assert failed.value.path == f"{zookeeper.chroot}/a"
+    assert not zookeeper.exists("/b")
+    zookeeper.commit([Check("/a", 0), Create("/b"), SetData("/a", b"2"), Delete("/b")])
+    assert zookeeper.read("/a").data == b"2"
+
+
+def test_a_chroot_that_is_not_there_is_said(server: ZooKeeperServer) -> None:
+    with pytest.raises(UserError, match="has no /nowhere: there is no such cluster"):
+        ZooKeeper(f"{server.connect}/nowhere").start()
+
+
+# -- brokers ----------------------------------------------------------------------------------
+
+
+def test_brokers_come_and_go_and_are_watched(zookeeper: ZooKeeper, other: ZooKeeper) -> None:
+    changes: queue.SimpleQueue[object] = queue.SimpleQueue()
+    registry, theirs = BrokerRegistry(zookeeper), BrokerRegistry(other)
+    watch = registry.watch(lambda: changes.put(list(registry.brokers())))
+    broker = BrokerInfo(1, "127.0.0.1", 9092, "run-1", 17)
+    theirs.register(broker)
+    arrives(changes, [1])
+    assert registry.brokers() == {1: broker}
+    node = theirs.register(BrokerInfo(2, "::1", 9093))
+    arrives(changes, [1, 2])
+    assert registry.brokers()[2].address == "[::1]:9093"
+    node.release()
+    arrives(changes, [1])
+    other.close()
+    arrives(changes, [])
+    watch.cancel()
+
+
+def test_a_broker_id_in_use_is_an_error_at_once(zookeeper: ZooKeeper, other: ZooKeeper) -> None:
+    BrokerRegistry(zookeeper).register(BrokerInfo(1, "127.0.0.1", 9092, "run-1"))
+    with pytest.raises(UserError, match=r"broker id 1 is in use by 127\.0\.0\.1:9092"):
+        BrokerRegistry(other).register(BrokerInfo(1, "127.0.0.1", 9999, "run-2"))
+
+
+def test_a_restarted_broker_waits_for_its_own_entry_of_before(
+    server: ZooKeeperServer, zookeeper: ZooKeeper
+) -> None:
+    """A broker killed with -9 leaves its entry until the session times out; its next start found
+    its own id in use and gave up."""
+    dead = ZooKeeper(server.connect, zookeeper.chroot, 2000).start()
+    BrokerRegistry(dead).register(BrokerInfo(1, "127.0.0.1", 9092, "run-1"))
+    gone = threading.Timer(0.4, dead.close)  # stands for the timeout
+    gone.start()
+    registry = BrokerRegistry(zookeeper)
+    node = registry.register(BrokerInfo(1, "127.0.0.1", 9095, "run-1"))
+    gone.join()
+    assert node.stands
+    assert registry.brokers()[1].port == 9095
+
+
+def test_registering_twice_in_a_session_is_once(zookeeper: ZooKeeper) -> None:
+    """The answer to a create was lost, the deed was done: the node is ours already."""
+    registry = BrokerRegistry(zookeeper)
+    registry.register(BrokerInfo(1, "127.0.0.1", 9092))
+    registry.register(BrokerInfo(1, "127.0.0.1", 9093))
+    assert registry.brokers()[1].port == 9093
+
+
+def test_the_entry_of_apache_kafka_is_read(zookeeper: ZooKeeper) -> None:
+    zookeeper.create(
+        paths.broker(3),
+        b'{"features":{},"listener_security_protocol_map":{"SSL":"SSL"},"endpoints":'
+        b'["SSL://kafka3:9094"],"jmx_port":-1,"port":-1,"host":null,"version":5,"timestamp":"17"}',
+        parents=True,
+    )
+    assert BrokerRegistry(zookeeper).brokers() == {3: BrokerInfo(3, "kafka3", 9094, "", 17)}
+    zookeeper.put(paths.broker(3), b"rubbish")
+    with pytest.raises(MalformedNodeError, match="not JSON"):
+        BrokerRegistry(zookeeper).brokers()
+
+
+# -- topics and configs -----------------------------------------------------------------------
+
+
+def test_a_topic_appears_whole(zookeeper: ZooKeeper, other: ZooKeeper) -> None:
+    registry, configs = TopicRegistry(zookeeper), TopicConfigs(zookeeper)
+    identity = uuid.uuid4()
+    seen: queue.SimpleQueue[object] = queue.SimpleQueue()
+    theirs = TopicRegistry(other)
+    watch = theirs.watch(lambda: seen.put((theirs.get("t"), TopicConfigs(other).get("t"))))
+    registry.create("t", identity, {0: [1, 2], 1: [2, 1]}, {"retention.ms": "5"})
+    topic = registry.get("t")
+    assert topic is not None
+    assert (topic.topic_id, topic.assignment) == (identity, {0: (1, 2), 1: (2, 1)})
+    arrives(seen, (topic, {"retention.ms": "5"}))
+    assert registry.states([topic]) == {
+        ("t", 0): PartitionState(1, 0, (1, 2), 0, 0),
+        ("t", 1): PartitionState(2, 0, (2, 1), 0, 0),
+    }
+    assert registry.get_many(["t", "nothing"]) == {"t": topic}
+    assert configs.get_many(["t", "nothing"]) == {"t": {"retention.ms": "5"}, "nothing": {}}
+    watch.cancel()
+
+
+def test_creating_a_topic_that_is_there_changes_nothing(zookeeper: ZooKeeper) -> None:
+    registry = TopicRegistry(zookeeper)
+    registry.create("t", uuid.uuid4(), {0: [1]}, {"a": "b"})
+    before = registry.get("t")
+    with pytest.raises(KafkaError, match="TOPIC_ALREADY_EXISTS"):
+        registry.create("t", uuid.uuid4(), {0: [1], 1: [1]})
+    assert registry.get("t") == before
+    assert TopicConfigs(zookeeper).get("t") == {"a": "b"}
+
+
+def test_a_topic_is_deleted_with_everything_and_inherits_nothing(zookeeper: ZooKeeper) -> None:
+    registry = TopicRegistry(zookeeper)
+    registry.create("t", uuid.uuid4(), {0: [1]}, {"a": "b"})
+    registry.request_delete("t")
+    registry.request_delete("t")
+    assert registry.deletions() == ["t"]
+    registry.delete("t")
+    assert registry.deletions() == []
+    assert registry.names() == []
+    TopicConfigs(zookeeper).put("t", {"orphan": "1"})
+    registry.create("t", uuid.uuid4(), {0: [1]})
+    assert TopicConfigs(zookeeper).get("t") == {}
+
+
+def test_states_change_by_compare_and_set(zookeeper: ZooKeeper) -> None:
+    registry = TopicRegistry(zookeeper)
+    registry.create("t", uuid.uuid4(), {0: [1]})
+    registry.put_state("t", 0, PartitionState(1, 1, (1,), version=0))
+    with pytest.raises(BadVersionError):
+        registry.put_state("t", 0, PartitionState(1, 2, (1,), version=0))
+    registry.put_state("t", 1, PartitionState(1, 0, (1,)))  # a partition that was added
+    topic = registry.get("t")
+    assert topic is not None
+    assert registry.states([topic])["t", 0].leader_epoch == 1
+
+
+# -- controller, ids --------------------------------------------------------------------------
+
+
+def test_one_controller_and_an_epoch_that_counts_them(
+    zookeeper: ZooKeeper, other: ZooKeeper
+) -> None:
+    mine = ControllerElection(zookeeper, 1, lambda: 17)
+    theirs = ControllerElection(other, 2, lambda: 17)
+    first = mine.elect()
+    assert (first.broker_id, first.epoch, first.is_ours) == (1, 1, True)
+    seen = theirs.elect()
+    assert (seen.broker_id, seen.epoch, seen.is_ours) == (1, 1, False)
+    changed = threading.Event()
+    watch = theirs.watch(changed.set)
+    mine.resign()
+    assert changed.wait(5)
+    second = theirs.elect()
+    assert (second.broker_id, second.epoch, second.is_ours) == (2, 2, True)
+    theirs.resign()
+    mine.resign()
+    assert mine.current() is None
+    watch.cancel()
+
+
+def test_a_deposed_controller_changes_nothing(zookeeper: ZooKeeper, other: ZooKeeper) -> None:
+    mine = ControllerElection(zookeeper, 1, lambda: 17)
+    office = mine.elect()
+    registry = TopicRegistry(zookeeper)
+    registry.create("t", uuid.uuid4(), {0: [1]}, fence=office.fence)
+    mine.resign()
+    ControllerElection(other, 2, lambda: 17).elect()
+    with pytest.raises(KafkaError, match="STALE_CONTROLLER_EPOCH"):
+        registry.create("u", uuid.uuid4(), {0: [1]}, fence=office.fence)
+    with pytest.raises(KafkaError, match="STALE_CONTROLLER_EPOCH"):
+        registry.put_state("t", 0, PartitionState(2, 1, (2,), version=0), fence=office.fence)
+    assert registry.names() == ["t"]
+
+
+def test_a_cluster_has_one_identity(zookeeper: ZooKeeper, other: ZooKeeper) -> None:
+    assert cluster_id(zookeeper) == cluster_id(other)
+    assert len(cluster_id(zookeeper)) == 22
+
+
+def test_producer_ids_are_never_given_twice(zookeeper: ZooKeeper, other: ZooKeeper) -> None:
+    taken: list[range] = []
+
+    def take(session: ZooKeeper, broker: int) -> None:
+        taken.extend(next_block(session, broker, 10) for _ in range(10))
+
+    threads = [threading.Thread(target=take, args=pair) for pair in ((zookeeper, 1), (other, 2))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(number for block in taken for number in block) == list(range(200))
+
+
+# -- consumers --------------------------------------------------------------------------------
+
+
+def test_members_of_a_group(zookeeper: ZooKeeper, other: ZooKeeper) -> None:
+    mine, theirs = ConsumerRegistry(zookeeper, "g"), ConsumerRegistry(other, "g")
+    changed = threading.Event()
+    assert mine.members(watch=changed.set) == {}
+    node = theirs.membership("b", Subscription({"t": 2}))
+    node.establish()
+    node.establish()
+    assert changed.wait(5)
+    mine.membership("a", Subscription({"t.*": 1}, is_filter=True)).establish()
+    zookeeper.create(paths.member("g", "unreadable"), b"?")
+    assert mine.members() == {
+        "a": Subscription({"t.*": 1}, is_filter=True),
+        "b": Subscription({"t": 2}),
+    }
+    node.release()
+    assert list(mine.members()) == ["a"]
+    assert groups(zookeeper) == ["g"]
+
+
+def test_a_partition_has_one_owner(zookeeper: ZooKeeper, other: ZooKeeper) -> None:
+    mine, theirs = ConsumerRegistry(zookeeper, "g"), ConsumerRegistry(other, "g")
+    assert mine.claim("a", [("t", 0), ("t", 1)]) is None
+    assert theirs.claim("b", [("t", 2), ("t", 1)]) == Conflict("t", 1, "a")
+    assert theirs.claim("b", [("t", 2), ("u", 0)]) is None
+    assert mine.owners("t") == {0: "a", 1: "a", 2: "b"}
+    theirs.release("b", [("t", 0), ("t", 2), ("u", 0), ("v", 0)])  # t-0 is not b's
+    assert mine.owners("t") == {0: "a", 1: "a"}
+    zookeeper.close()
+    assert theirs.claim("b", [("t", 0), ("t", 1)]) is None
+
+
+def test_a_claim_of_an_earlier_session_is_not_made(zookeeper: ZooKeeper) -> None:
+    registry, offsets = ConsumerRegistry(zookeeper, "g"), OffsetRegistry(zookeeper, "g")
+    with pytest.raises(SessionLostError):
+        registry.claim("a", [("t", 0)], zookeeper.session + 1)
+    with pytest.raises(SessionLostError):
+        offsets.commit({("t", 0): Position(1)}, zookeeper.session + 1)
+    assert registry.owners("t") == {}
+    assert offsets.read([("t", 0)]) == {}
+
+
+def test_a_folder_that_was_tidied_up_is_made_again(zookeeper: ZooKeeper) -> None:
+    registry = ConsumerRegistry(zookeeper, "g")
+    registry.claim("a", [("t", 0)])
+    registry.release("a", [("t", 0)])
+    zookeeper.delete_tree("/consumers/g/owners/t")
+    assert registry.claim("a", [("t", 0)]) is None
+
+
+def test_many_partitions_at_once(zookeeper: ZooKeeper) -> None:
+    registry, offsets = ConsumerRegistry(zookeeper, "g"), OffsetRegistry(zookeeper, "g")
+    many = [("t", partition) for partition in range(600)]
+    assert registry.claim("a", many) is None
+    offsets.commit({place: Position(place[1], 1) for place in many})
+    assert offsets.read(many) == {place: Position(place[1], 1) for place in many}
+    registry.release("a", many)
+    assert registry.owners("t") == {}
+
+
+def test_offsets_are_decimal_with_their_epoch_beside(zookeeper: ZooKeeper) -> None:
+    registry = OffsetRegistry(zookeeper, "g")
+    assert registry.read([("t", 0)]) == {}
+    registry.commit({("t", 0): Position(7, 3), ("t", 1): Position(9)})
+    registry.commit({("t", 0): Position(8, 4)})
+    assert zookeeper.read("/consumers/g/offsets/t/0").data == b"8"
+    assert zookeeper.read("/consumers/g/offsets/t/0/epoch").data == b"4 8"
+    assert registry.read([("t", 0), ("t", 1), ("t", 2)]) == {
+        ("t", 0): Position(8, 4),
+        ("t", 1): Position(9),
+    }
+
+
+def test_offsets_set_by_hand_are_taken_without_the_old_epoch(
+    zookeeper: ZooKeeper, other: ZooKeeper
+) -> None:
+    registry = OffsetRegistry(zookeeper, "g")
+    registry.commit({("t", 0): Position(7, 3)})
+    zookeeper.put("/consumers/g/offsets/t/0", b"2")  # a rewind
+    zookeeper.put("/consumers/g/offsets/t/1", b"5")
+    zookeeper.put("/consumers/g/offsets/t/2", b"x")
+    places = [("t", 0), ("t", 1), ("t", 2)]
+    assert registry.read(places) == {("t", 0): Position(2), ("t", 1): Position(5)}
+    theirs = OffsetRegistry(other, "g")
+    theirs.commit({("t", 1): Position(6, 1)})
+    zookeeper.delete_tree("/consumers/g/offsets/t")
+    registry.commit({("t", 0): Position(8, 1)})
+    theirs.commit({("t", 1): Position(7, 1)})
+    assert registry.read(places) == {("t", 0): Position(8, 1), ("t", 1): Position(7, 1)}

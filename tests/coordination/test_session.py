@@ -1,0 +1,202 @@
+"""Sessions through crashes of the server, and without any server."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tallymark.coordination import (
+    BrokerInfo,
+    BrokerRegistry,
+    SessionEvent,
+    SessionState,
+    ZooKeeper,
+    parse_connect,
+)
+from tallymark.errors import ClosedError, ConnectError, TallymarkError, UserError
+from tallymark.testing.zookeeper import ZooKeeperServer, expire_session, free_port
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("h:2181", ("h:2181", "")),
+        ("h", ("h", "")),
+        ("h:1,i:2", ("h:1,i:2", "")),
+        (" h:1, i:2/a/b/ ", ("h:1,i:2", "/a/b")),
+        ("[::1]:2181/a", ("[::1]:2181", "/a")),
+    ],
+)
+def test_addresses(text: str, expected: tuple[str, str]) -> None:
+    assert parse_connect(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "/a", "h:x", ":1", "h:1,,i:2", "h:1/a//b"])
+def test_wrong_addresses(text: str) -> None:
+    with pytest.raises(UserError, match="chroot"):
+        parse_connect(text)
+
+
+def test_chroots_add_up() -> None:
+    assert ZooKeeper("h:1/a", "/b").chroot == "/a/b"
+    assert ZooKeeper("h:1", "b/").chroot == "/b"
+    assert ZooKeeper("h:1/a").chroot == "/a"
+
+
+def test_nobody_there_is_said_in_bounded_time() -> None:
+    port = free_port()
+    began = time.monotonic()
+    with pytest.raises(ConnectError, match=rf"127.0.0.1:{port}: connect failed.*refused"):
+        ZooKeeper(f"127.0.0.1:{port}", connect_timeout_ms=300).start()
+    assert time.monotonic() - began < 5
+
+
+def test_somebody_else_there_is_said_in_bounded_time() -> None:
+    """A port that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        connect = f"127.0.0.1:{mute.getsockname()[1]}"
+        with pytest.raises(ConnectError, match="api failed: connected, but no session"):
+            ZooKeeper(connect, session_timeout_ms=1000, connect_timeout_ms=300).start()
+
+
+def test_an_unopened_or_closed_session_says_so() -> None:
+    session = ZooKeeper("127.0.0.1:1")
+    with pytest.raises(ClosedError):
+        session.children("/")
+    session.close()
+    session.close()
+    with pytest.raises(ClosedError):
+        session.start()
+
+
+@pytest.fixture(scope="module")
+def one_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    try:
+        with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as running:
+            yield running
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def server(one_server: ZooKeeperServer) -> ZooKeeperServer:
+    """The module's server, running, whatever the test before did to it."""
+    if one_server.pid is None:
+        one_server.start()
+    return one_server
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to hold"
+        time.sleep(0.02)
+
+
+@pytest.mark.process
+def test_a_session_survives_a_restart_of_the_server(server: ZooKeeperServer) -> None:
+    """The server is killed in the middle and comes back on the same data: the session goes on,
+    what is ephemeral stands, watches tell of it, and a command given meanwhile is done."""
+    events: queue.SimpleQueue[SessionEvent] = queue.SimpleQueue()
+    changes = threading.Semaphore(0)
+    with ZooKeeper(server.connect, "/c", 6000).start(create_root=True) as zookeeper:
+        registry = BrokerRegistry(zookeeper)
+        node = registry.register(BrokerInfo(1, "127.0.0.1", 9092))
+        watch = registry.watch(lambda: changes.release())
+        zookeeper.listen(events.put)
+        session = zookeeper.session
+        server.kill()
+        assert events.get(timeout=5) == SessionEvent(SessionState.SUSPENDED)
+        assert zookeeper.session == 0
+        assert not node.stands
+        answers: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+        asker = threading.Thread(target=lambda: answers.put(list(registry.brokers())))
+        asker.start()
+        server.start()
+        assert events.get(timeout=10) == SessionEvent(SessionState.CONNECTED, session)
+        assert answers.get(timeout=5) == [1]
+        asker.join()
+        assert changes.acquire(timeout=5)
+        assert node.stands
+        watch.cancel()
+
+
+@pytest.mark.process
+def test_a_server_that_hangs_while_it_starts_costs_no_session(server: ZooKeeperServer) -> None:
+    """A ZooKeeper that starts accepts connections a moment before it can answer them, and leaves
+    those hanging for ever. A client that came in that moment waited for an answer as long as its
+    session lasts, and had lost it when it tried again."""
+    events: queue.SimpleQueue[SessionEvent] = queue.SimpleQueue()
+    with ZooKeeper(server.connect, "", 6000).start() as zookeeper:
+        session = zookeeper.session
+        zookeeper.listen(events.put)
+        server.kill()
+        with socket.create_server(("127.0.0.1", server.port)) as mute:
+            connection, _ = mute.accept()
+        with connection:
+            server.start()
+            assert events.get(timeout=5) == SessionEvent(SessionState.SUSPENDED)
+            assert events.get(timeout=10) == SessionEvent(SessionState.CONNECTED, session)
+
+
+@pytest.mark.process
+def test_a_lost_session_is_told_and_registrations_come_back(server: ZooKeeperServer) -> None:
+    events: queue.SimpleQueue[SessionEvent] = queue.SimpleQueue()
+    failures: list[TallymarkError] = []
+    with ZooKeeper(server.connect, "/c", 4000).start(create_root=True) as zookeeper:
+        registry = BrokerRegistry(zookeeper)
+        node = registry.register(BrokerInfo(1, "127.0.0.1", 9092), failures.append)
+        zookeeper.listen(events.put)
+        session = zookeeper.session
+        expire_session(zookeeper)
+        told: list[SessionEvent] = []
+        while not told or told[-1].session in (0, session):
+            told.append(events.get(timeout=10))
+        states = [event.state for event in told]
+        assert states[0] is SessionState.SUSPENDED
+        assert states[-2:] == [SessionState.LOST, SessionState.CONNECTED]
+        eventually(lambda: node.stands)
+        assert list(registry.brokers()) == [1]
+        node.release()
+        assert registry.brokers() == {}
+        assert failures == []
+
+
+@pytest.mark.process
+def test_commands_end_in_bounded_time_when_the_server_is_gone(server: ZooKeeperServer) -> None:
+    session = ZooKeeper(server.connect, "", 2000, command_timeout_ms=300)
+    with session.start() as zookeeper:
+        server.kill()
+        for _ in range(2):
+            began = time.monotonic()
+            with pytest.raises(ConnectError):
+                zookeeper.children("/")
+            assert time.monotonic() - began < 5
+        began = time.monotonic()
+    assert time.monotonic() - began < 5, "closing took too long"
+
+
+@pytest.mark.process
+def test_closing_ends_a_wait_for_the_connection(server: ZooKeeperServer) -> None:
+    session = ZooKeeper(server.connect, "", 2000, command_timeout_ms=60_000).start()
+    errors: queue.SimpleQueue[Exception] = queue.SimpleQueue()
+    server.kill()
+    eventually(lambda: session.state is SessionState.SUSPENDED)
+
+    def ask() -> None:
+        try:
+            session.children("/")
+        except TallymarkError as error:
+            errors.put(error)
+
+    waiting = threading.Thread(target=ask)
+    waiting.start()
+    time.sleep(0.1)
+    session.close()
+    assert isinstance(errors.get(timeout=5), ClosedError)
+    waiting.join()
