@@ -1,0 +1,64 @@
+"""The application: routes, static files, headers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from sqlalchemy.exc import SQLAlchemyError
+
+from tallymark.deployment import Deployment
+from tallymark_audit.store import Store
+from tallymark_dashboards import api, pages
+from tallymark_dashboards.context import STATIC, Context
+
+HEADERS = {
+    # Everything a page needs comes from here; nothing inline runs.
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
+
+
+def create_app(deployment: Deployment, store: Store) -> FastAPI:
+    """The dashboards of one deployment over its audit store."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        app.state.context.changes.stopping.set()
+
+    app = FastAPI(
+        title="Tallymark dashboards",
+        lifespan=lifespan,
+        # Swagger's page loads its scripts from elsewhere; /openapi.json is there for all tools.
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.context = Context.of(deployment, store)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.include_router(api.router)
+    app.include_router(pages.router)
+    app.middleware("http")(_with_headers)
+    app.add_exception_handler(SQLAlchemyError, _store_is_away)
+    return app
+
+
+async def _with_headers(
+    request: Request, handle: Callable[[Request], Awaitable[Response]]
+) -> Response:
+    response = await handle(request)
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    if not request.url.path.startswith("/static/"):
+        response.headers.setdefault("Cache-Control", "no-store")
+    return response
+
+
+async def _store_is_away(request: Request, error: Exception) -> Response:
+    cause = getattr(error, "orig", None) or error
+    text = f"the audit store cannot be read now: {cause}"
+    return JSONResponse({"detail": text}, 503, {"Retry-After": "2"})

@@ -1,0 +1,53 @@
+"""What every route needs: the deployment, the store, the templates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from fastapi import Request
+from fastapi.templating import Jinja2Templates
+
+from tallymark.deployment import Deployment
+from tallymark_audit.store import Store
+from tallymark_audit.text import utc
+from tallymark_dashboards.live import Changes
+from tallymark_dashboards.marks import mark
+from tallymark_dashboards.view import evidence_href, ranges_text
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+
+
+@dataclass(frozen=True)
+class Context:
+    """One per application. ``has_htmx``: whether the vendored libraries were built in."""
+
+    deployment: Deployment
+    store: Store
+    templates: Jinja2Templates
+    changes: Changes
+    has_htmx: bool
+    version: str
+
+    @classmethod
+    def of(cls, deployment: Deployment, store: Store) -> Context:
+        """The context of a deployment's dashboards."""
+        templates = Jinja2Templates(HERE / "templates")
+        templates.env.filters.update(utc=utc, mark=mark, ranges=ranges_text)
+        templates.env.globals["evidence_href"] = evidence_href
+        return cls(
+            deployment=deployment,
+            store=store,
+            templates=templates,
+            changes=Changes(store),
+            has_htmx=(STATIC / "vendor" / "htmx.min.js").is_file(),
+            version=version("tallymark"),
+        )
+
+
+def context_of(request: Request) -> Context:
+    """The context of the application that serves the request."""
+    context: Context = request.app.state.context
+    return context

@@ -1,0 +1,38 @@
+"""How a state is shown: a symbol, a word and a colour class, never the colour alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tallymark_audit.verdicts import State
+
+Tone = Literal["good", "wait", "warn", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """``symbol`` stands in a cell, ``meaning`` in the legend and for screen readers."""
+
+    symbol: str
+    tone: Tone
+    meaning: str
+
+
+MARKS: dict[str, Mark] = {
+    State.COMPLETE: Mark("✓", "good", "all that was claimed is there, once"),
+    State.EXPLAINED: Mark("≈", "good", "complete but for records whose absence has a reason"),
+    State.OPEN: Mark("·", "wait", "the window has not ended"),
+    State.SETTLING: Mark("…", "wait", "ended; records or reports may still be under way"),
+    State.UNKNOWN: Mark("?", "warn", "a reporter or counter that is needed has gone silent"),
+    State.UNCLAIMED: Mark("!", "warn", "seen, but nobody claimed it"),
+    State.DUPLICATION: Mark("+", "bad", "messages are there more than once"),
+    State.LOSS: Mark("−", "bad", "messages are missing"),
+    State.MIXED: Mark("±", "bad", "messages are missing, others are there more than once"),
+    State.CORRUPT: Mark("✗", "bad", "messages have changed"),
+}
+
+
+def mark(state: str) -> Mark:
+    """The mark of a state; one that is not known is shown as such, never as good."""
+    return MARKS.get(state, Mark("?", "warn", f"state {state}"))

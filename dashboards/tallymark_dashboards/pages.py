@@ -1,0 +1,109 @@
+"""The pages. Each works without JavaScript; the fragment under ``/fragment`` is the part that the
+page swaps in when the store has changed, from the same template."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from tallymark_audit.store import queries
+from tallymark_audit.text import utc
+from tallymark_dashboards import view
+from tallymark_dashboards.context import Context, context_of
+from tallymark_dashboards.marks import MARKS
+
+PAGE = 50
+"""Rows of topics a page."""
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/", response_class=HTMLResponse)
+def overview(request: Request, q: str = "", page: int = Query(1, ge=1, le=100_000)) -> Response:
+    """Every topic on every edge, the worst first."""
+    return _render(request, "overview.html", _overview(context_of(request), q, page))
+
+
+@router.get("/fragment/overview", response_class=HTMLResponse)
+def overview_fragment(
+    request: Request, q: str = "", page: int = Query(1, ge=1, le=100_000)
+) -> Response:
+    """The changing part of the overview."""
+    return _render(request, "_overview.html", _overview(context_of(request), q, page))
+
+
+@router.get("/window", response_class=HTMLResponse)
+def window(request: Request, edge: str, topic: str, window: int) -> Response:
+    """The evidence of one window."""
+    return _render(request, "window.html", _evidence(context_of(request), edge, topic, window))
+
+
+@router.get("/fragment/window", response_class=HTMLResponse)
+def window_fragment(request: Request, edge: str, topic: str, window: int) -> Response:
+    """The changing part of the evidence."""
+    return _render(request, "_window.html", _evidence(context_of(request), edge, topic, window))
+
+
+def _render(request: Request, template: str, values: dict[str, Any]) -> Response:
+    context = context_of(request)
+    shared = {
+        "deployment": context.deployment,
+        "now": utc(time.time_ns() // 1_000_000),
+        "htmx": context.has_htmx,
+        "version": context.version,
+        "marks": MARKS,
+    }
+    # A window that was never judged is a page that does not exist, but still a page.
+    status = 404 if values.get("unknown") else 200
+    return context.templates.TemplateResponse(
+        request, template, {**shared, **values}, status_code=status
+    )
+
+
+def _overview(context: Context, q: str, page: int) -> dict[str, Any]:
+    window_ms = context.deployment.audit.window_ms
+    with context.store.read() as connection:
+        summaries = queries.overview(connection)
+        found = [one for one in summaries if q.lower() in f"{one.edge} {one.topic}".lower()]
+        shown = view.worst_first(found)[(page - 1) * PAGE : page * PAGE]
+        rows = [
+            view.topic_row(one, _strip_windows(connection, one, window_ms), window_ms)
+            for one in shown
+        ]
+        return {
+            "pulse": view.pulse(summaries),
+            "rows": rows,
+            "q": q,
+            "page": page,
+            "pages": max(1, -(-len(found) // PAGE)),
+            "reporters": queries.all_reporters(connection, live_only=True)[:PAGE],
+            "incidents": queries.all_incidents(connection, 10),
+            "runs": queries.all_runs(connection, 8),
+            "disagreements": queries.disagreements(connection, 20),
+            "fragment": f"/fragment/overview?q={q}&page={page}",
+        }
+
+
+def _strip_windows(connection: Any, one: queries.TopicSummary, window_ms: int) -> list[Any]:
+    start = one.last_window - (view.STRIP - 1) * window_ms
+    return queries.windows(connection, one.edge, one.topic, start=start, limit=view.STRIP)
+
+
+def _evidence(context: Context, edge: str, topic: str, window: int) -> dict[str, Any]:
+    with context.store.read() as connection:
+        evidence = queries.evidence(connection, edge, topic, window)
+    return {
+        "edge": edge,
+        "topic": topic,
+        "window": window,
+        "window_end": window + context.deployment.audit.window_ms,
+        "unknown": not evidence.verdicts,
+        "disagreement": view.disagreement(evidence.verdicts),
+        "fragment": view.evidence_href(edge, topic, window, "/fragment/window"),
+        "json_href": view.evidence_href(edge, topic, window, "/api/v1/evidence"),
+        **asdict(evidence),
+    }

@@ -1,0 +1,153 @@
+"""Rows of the store → what a page shows. Pure: ``now`` is an argument, nothing is fetched here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.store.queries import TopicSummary
+from tallymark_audit.text import utc
+from tallymark_audit.verdicts import UNDECIDED
+from tallymark_dashboards.marks import mark
+
+STRIP = 24
+"""Windows shown beside a topic, the newest last."""
+
+
+@dataclass(frozen=True, slots=True)
+class StripCell:
+    """One window of the strip. ``href`` is empty for a window without any message."""
+
+    window: int
+    label: str
+    symbol: str
+    tone: str
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One topic on one edge, as the overview shows it."""
+
+    summary: TopicSummary
+    through: str
+    tone: str
+    problems: str
+    strip: tuple[StripCell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """One of the numbers on top."""
+
+    name: str
+    value: str
+    tone: str
+    note: str
+
+
+def worst_first(summaries: Iterable[TopicSummary]) -> list[TopicSummary]:
+    """What needs a person first: missing, then copies, unclaimed, unknown; then by name."""
+    return sorted(
+        summaries,
+        key=lambda one: (
+            -one.missing,
+            -one.duplicates,
+            -one.unclaimed,
+            -one.states.get("UNKNOWN", 0),
+            one.edge,
+            one.topic,
+        ),
+    )
+
+
+def pulse(summaries: Sequence[TopicSummary]) -> list[Pulse]:
+    """The numbers on top: messages, not percentages, so a single one is never rounded away."""
+    missing = sum(one.missing for one in summaries)
+    copies = sum(one.duplicates for one in summaries)
+    unclaimed = sum(one.unclaimed for one in summaries)
+    unknown = sum(one.states.get("UNKNOWN", 0) for one in summaries)
+    claimed = sum(one.claimed for one in summaries)
+    return [
+        Pulse("missing", f"{missing:,}", "bad" if missing else "", f"of {claimed:,} claimed"),
+        Pulse("duplicated", f"{copies:,}", "bad" if copies else "", "copies beyond the first"),
+        Pulse("unclaimed", f"{unclaimed:,}", "warn" if unclaimed else "", "seen, never claimed"),
+        Pulse("windows unknown", f"{unknown:,}", "warn" if unknown else "", "someone is silent"),
+        Pulse("complete", completeness(claimed, missing), "", "of claimed messages, floored"),
+    ]
+
+
+def completeness(claimed: int, missing: int) -> str:
+    """Floored to two places: 100 % only when nothing is missing at all."""
+    if not claimed:
+        return "–"
+    hundredths = (claimed - missing) * 10_000 // claimed
+    return f"{hundredths // 100}.{hundredths % 100:02d} %"
+
+
+def topic_row(
+    summary: TopicSummary, windows: Sequence[Mapping[str, Any]], window_ms: int
+) -> TopicRow:
+    """One row of the overview; ``windows`` are verdict rows of the topic on the edge."""
+    wrong = [
+        f"{summary.states[name]} {name}"
+        for name in sorted(summary.states, key=lambda one: mark(one).tone)
+        if mark(name).tone in ("bad", "warn")
+    ]
+    tones = {mark(name).tone for name in summary.states}
+    return TopicRow(
+        summary=summary,
+        through=utc(summary.through) if summary.through > 0 else "not yet",
+        tone="bad" if "bad" in tones else "warn" if "warn" in tones else "",
+        problems=", ".join(wrong),
+        strip=strip(summary, windows, window_ms),
+    )
+
+
+def strip(
+    summary: TopicSummary, windows: Sequence[Mapping[str, Any]], window_ms: int
+) -> tuple[StripCell, ...]:
+    """The last windows up to the newest with a verdict; windows nobody wrote to are drawn too, so
+    that equal distances are equal times."""
+    by_start = {int(row["window"]): row for row in windows}
+    cells: list[StripCell] = []
+    for back in reversed(range(STRIP)):
+        start = summary.last_window - back * window_ms
+        row = by_start.get(start)
+        if row is None:
+            cells.append(StripCell(start, f"{utc(start)}: no messages", "", "none"))
+            continue
+        shown = mark(row["state"])
+        label = f"{utc(start)}: {row['state']}, {row['observed']} of {row['claimed']}"
+        href = evidence_href(summary.edge, summary.topic, start)
+        cells.append(StripCell(start, label, shown.symbol, shown.tone, href))
+    return tuple(cells)
+
+
+def evidence_href(edge: str, topic: str, window: int, path: str = "/window") -> str:
+    """The address of a window's evidence; ``path`` for its other forms."""
+    return f"{path}?{urlencode({'edge': edge, 'topic': topic, 'window': window})}"
+
+
+def ranges_text(flat: Sequence[int], limit: int = 12) -> str:
+    """``[3, 5, 9, 9]`` → ``3–5, 9``; long ones end in how many ranges more there are."""
+    pairs = list(RangeSet.from_list(flat))
+    shown = [f"{first}" if first == last else f"{first}–{last}" for first, last in pairs[:limit]]
+    more = len(pairs) - limit
+    return ", ".join(shown) + (f" and {more} ranges more" if more > 0 else "")
+
+
+def disagreement(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """What the two counters say differently about a window; empty when they agree or wait."""
+    decided = [row for row in verdicts if row["state"] not in UNDECIDED]
+    if len(decided) < 2:
+        return ""
+    one, other = decided[:2]
+    names = [name for name in ("state", "missing", "duplicates") if one[name] != other[name]]
+    if not names:
+        return ""
+    said = "; ".join(f"{name}: {one[name]} / {other[name]}" for name in names)
+    return f"{one['source']} / {other['source']} differ in {said}"

@@ -1,0 +1,109 @@
+"""The pages say what the store says, escape what came from outside, and need nothing else."""
+
+import re
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tallymark.deployment import Deployment
+from tallymark_audit.store import Store
+from tallymark_dashboards.app import create_app
+
+NOON = 1_767_268_800_000
+EVIDENCE = f"/window?edge=dc1-to-aggregate&topic=clicks&window={NOON}"
+
+
+def text_of(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+
+
+def test_the_overview_shows_the_worst_first_and_what_is_missing(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200
+    assert page.text.index("clicks") < page.text.index("views")
+    text = text_of(page.text)
+    assert "4 missing of 100,049 claimed" in text
+    assert "truncated 90–120" in text
+    assert "web-1 shop" in text
+    assert "12.5 s" in text
+
+
+def test_99_99_percent_never_shows_as_100(client: TestClient) -> None:
+    assert "99.99 %" in text_of(client.get("/").text)
+
+
+def test_a_cell_leads_to_its_evidence(client: TestClient) -> None:
+    overview = client.get("/").text
+    (href,) = set(re.findall(r'href="(/window\?[^"]*topic=clicks[^"]*)"', overview))
+    text = text_of(client.get(href.replace("&amp;", "&")).text)
+    assert "10–12, 40" in text
+    assert "4 of 100" in text
+    assert "dc1 clicks-1, offsets 500–502" in text
+    assert "55 again at clicks-1 offset 777" in text
+    assert "spark / collector differ in state: MIXED / COMPLETE" in text
+    assert "tallymark audit repair --edge dc1-to-aggregate --from 2026-01-01T12:00:00Z" in text
+
+
+def test_what_producers_chose_is_escaped(client: TestClient) -> None:
+    page = client.get(EVIDENCE).text
+    assert "web-&lt;b&gt;7" in page
+    assert "<b>7" not in page
+
+
+def test_a_window_that_was_never_judged(client: TestClient) -> None:
+    page = client.get("/window?edge=nowhere&topic=x&window=0")
+    assert page.status_code == 404
+    assert "No verdict exists" in page.text
+
+
+def test_finding_and_not_finding_a_topic(client: TestClient) -> None:
+    assert '<th scope="row">clicks' not in client.get("/?q=VIEW").text
+    assert "has “zzz” in its name" in client.get("/?q=zzz").text
+
+
+def test_fragments_are_the_pages_content(client: TestClient) -> None:
+    assert "<html" not in client.get("/fragment/overview").text
+    assert "10–12, 40" in client.get(EVIDENCE.replace("/window", "/fragment/window")).text
+
+
+def test_pages_load_nothing_from_elsewhere_and_run_nothing_inline(client: TestClient) -> None:
+    for path in ("/", EVIDENCE):
+        page = client.get(path)
+        assert not re.findall(r'(?:src|href)="(?:https?:)?//', page.text)
+        assert not re.findall(r"<script(?![^>]*src=)", page.text)
+        assert not re.findall(r'\s(?:style|on\w+)="', page.text)
+        assert "default-src 'self'" in page.headers["content-security-policy"]
+
+
+def test_every_asset_a_page_names_is_served(client: TestClient) -> None:
+    assets = re.findall(r'(?:src|href)="(/static/[^"?]+)', client.get("/").text)
+    assert assets
+    assert {client.get(asset).status_code for asset in assets} == {200}
+
+
+def test_an_empty_store_says_what_to_do(store: Store, deployment: Deployment) -> None:
+    with TestClient(create_app(deployment, store)) as client:
+        assert "tallymark publish" in client.get("/").text
+
+
+def test_without_the_vendored_libraries_pages_reload_by_themselves(
+    filled: Store, deployment: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tallymark_dashboards.context.STATIC", tmp_path)
+    with TestClient(create_app(deployment, filled)) as client:
+        page = client.get("/").text
+    assert 'http-equiv="refresh"' in page
+    assert "htmx" not in page
+
+
+def test_json(client: TestClient) -> None:
+    topics = {one["topic"]: one for one in client.get("/api/v1/overview").json()}
+    assert topics["clicks"]["missing"] == 4
+    rows = client.get("/api/v1/windows?topic=views&limit=2").json()
+    assert [row["window"] for row in rows] == [NOON + 240_000, NOON + 180_000]
+    query = f"edge=dc1-to-aggregate&topic=clicks&window={NOON}"
+    evidence = client.get(f"/api/v1/evidence?{query}").json()
+    assert evidence["verdicts"][0]["cells"][0]["missing"] == [10, 12, 40, 40]
+    assert client.get("/api/v1/evidence?edge=a&topic=b&window=1").status_code == 404
+    assert client.get("/api/v1/windows?limit=0").status_code == 422
