@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
 NO_LEADER: Final = -1
-_NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class TopicImage:
     name: str
     topic_id: UUID
     partitions: tuple[PartitionImage, ...]
-    configs: Mapping[str, str] = field(default=_NO_CONFIGS)
+    configs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def is_internal(self) -> bool:

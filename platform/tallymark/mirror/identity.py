@@ -1,0 +1,72 @@
+"""Which incarnation of a topic a stored offset belongs to.
+
+A topic that is deleted and made again has the same name, another id, and offsets that begin at 0
+anew. An offset stored for the old one means nothing in the new one: going on there would leave
+out its beginning. So the id under which a partition is copied is kept beside its offset::
+
+    /consumers/[group]/topic_ids/[topic]/[p]        32 hex digits
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tallymark.coordination import OffsetRegistry, TopicRegistry, ZooKeeper, paths
+from tallymark.mirror.progress import Partition
+
+NO_ID: Final = uuid.UUID(int=0)
+"""Of a topic that is gone, and of one made by a Kafka before 2.8."""
+
+_log = logging.getLogger("mirror")
+
+
+class TopicIdentities:
+    """The ids of the source's topics, and those under which a group has copied them.
+
+    ConnectError and SessionLostError from everything: ZooKeeper does not answer."""
+
+    def __init__(self, zookeeper: ZooKeeper, group: str) -> None:
+        self._zookeeper = zookeeper
+        self._group = group
+        self._topics = TopicRegistry(zookeeper)
+        self._offsets = OffsetRegistry(zookeeper, group)
+
+    def current(self, topics: Iterable[str]) -> dict[str, uuid.UUID]:
+        """The ids of these topics now; NO_ID for those that are gone."""
+        wanted = sorted(set(topics))
+        found = self._topics.get_many(wanted)
+        return {name: found[name].topic_id if name in found else NO_ID for name in wanted}
+
+    def exists(self, topic: str) -> bool:
+        """Whether there is such a topic now."""
+        return self._topics.get(topic) is not None
+
+    def copied(self, partitions: Iterable[Partition]) -> dict[Partition, uuid.UUID]:
+        """The ids under which the partitions were copied, of those that ever were."""
+        wanted = sorted(partitions)
+        nodes = self._zookeeper.read_many([self._path(partition) for partition in wanted])
+        found: dict[Partition, uuid.UUID] = {}
+        for partition, node in zip(wanted, nodes, strict=True):
+            try:
+                if node is not None:
+                    found[partition] = uuid.UUID(hex=node.data.decode("ascii"))
+            except ValueError:
+                _log.warning("%s holds no topic id but %r", self._path(partition), node)
+        return found
+
+    def remember(self, ids: Mapping[Partition, uuid.UUID]) -> None:
+        """From now on the partitions are copied under these ids."""
+        for partition, identity in ids.items():
+            self._zookeeper.put(self._path(partition), identity.hex.encode())
+
+    def stored(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The offsets that the group has stored, of the partitions that have one."""
+        return {key: at.offset for key, at in self._offsets.read(partitions).items()}
+
+    def _path(self, partition: Partition) -> str:
+        topic, number = partition
+        name = paths.segment(topic, "a topic")
+        return f"{paths.group(self._group)}/topic_ids/{name}/{number}"

@@ -1,0 +1,315 @@
+"""One mirror: consume a cluster, produce into another, store offsets once they are acknowledged.
+
+The copied record keeps key, value, headers (so the stamp), timestamp and partition; it is neither
+stamped nor tallied again. A message is copied at least once: a mirror that is killed goes on at
+the last offsets it stored, so at most what it copied since (:data:`STORE_SECONDS` and what was in
+flight) is there twice, and the audit names those by their identity. A rebalance repeats nothing:
+before partitions are given up, what is in flight is waited for and stored; and what is handed out
+again after all, because the session was lost or the target kept us waiting, is known
+(:mod:`tallymark.mirror.progress`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+
+from tallymark.client.message import Message
+from tallymark.coordination import CoordinationError, SessionLostError, ZooKeeper
+from tallymark.deployment import Deployment
+from tallymark.deployment import Mirror as MirrorSettings
+from tallymark.errors import ConnectError, KafkaError, TimedOutError, UserError
+from tallymark.mirror.copier import Copier
+from tallymark.mirror.observer import MirrorContext, MirrorObserver, ObserverChain, load_observers
+from tallymark.mirror.progress import Partition
+from tallymark.mirror.reach import reach
+from tallymark.mirror.source import Source, SourceSettings
+from tallymark.mirror.target import Target
+from tallymark.mirror.topics import TopicCopier
+
+STORE_SECONDS = 1.0
+LOOK_SECONDS = 2.0
+"""How often topics are looked at for having been made again."""
+TICK_SECONDS = 0.5
+POLL_SECONDS = 0.2
+BATCH = 1000
+DRAIN_SECONDS = 5.0
+"""How long a rebalance waits for a target that does not answer."""
+START_TIMEOUT_MS = 15_000
+
+_log = logging.getLogger("mirror")
+
+
+class Mirror:
+    """Copies the topics of ``source`` that the settings name into ``target``, until closed.
+
+    Call :meth:`step` in a loop; it raises what cannot be mended by waiting. ConnectError or
+    UserError at construction, after about ``start_timeout_ms``: ZooKeeper or a cluster is not
+    there, or there is no such mirror. ``observers`` are told what is copied and what is not
+    (default: those installed under the entry point ``tallymark.mirror_observers``).
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        source: str,
+        target: str,
+        *,
+        observers: Sequence[MirrorObserver] | None = None,
+        start_timeout_ms: int = START_TIMEOUT_MS,
+    ) -> None:
+        self._settings = _find(deployment, source, target)
+        self._lock = threading.Lock()
+        self._releasing = threading.Event()
+        self._waiting: deque[Message] = deque()
+        self._trouble = ""
+        self._closed = False
+        self._store_at = self._look_at = self._tick_at = 0.0
+        self._observers = ObserverChain(load_observers() if observers is None else observers)
+        with ExitStack() as opened:
+            self._open(opened, deployment, start_timeout_ms)
+            self._opened = opened.pop_all()
+
+    @property
+    def copied(self) -> int:
+        """How many messages have arrived."""
+        return self._copier.copied
+
+    @property
+    def observer_errors(self) -> int:
+        """How often an observer raised."""
+        return self._observers.errors
+
+    def step(self) -> None:
+        """Copy what has come, and store the offsets of what has arrived."""
+        if self._releasing.is_set():  # locks are not fair: let the connector's thread have it
+            time.sleep(POLL_SECONDS / 10)
+            return
+        if not self._tried("join the group", self._source.open):
+            return
+        with self._lock:
+            if not self._waiting:
+                self._waiting.extend(self._source.poll(POLL_SECONDS, BATCH))
+            stale: set[Partition] = set()
+            going = self._tried("copy", lambda: stale.update(self._copy_waiting()))
+            self._copier.settle()
+            if self._copier.failure is not None:
+                raise self._copier.failure
+            self._on_time(stale)
+        if stale:
+            self._tried("start over", lambda: self._start_over(stale))
+        if not going:
+            time.sleep(POLL_SECONDS)  # not while holding the lock: a rebalance may want it
+
+    def close(self) -> None:
+        """Wait for what is in flight, store the offsets, leave the group. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._opened:
+            self._source.close()
+            self._tell_copied()
+            self._observers.on_close(_now_ms())
+        _log.info("copied %d messages", self.copied)
+
+    # -- start --------------------------------------------------------------------------------
+
+    def _open(self, opened: ExitStack, deployment: Deployment, timeout_ms: int) -> None:
+        settings, zookeeper = self._settings, deployment.zookeeper
+        source, target = deployment.cluster(settings.source), deployment.cluster(settings.target)
+        client_id = f"mirror-{settings.name}"
+        deadline = time.monotonic() + timeout_ms / 1000
+        from_admin, from_id = reach(opened, source, client_id, deadline)
+        to_admin, to_id = reach(opened, target, client_id, deadline)
+        if from_id and from_id == to_id:
+            raise UserError(
+                f"{source.name} and {target.name} are the same cluster ({from_id}): "
+                "it would be copied into itself, for ever",
+                "mend the addresses of the clusters in the settings",
+            )
+        session = ZooKeeper(
+            f"{zookeeper.connect}{source.root}",
+            session_timeout_ms=zookeeper.session_timeout_ms,
+            connect_timeout_ms=timeout_ms,
+        )
+        session.start()
+        opened.callback(session.close)
+        sends = opened.enter_context(closing(Target(target.bootstrap_servers, client_id)))
+        self._source = Source(
+            SourceSettings(
+                f"{zookeeper.connect}{source.root}",
+                client_id,
+                settings.topics,
+                zookeeper.session_timeout_ms,
+            ),
+            session,
+            self._before_release,
+        )
+        opened.callback(self._source.close)
+        topics = TopicCopier(session, from_admin, to_admin)
+        self._copier = Copier(self._source, sends, topics, self._observers)
+        self._observers.attach(
+            MirrorContext(
+                source=source.name,
+                target=target.name,
+                client_id=client_id,
+                source_cluster_id=from_id,
+                target_cluster_id=to_id,
+                deployment=deployment,
+                publish=sends.context.publish,
+                create_topic=sends.context.create_topic,
+            )
+        )
+        self._source.open()
+
+    # -- copying ------------------------------------------------------------------------------
+
+    def _copy_waiting(self) -> set[Partition]:
+        """Copy what was read, oldest first; returns partitions that must be begun anew."""
+        stale = self._take_gaps()
+        while self._waiting and not stale:
+            message = self._waiting[0]
+            partition = (message.topic, message.partition)
+            if not self._source.knows(partition):
+                stale = self._look()
+                if stale:
+                    break
+            if self._source.knows(partition):  # else it went to somebody else, unsent
+                self._copier.copy(message)
+            self._waiting.popleft()
+        return stale
+
+    def _take_gaps(self) -> set[Partition]:
+        """What the connector has told of; it does so before it hands out what comes after."""
+        gaps, stale = self._source.gaps, set[Partition]()
+        while gaps:
+            gap = gaps[0]
+            partition = (gap.topic, gap.partition)
+            if gap.reason == "truncated":
+                # A log that is shorter than it was may be another one by the same name.
+                stale |= self._look()
+                copy = self._copier.progress.get(partition)
+                if copy is not None:
+                    copy.cut()
+            gaps.popleft()
+            if gap.reason == "expired":
+                self._source.holes.told(partition, gap.from_offset, gap.to_offset)
+            if partition not in stale:
+                reason = "retention" if gap.reason == "expired" else "truncation"
+                self._observers.on_gap(*partition, gap.from_offset, gap.to_offset, reason)
+        return stale
+
+    def _look(self) -> set[Partition]:
+        """Begin the partitions that are new to this run; returns those whose topic was made again
+        since it was copied."""
+        began = time.monotonic()
+        found = self._source.look()
+        progress = self._copier.progress
+        for partition, stored in found.fresh.items():
+            copy = progress.get(partition)
+            if copy is None or stored not in (copy.stored, copy.storing):
+                progress.begin(partition, stored)
+        took = time.monotonic() - began
+        self._look_at = time.monotonic() + max(LOOK_SECONDS, 20 * took)  # with many topics, rarer
+        return set(found.stale)
+
+    def _start_over(self, stale: set[Partition]) -> None:
+        """Topics were deleted and made again: copy them from their beginning."""
+        with self._lock:
+            self._waiting.clear()
+            reached = {partition: self._reached(partition) for partition in stale}
+            for partition in stale:
+                self._copier.progress.forget(partition)
+            self._source.forget(stale)
+        self._source.start_over(sorted(stale))
+        for (topic, number), offset in sorted(reached.items()):
+            _log.warning("%s-%d was made again, copying it from its start", topic, number)
+            self._observers.on_gap(topic, number, offset, offset, "recreated")
+
+    def _reached(self, partition: Partition) -> int:
+        copy = self._copier.progress.get(partition)
+        return max(copy.next if copy is not None else self._source.stored(partition), 0)
+
+    def _before_release(self) -> Mapping[Partition, int]:
+        """The connector's thread, before it gives partitions up: the offsets to store."""
+        self._releasing.set()
+        try:
+            with self._lock:
+                self._waiting.clear()  # read and not sent: whoever has the partition reads it again
+                if not self._copier.drain(DRAIN_SECONDS):
+                    count = self._copier.progress.open_count
+                    _log.warning("the target has not answered for %d messages yet", count)
+                return self._copier.progress.release()
+        finally:
+            self._releasing.clear()
+
+    # -- now and again ------------------------------------------------------------------------
+
+    def _on_time(self, stale: set[Partition]) -> None:
+        now = time.monotonic()
+        if now >= self._store_at:
+            self._store_at = now + STORE_SECONDS
+            self._tried("store offsets", self._store)
+        if now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            self._tried("look at topics", lambda: stale.update(self._look()))
+        if now >= self._tick_at:
+            self._tick_at = now + TICK_SECONDS
+            self._tell_copied()
+            times = [message.timestamp for message in self._waiting]
+            oldest = self._copier.progress.oldest
+            self._observers.on_tick(
+                _now_ms(), min(times if oldest is None else [*times, oldest], default=None)
+            )
+
+    def _store(self) -> None:
+        progress = self._copier.progress
+        offsets = progress.to_store(self._source.owned)
+        if not offsets:
+            return
+        lost = self._source.store(offsets)
+        progress.stored({at: offset for at, offset in offsets.items() if at not in lost})
+        for partition in lost:
+            # Another consumer has the partition now, and went on from what was stored.
+            progress.forget(partition)
+        self._source.forget(lost)
+
+    def _tell_copied(self) -> None:
+        for (topic, number), ranges in sorted(self._copier.progress.take_copied().items()):
+            for first, last in ranges:
+                self._observers.on_copied(topic, number, first, last)
+
+    def _tried(self, what: str, work: Callable[[], object]) -> bool:
+        """Do it; False when something stood in the way that passes: it is tried again."""
+        try:
+            work()
+        except _PASSING as error:
+            if isinstance(error, KafkaError) and not error.retriable:
+                raise
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                _log.warning("cannot %s, trying on: %s", what, error)
+            return False
+        if self._trouble and what == "copy":
+            self._trouble = ""
+            _log.info("going on")
+        return True
+
+
+_PASSING = (ConnectError, TimedOutError, KafkaError, SessionLostError, CoordinationError)
+
+
+def _find(deployment: Deployment, source: str, target: str) -> MirrorSettings:
+    for mirror in deployment.mirrors:
+        if (mirror.source, mirror.target) == (source, target):
+            return mirror
+    known = ", ".join(f"{one.source} to {one.target}" for one in deployment.mirrors) or "none"
+    raise UserError(f"the settings have no mirror from {source} to {target}", f"there is: {known}")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

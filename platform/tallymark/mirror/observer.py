@@ -1,0 +1,135 @@
+"""What listens to a mirror: the audit does, others may.
+
+A class that has the methods of :class:`MirrorObserver` is told what was copied and what could not
+be. All calls come from the mirror's one thread, one at a time; they must be short and must not
+wait (``publish`` and ``create_topic`` return futures). What they raise is logged once, counted,
+and changes nothing for the copying.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Final, Protocol, runtime_checkable
+
+from tallymark.deployment import Deployment
+
+ENTRY_POINTS: Final = "tallymark.mirror_observers"
+"""name = module:factory, factory() -> MirrorObserver. Loaded by every Mirror that names none."""
+
+_log = logging.getLogger("mirror")
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorContext:
+    """What an observer learns of its mirror, and may ask of it.
+
+    ``source`` and ``target`` are the clusters' names in the settings. ``publish(topic, key, value,
+    timestamp_ms)`` sends a record of the observer's own to the *target*; its future yields
+    RecordMetadata. ``create_topic(name, partitions, configs)`` makes a topic there; its future
+    yields True when it did, False when the topic was there. Neither blocks."""
+
+    source: str
+    target: str
+    client_id: str
+    source_cluster_id: str
+    """Empty when the cluster does not tell; so with ``target_cluster_id``."""
+    target_cluster_id: str
+    deployment: Deployment
+    publish: Callable[[str, bytes | None, bytes | None, int | None], Future[Any]]
+    create_topic: Callable[[str, int, Mapping[str, str]], Future[bool]]
+
+
+@runtime_checkable
+class MirrorObserver(Protocol):
+    """The calls. Offsets are the source's; times are wall-clock milliseconds, UTC."""
+
+    def attach(self, context: MirrorContext) -> None:
+        """Once, before anything is copied."""
+
+    def on_copied(self, topic: str, partition: int, first_offset: int, last_offset: int) -> None:
+        """The target has acknowledged these offsets, all of them (a range without holes). A range
+        may be told again after a rebalance, and in other words after the source was cut."""
+
+    def on_gap(
+        self, topic: str, partition: int, from_offset: int, to_offset: int, reason: str
+    ) -> None:
+        """Offsets [``from_offset``, ``to_offset``) are not copied, or what was copied is no longer
+        in the source. May be told again after a rebalance. Reasons:
+
+        * ``retention``: deleted before they were copied;
+        * ``truncation``: copied, and cut off since; other messages may stand there now;
+        * ``recreated``: the topic was deleted and made again; ``from_offset`` = ``to_offset`` is
+          how far the old one was copied, how much more it had nobody can tell;
+        * ``control``, ``compaction``, ``unknown``: never was a message, or is none any more; see
+          :mod:`tallymark.mirror.holes`;
+        * ``deleted``: the topic is gone, and was never made at the target.
+        """
+
+    def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
+        """About twice a second, unless the target keeps the mirror waiting. ``oldest_pending_ms``
+        is the smallest timestamp among the messages that were read and are not acknowledged;
+        None: there is none."""
+
+    def on_close(self, now_ms: int) -> None:
+        """Nothing more will be copied. What is published now is waited for, for a moment."""
+
+
+def load_observers() -> list[MirrorObserver]:
+    """One new observer per entry point. One that does not load is logged and left out."""
+    loaded: list[MirrorObserver] = []
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            loaded.append(entry.load()())
+        except Exception as error:
+            _log.warning("observer %s (%s) is left out: %r", entry.name, entry.value, error)
+    return loaded
+
+
+class ObserverChain:
+    """Several observers as one, none of which can hurt the copying. ``errors`` counts what they
+    raised."""
+
+    def __init__(self, observers: Sequence[MirrorObserver]) -> None:
+        self.errors = 0
+        self._observers = tuple(observers)
+        self._logged: set[tuple[int, str]] = set()
+
+    def attach(self, context: MirrorContext) -> None:
+        """See MirrorObserver; so with the other methods."""
+        self._each("attach", lambda one: one.attach(context))
+
+    def on_copied(self, topic: str, partition: int, first_offset: int, last_offset: int) -> None:
+        self._each(
+            "on_copied", lambda one: one.on_copied(topic, partition, first_offset, last_offset)
+        )
+
+    def on_gap(
+        self, topic: str, partition: int, from_offset: int, to_offset: int, reason: str
+    ) -> None:
+        self._each(
+            "on_gap", lambda one: one.on_gap(topic, partition, from_offset, to_offset, reason)
+        )
+
+    def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
+        self._each("on_tick", lambda one: one.on_tick(now_ms, oldest_pending_ms))
+
+    def on_close(self, now_ms: int) -> None:
+        self._each("on_close", lambda one: one.on_close(now_ms))
+
+    def _each(self, name: str, call: Callable[[MirrorObserver], None]) -> None:
+        for index, observer in enumerate(self._observers):
+            try:
+                call(observer)
+            except Exception:
+                self.errors += 1
+                if (index, name) not in self._logged:
+                    self._logged.add((index, name))
+                    _log.exception(
+                        "%s.%s failed; further failures of it are only counted",
+                        type(observer).__name__,
+                        name,
+                    )

@@ -1,0 +1,202 @@
+"""How far a source partition is safely copied, and what to do with the next message of it. Pure.
+
+Messages are acknowledged by the target in any order (several batches are in flight, a retried one
+comes late), but the offset stored for the source must never pass one that is still open: a mirror
+that is killed starts again there. So the offset to store is that of the *oldest open* message, or
+the one after the newest when none is open.
+
+A partition that was given up and taken over again, after a rebalance or a lost session, begins at
+the stored offset, and this run may have sent some of that already. What a message is then::
+
+    offset     leader epoch                     it is
+    >= next    any                              the next one: copy it
+    <  next    later than the newest copied     another message: the log was cut (KIP-320): copy it
+    <  next    the same or earlier              the same one again: if nobody else has moved the
+                                                stored offset meanwhile, leave it out
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Container, Iterable, Mapping
+from enum import Enum
+
+Partition = tuple[str, int]
+"""(topic, partition) of the source."""
+Range = tuple[int, int]
+"""Offsets, first to last, included."""
+UNKNOWN = -1
+_NOTHING_COPIED = -2
+"""Below every leader epoch, the unknown one (-1) too."""
+
+
+class Turn(Enum):
+    """What to do with a message."""
+
+    COPY = "copy"
+    SKIP = "skip"
+    """The target has it, or is about to."""
+    ASK = "ask"
+    """It was handed out before. Look at the stored offset, then :meth:`CopyProgress.again`."""
+
+
+class PartitionCopy:
+    """One source partition as this run has copied it, until its log is cut or it is let go. Then
+    it stays valid for the acknowledgements under way, which must not count for what follows.
+
+    ``copied`` collects the ranges that were acknowledged: those of the partition's life in this
+    mirror, whatever happened to it in between."""
+
+    __slots__ = ("_copied", "_open", "_skip_below", "epoch", "next", "stored", "storing")
+
+    def __init__(self, stored: int = UNKNOWN, copied: list[Range] | None = None) -> None:
+        self.next = stored
+        """After the newest message handed to the target; before the first one, the stored offset
+        (UNKNOWN: there is none)."""
+        self.stored = stored
+        self.storing = stored
+        """What was last tried to be stored; whether it was, is not always known."""
+        self.epoch = _NOTHING_COPIED
+        """The leader epoch of the newest message."""
+        self._skip_below = UNKNOWN
+        self._open: OrderedDict[int, int] = OrderedDict()
+        self._copied: list[Range] = [] if copied is None else copied
+
+    def is_repeated(self, offset: int) -> bool:
+        """Whether the message was found to be one that this run has sent."""
+        return offset < self._skip_below
+
+    def comes_again(self) -> None:
+        """All that was sent is handed out once more."""
+        self._skip_below = self.next
+
+    def sent(self, offset: int, epoch: int, timestamp: int) -> None:
+        """The message was handed to the target. ``timestamp`` in ms."""
+        self._open[offset] = timestamp
+        self.next = offset + 1
+        self.epoch = epoch
+
+    def acknowledged(self, offset: int) -> None:
+        """The target has the message."""
+        if self._open.pop(offset, None) is None:
+            return
+        if self._copied and self._copied[-1][1] == offset - 1:
+            self._copied[-1] = (self._copied[-1][0], offset)
+        else:
+            self._copied.append((offset, offset))
+
+    def cut(self) -> None:
+        """The source has cut the log. Where it tells no epochs by which to know its new messages,
+        whatever comes again has to be copied again."""
+        if self.epoch == UNKNOWN:
+            self.epoch = _NOTHING_COPIED
+
+    @property
+    def to_store(self) -> int:
+        """The next offset that may be stored, UNKNOWN before there is one."""
+        return next(iter(self._open), self.next)
+
+    @property
+    def open_count(self) -> int:
+        """Messages handed to the target and not acknowledged yet."""
+        return len(self._open)
+
+    @property
+    def oldest(self) -> int | None:
+        """The smallest timestamp among the open messages."""
+        return min(self._open.values(), default=None)
+
+
+class CopyProgress:
+    """The partitions of one mirror."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[Partition, PartitionCopy] = {}
+        self._copied: dict[Partition, list[Range]] = {}
+
+    def get(self, partition: Partition) -> PartitionCopy | None:
+        """The partition, if it was begun."""
+        return self._partitions.get(partition)
+
+    def begin(self, partition: Partition, stored: int = UNKNOWN) -> PartitionCopy:
+        """Begin without a past, at the stored offset."""
+        copied = self._copied.setdefault(partition, [])
+        copy = self._partitions[partition] = PartitionCopy(stored, copied)
+        return copy
+
+    def forget(self, partition: Partition) -> None:
+        """Somebody else consumes it now, or its topic was made again."""
+        self._partitions.pop(partition, None)
+
+    def turn(self, partition: Partition, offset: int, epoch: int) -> Turn:
+        """What to do with a message of a partition that was begun; ``epoch`` is its leader epoch
+        (-1: not known)."""
+        copy = self._partitions[partition]
+        if offset >= copy.next:
+            return Turn.COPY
+        if epoch > copy.epoch:
+            self.begin(partition)
+            return Turn.COPY
+        return Turn.SKIP if copy.is_repeated(offset) else Turn.ASK
+
+    def again(self, partition: Partition, stored: int) -> Turn:
+        """The answer to ASK: ``stored`` is the offset that is stored now (UNKNOWN: none)."""
+        copy = self._partitions[partition]
+        if stored in (copy.stored, copy.storing):
+            copy.comes_again()
+            return Turn.SKIP
+        self.begin(partition)  # somebody else had it: what we remember is of no use
+        return Turn.COPY
+
+    def to_store(self, owned: Container[Partition]) -> dict[Partition, int]:
+        """Next offsets of ``owned`` partitions that moved since they were last stored. They are
+        about to be; :meth:`stored` is told if they were."""
+        found: dict[Partition, int] = {}
+        for partition, copy in self._partitions.items():
+            if partition in owned and copy.to_store not in (UNKNOWN, copy.stored):
+                found[partition] = copy.storing = copy.to_store
+        return found
+
+    def stored(self, offsets: Mapping[Partition, int]) -> None:
+        """The offsets are in the registry now."""
+        for partition, offset in offsets.items():
+            if partition in self._partitions:
+                self._partitions[partition].stored = offset
+
+    def release(self) -> dict[Partition, int]:
+        """All partitions are given up: the offsets to store. Those with open messages are
+        remembered, in case they come back."""
+        offsets = self.to_store(self._partitions)
+        for partition, copy in list(self._partitions.items()):
+            if not copy.open_count:
+                self.forget(partition)
+        return offsets
+
+    def take_copied(self) -> dict[Partition, list[Range]]:
+        """The source offsets acknowledged since the last call, ascending."""
+        taken = {at: merged(ranges) for at, ranges in self._copied.items() if ranges}
+        for ranges in self._copied.values():
+            ranges.clear()
+        return taken
+
+    @property
+    def open_count(self) -> int:
+        """Messages handed to the target and not acknowledged yet."""
+        return sum(copy.open_count for copy in self._partitions.values())
+
+    @property
+    def oldest(self) -> int | None:
+        """The smallest timestamp (ms) among the open messages; None: none is open."""
+        found = [copy.oldest for copy in self._partitions.values()]
+        return min((each for each in found if each is not None), default=None)
+
+
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """The ranges ascending, those that adjoin or overlap as one."""
+    found: list[Range] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found

@@ -1,0 +1,42 @@
+"""The two clusters of a mirror, found at its start or named with what is wrong with them."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, closing
+from typing import Final
+
+from tallymark.client.admin import Admin
+from tallymark.deployment import Cluster
+from tallymark.errors import ConnectError, KafkaError, TimedOutError, UserError
+
+REQUEST_TIMEOUT_MS: Final = 5000
+_PAUSE: Final = 0.25
+
+
+def reach(
+    opened: ExitStack, cluster: Cluster, client_id: str, deadline: float
+) -> tuple[Admin, str]:
+    """(an admin, closed with ``opened``, and the cluster's id, ``""`` if it does not tell).
+
+    Brokers that start at the same time are waited for until ``deadline`` (monotonic seconds).
+    UserError: no broker of the cluster answers."""
+    admin = opened.enter_context(
+        closing(
+            Admin(
+                bootstrap_servers=cluster.bootstrap_servers,
+                client_id=client_id,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+            )
+        )
+    )
+    while True:
+        try:
+            return admin, admin.cluster_id() or ""
+        except (ConnectError, TimedOutError, KafkaError) as error:
+            if time.monotonic() + _PAUSE >= deadline:
+                raise UserError(
+                    f"no broker of {cluster.name} answers: {error}",
+                    "start its brokers, or mend their addresses in the settings",
+                ) from error
+        time.sleep(_PAUSE)

@@ -1,0 +1,229 @@
+"""The source's side of a mirror: messages of its group, how far they are copied, and what is wrong
+with the log they came from."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tallymark.client.connector import ConsumerConnector
+from tallymark.client.fetched import Fetched, FetchSpec
+from tallymark.client.message import Gap, Message
+from tallymark.client.metadata import TopicInfo
+from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.stream import Stream
+from tallymark.coordination import ZooKeeper
+from tallymark.errors import KafkaError
+from tallymark.mirror.holes import HoleNotes
+from tallymark.mirror.identity import NO_ID, TopicIdentities
+from tallymark.mirror.progress import UNKNOWN, Partition
+
+REQUEST_TIMEOUT_MS = 10_000
+
+_log = logging.getLogger("mirror")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """``connect`` is ``host:port/chroot`` of the source's ZooKeeper, ``topics`` a regular
+    expression on whole names."""
+
+    connect: str
+    group: str
+    topics: str
+    session_timeout_ms: int
+
+
+@dataclass(slots=True)
+class Look:
+    """What looking at the owned partitions found, each with the offset stored for it (UNKNOWN:
+    none). ``fresh`` were not known yet, or were begun anew by another consumer; ``stale`` belong to
+    a topic that was made again since."""
+
+    fresh: dict[Partition, int] = field(default_factory=dict[Partition, int])
+    stale: dict[Partition, int] = field(default_factory=dict[Partition, int])
+
+
+class Source:
+    """Consumes the source. For the mirror's thread; ``before_release`` and the noting of gaps are
+    called from the connector's threads."""
+
+    def __init__(
+        self,
+        settings: SourceSettings,
+        zookeeper: ZooKeeper,
+        before_release: Callable[[], Mapping[Partition, int]],
+    ) -> None:
+        self._settings = settings
+        self._identities = TopicIdentities(zookeeper, settings.group)
+        self._before_release = before_release
+        self._ids: dict[Partition, uuid.UUID] = {}
+        self._connector: ConsumerConnector | None = None
+        self._stream: Stream | None = None
+        self.holes = HoleNotes()
+        self.gaps: deque[Gap] = deque()
+        """What the connector has told of, oldest first. Whoever deals with one removes it."""
+
+    def open(self) -> None:
+        """Join the group, if that is not done. ConnectError, UserError: ZooKeeper is not there, or
+        has no such cluster."""
+        if self._connector is not None:
+            return
+        settings = self._settings
+        connector = ConsumerConnector(
+            zookeeper_connect=settings.connect,
+            group=settings.group,
+            auto_commit=False,
+            session_timeout_ms=settings.session_timeout_ms,
+            on_gap=self.gaps.append,
+            before_release=self._release,
+            client_factory=self._client,
+        )
+        try:
+            (self._stream,) = connector.create_message_streams_by_filter(settings.topics)
+        except BaseException:
+            connector.shutdown()
+            raise
+        self._connector = connector
+
+    def close(self) -> None:
+        """Give everything up, and leave the group."""
+        connector, self._connector = self._connector, None
+        if connector is not None:
+            connector.shutdown()
+
+    def poll(self, seconds: float, limit: int) -> list[Message]:
+        """Up to ``limit`` messages that are there; waits for the first. What it raises lasts."""
+        return self._stream.poll(seconds, limit) if self._connector and self._stream else []
+
+    @property
+    def owned(self) -> set[Partition]:
+        """The partitions that are this mirror's now."""
+        owned = self._connector.assignment if self._connector else {}
+        return {(topic, number) for topic, numbers in owned.items() for number in numbers}
+
+    # -- offsets ------------------------------------------------------------------------------
+
+    def store(self, offsets: Mapping[Partition, int]) -> set[Partition]:
+        """Store next offsets; returns the partitions that are somebody else's by now. ConnectError,
+        SessionLostError: nobody knows whether it was done."""
+        if self._connector is None:
+            return set(offsets)
+        try:
+            self._connector.commit_offsets(offsets)
+        except KafkaError:
+            return self._store_each(self._connector, offsets)
+        return set()
+
+    def stored(self, partition: Partition) -> int:
+        """The offset that is stored now; UNKNOWN: none."""
+        return self._identities.stored([partition]).get(partition, UNKNOWN)
+
+    def _store_each(
+        self, connector: ConsumerConnector, offsets: Mapping[Partition, int]
+    ) -> set[Partition]:
+        lost: set[Partition] = set()
+        for partition, offset in offsets.items():
+            try:
+                connector.commit_offsets({partition: offset})
+            except KafkaError:
+                lost.add(partition)
+        return lost
+
+    # -- topics that were made again ----------------------------------------------------------
+
+    def exists(self, topic: str) -> bool:
+        """Whether the source has the topic still."""
+        return self._identities.exists(topic)
+
+    def knows(self, partition: Partition) -> bool:
+        """Whether the partition's stored offset is known to be of the topic as it is now."""
+        return partition in self._ids
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        """Nothing is known of these partitions any more."""
+        for partition in partitions:
+            self._ids.pop(partition, None)
+
+    def look(self) -> Look:
+        """Compare the topics of the owned partitions with what they were when they were copied."""
+        owned = self.owned
+        current = self._identities.current(topic for topic, _ in owned)
+        doubtful = [at for at in sorted(owned) if self._ids.get(at) != current[at[0]]]
+        if not doubtful:
+            return Look()
+        copied, stored = self._identities.copied(doubtful), self._identities.stored(doubtful)
+        found = Look()
+        new: dict[Partition, uuid.UUID] = {}
+        for at in doubtful:
+            now, then = current[at[0]], copied.get(at)
+            if then not in (None, now) and NO_ID not in (then, now):
+                found.stale[at] = stored.get(at, UNKNOWN)
+                continue
+            if then is None and now != NO_ID:
+                new[at] = now
+            if now != NO_ID or at not in self._ids:  # a topic that is gone stays what it was
+                self._ids[at] = now if now != NO_ID or then is None else then
+                found.fresh[at] = stored.get(at, UNKNOWN)
+        # Before anything of them is copied, so before an offset is stored.
+        self._identities.remember(new)
+        return found
+
+    def start_over(self, partitions: Sequence[Partition]) -> None:
+        """Begin these partitions at their start; the others go on. Everything is given up and
+        taken over again: call it where ``before_release`` may be called."""
+        lost = self.store(dict.fromkeys(partitions, 0))
+        current = self._identities.current(topic for topic, _ in partitions)
+        # After the offset: one who dies in between starts over again, and leaves nothing out.
+        self._identities.remember(
+            {at: current[at[0]] for at in partitions if at not in lost and current[at[0]] != NO_ID}
+        )
+        self.close()
+        gone = set(partitions)
+        self.gaps = deque(gap for gap in self.gaps if (gap.topic, gap.partition) not in gone)
+        self.open()
+
+    # -- called by the connector --------------------------------------------------------------
+
+    def _release(self) -> Mapping[Partition, int]:
+        offsets = self._before_release()
+        self._ids = {}
+        self.holes.forget()
+        return offsets
+
+    def _client(self, servers: str) -> _NotingClient:
+        return _NotingClient(servers, self._settings.group, self.holes)
+
+
+class _NotingClient:
+    """A simple consumer that notes what is remarkable in the batches it fetches."""
+
+    def __init__(self, servers: str, client_id: str, holes: HoleNotes) -> None:
+        self._holes = holes
+        self._consumer = SimpleConsumer(
+            bootstrap_servers=servers, client_id=client_id, request_timeout_ms=REQUEST_TIMEOUT_MS
+        )
+
+    def multifetch(
+        self, specs: Sequence[FetchSpec], *, max_bytes: int, max_wait_ms: int, min_bytes: int
+    ) -> Sequence[Fetched | KafkaError]:
+        answers = self._consumer.multifetch(
+            specs, max_bytes=max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes
+        )
+        for answer in answers:
+            if isinstance(answer, Fetched):
+                headers = (batch.header for batch in answer.batches)
+                self._holes.note((answer.topic, answer.partition), headers)
+        return answers
+
+    def get_offsets_before(self, topic: str, partition: int, time: int) -> Sequence[int]:
+        return self._consumer.get_offsets_before(topic, partition, time)
+
+    def topics(self) -> Mapping[str, TopicInfo]:
+        return self._consumer.topics()
+
+    def close(self) -> None:
+        self._consumer.close()
