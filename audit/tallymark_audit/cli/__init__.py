@@ -1,0 +1,20 @@
+"""``tallymark audit``: the commands, one module a family."""
+
+from __future__ import annotations
+
+import click
+
+from tallymark_audit.cli.looking import evidence, overview, reporters, verdicts
+from tallymark_audit.cli.mending import repair
+from tallymark_audit.cli.running import collect, replay_journals, retire
+
+
+@click.group("audit")
+def command() -> None:
+    """Count, judge, name and repair."""
+
+
+for each in (collect, overview, verdicts, evidence, reporters, repair, retire, replay_journals):
+    command.add_command(each)
+
+__all__ = ["command"]

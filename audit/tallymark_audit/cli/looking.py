@@ -1,0 +1,106 @@
+"""``tallymark audit overview``, ``verdicts``, ``evidence`` and ``reporters``: what is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+from rich.table import Table
+
+from tallymark.deployment import load
+from tallymark.errors import UserError
+from tallymark_audit.cli import options
+from tallymark_audit.cli.tables import (
+    console,
+    evidence_tables,
+    overview_table,
+    plain,
+    verdict_table,
+)
+from tallymark_audit.store import open_store, queries
+from tallymark_audit.text import utc
+from tallymark_audit.verdicts import State
+
+
+@click.command()
+@options.settings
+@options.as_json
+def overview(settings: str | None, as_json: bool) -> None:
+    """How complete every topic is on every edge, and how far."""
+    with open_store(load(settings).audit_store) as store, store.read() as connection:
+        topics = queries.overview(connection)
+    if as_json:
+        click.echo(json.dumps([asdict(topic) for topic in topics], indent=2))
+    else:
+        console().print(overview_table(topics))
+
+
+@click.command()
+@options.settings
+@options.edge
+@options.topic
+@options.period
+@click.option("--state", "states", multiple=True, type=click.Choice([str(s) for s in State]))
+@click.option("--limit", default=100, show_default=True, help="The newest so many windows.")
+@options.as_json
+def verdicts(
+    settings: str | None,
+    edge: str | None,
+    topic: str | None,
+    start: int | None,
+    end: int | None,
+    states: tuple[str, ...],
+    limit: int,
+    as_json: bool,
+) -> None:
+    """The verdict of every window, the newest first."""
+    with open_store(load(settings).audit_store) as store, store.read() as connection:
+        rows = queries.windows(connection, edge, topic, start, end, states, limit)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        console().print(verdict_table(rows))
+
+
+@click.command()
+@options.settings
+@click.argument("edge")
+@click.argument("topic")
+@click.argument("window", type=options.Time())
+@options.as_json
+def evidence(settings: str | None, edge: str, topic: str, window: int, as_json: bool) -> None:
+    """All about one WINDOW (its start): who claimed and saw what, and where the missing are."""
+    with open_store(load(settings).audit_store) as store, store.read() as connection:
+        found = queries.evidence(connection, edge, topic, window)
+    if not found.verdicts and not found.upstream and not found.downstream:
+        raise UserError(
+            f"nothing is known of {topic} on {edge} at {utc(window)}",
+            "see: tallymark audit verdicts",
+        )
+    if as_json:
+        click.echo(json.dumps(asdict(found), indent=2))
+        return
+    for table in evidence_tables(found):
+        console().print(table)
+
+
+@click.command()
+@options.settings
+@click.option("--live", is_flag=True, help="Only those that have neither closed nor been retired.")
+@options.as_json
+def reporters(settings: str | None, live: bool, as_json: bool) -> None:
+    """Who reports, since when, and how complete that is."""
+    with open_store(load(settings).audit_store) as store, store.read() as connection:
+        rows = queries.all_reporters(connection, live)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    names = ("reporter", "cluster", "server", "application", "heard", "complete through", "state")
+    table = Table(*names, box=None)
+    for row in rows:
+        state = "closed" if row["closed"] else "retired" if row["retired_at"] else "live"
+        through = "all" if row["closed"] else utc(row["complete_through"])
+        who = [row["reporter"], row["cluster"], row["server"], row["application"]]
+        table.add_row(*map(plain, who), utc(row["last_heard"]), through, state)
+    console().print(table)

@@ -1,0 +1,44 @@
+"""Options that the commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from tallymark.errors import UserError
+from tallymark_audit.text import parse_time
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+settings = click.option(
+    "--settings", type=click.Path(), help="The settings file of the deployment."
+)
+edge = click.option("--edge", help="Only this edge, as in producer-to-dc1 or dc1-to-aggregate.")
+topic = click.option("--topic", help="Only this topic.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+class Time(click.ParamType[int]):
+    """A moment, in ms UTC."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """``2026-01-31T12:40``, a date, or ms."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_time(str(value))
+        except UserError as error:
+            self.fail(str(error), param, ctx)
+
+
+def period(command: F) -> F:
+    """``--from`` and ``--to``: windows that start within."""
+    told = "ISO time, UTC without a zone; or ms."
+    command = click.option("--to", "end", type=Time(), help=f"Windows before this. {told}")(command)
+    return click.option("--from", "start", type=Time(), help=f"Windows from this on. {told}")(
+        command
+    )

@@ -1,0 +1,140 @@
+"""The tables that the commands print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.store.queries import Evidence, TopicSummary
+from tallymark_audit.store.rows import Row
+from tallymark_audit.text import percent, utc
+from tallymark_audit.verdicts import GOOD, UNDECIDED, State
+
+FILE_WIDTH = 160
+MANY = 12
+"""Ranges or places printed of one cell; ``--json`` has all."""
+
+
+def console() -> Console:
+    """Where tables go. In a file or a pipe they are as wide as they need, not 80 columns."""
+    made = Console()
+    return made if made.is_terminal else Console(width=FILE_WIDTH)
+
+
+def overview_table(topics: Iterable[TopicSummary]) -> Table:
+    """One line an edge and topic."""
+    table = Table(
+        "edge", "topic", "windows", "claimed", "complete %", "missing", "duplicates", "unclaimed",
+        "complete through", "holes", box=None,
+    )  # fmt: skip
+    for topic in topics:
+        states = ", ".join(f"{count} {styled(state)}" for state, count in topic.states.items())
+        table.add_row(
+            plain(topic.edge),
+            plain(topic.topic),
+            states,
+            str(topic.claimed),
+            percent(topic.claimed - topic.missing, topic.claimed),
+            *(str(n) if n else "" for n in (topic.missing, topic.duplicates, topic.unclaimed)),
+            utc(topic.through) if topic.through >= 0 else "",
+            str(len(topic.holes) or ""),
+        )
+    return table
+
+
+def verdict_table(rows: Iterable[Row]) -> Table:
+    """One line a window."""
+    table = Table(
+        "window", "edge", "topic", "state", "claimed", "observed", "missing", "duplicates",
+        "unclaimed", "explained", "rev", "by", "why", box=None,
+    )  # fmt: skip
+    for row in rows:
+        reason = row["reasons"][0] if row["reasons"] else ""
+        table.add_row(
+            utc(row["window"]),
+            plain(row["edge"]),
+            plain(row["topic"]),
+            styled(row["state"]),
+            str(row["claimed"]),
+            str(row["observed"]),
+            *(str(row[n] or "") for n in ("missing", "duplicates", "unclaimed", "explained")),
+            str(row["revision"]),
+            row["source"],
+            plain(reason),
+        )
+    return table
+
+
+def evidence_tables(found: Evidence) -> Iterator[Table]:
+    """The verdicts with their cells, both sides, and what happened."""
+    for row in found.verdicts:
+        yield verdict_table([row])
+        if row["cells"]:
+            yield _cell_table(row["cells"])
+    yield _side_table("claimed or upstream", found.upstream)
+    yield _side_table("downstream", found.downstream)
+    for incident in found.incidents:
+        table = Table("when", "what", "where", "why", box=None, title="incident")
+        where = f"{incident['cluster']} {incident['topic']}-{incident['partition']}"
+        at = utc(incident["at"])
+        table.add_row(at, incident["kind"], plain(where), plain(incident["reason"]))
+        yield table
+
+
+def _cell_table(cells: Sequence[Row]) -> Table:
+    table = Table(
+        "server", "instance", "partition", "state", "missing", "where", "copies", box=None
+    )
+    for cell in cells:
+        places = [
+            f"{place['cluster']} {place['topic']}-{place['partition']} "
+            f"offsets {place['first_offset']}-{place['last_offset']}"
+            for place in cell["located"]
+        ]
+        copies = [f"{offset} (sequence {sequence})" for _, offset, sequence in cell["copies"]]
+        table.add_row(
+            plain(cell["server"] or "(no stamp)"),
+            plain(cell["instance"]),
+            str(cell["partition"]),
+            styled(cell["state"]),
+            _ranges(cell["missing"]) or str(cell["missing_count"] or ""),
+            plain("; ".join(places[:MANY])),
+            plain("; ".join(copies[:MANY])),
+        )
+    return table
+
+
+def _side_table(title: str, rows: Sequence[Row]) -> Table:
+    table = Table("server", "instance", "partition", "count", "sequences", box=None, title=title)
+    for row in rows:
+        sequences = row["ranges"] if "ranges" in row else row["acknowledged"]
+        table.add_row(
+            plain(row["server"] or "(no stamp)"),
+            plain(row["instance"]),
+            str(row["partition"]),
+            str(row["count"]),
+            _ranges(sequences),
+        )
+    return table
+
+
+def _ranges(flat: Sequence[int]) -> str:
+    ranges = RangeSet.from_list(flat)
+    few = str(RangeSet(ranges.ranges[:MANY]))
+    more = len(ranges.ranges) - MANY
+    return f"{few}, and {more} more ranges" if more > 0 else few
+
+
+def styled(state: str) -> str:
+    """The state in its colour; the word says it all without."""
+    good, waiting = State(state) in GOOD, State(state) in UNDECIDED
+    return f"[{'green' if good else 'yellow' if waiting else 'red'}]{state}[/]"
+
+
+def plain(text: str) -> str:
+    """Text from outside, which must not be taken for markup or control the terminal."""
+    return escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))

@@ -1,0 +1,98 @@
+"""Keep the watermarks of the edges into a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Connection, select
+
+from tallymark.deployment import AuditSettings
+from tallymark_audit.collector.ledger import Ledger
+from tallymark_audit.edges import is_audited, passes
+from tallymark_audit.judging import Hop, counters_through, settle_ms
+from tallymark_audit.store import facts
+from tallymark_audit.store.rows import Row
+from tallymark_audit.store.tables import progress, verdicts, watermarks
+from tallymark_audit.store.upsert import upsert
+from tallymark_audit.store.verdicts import effective
+from tallymark_audit.verdicts import GOOD, State
+from tallymark_audit.watermarks import Judged, watermark
+
+MAX_HOLES: Final = 100
+MAX_LOOK: Final = 2000
+"""Windows that are not good, looked at from the oldest on; more than that many accepted ones in a
+row would hide a later hole, nothing else."""
+
+
+def update_watermarks(
+    ledger: Ledger, hops: Sequence[Hop], settings: AuditSettings, now: int
+) -> None:
+    """Write the watermark of every topic on these edges, where it moved."""
+    with ledger.store.read() as connection:
+        old = {
+            (row["edge"], row["topic"]): row
+            for row in connection.execute(select(watermarks)).mappings()
+        }
+        rows = [
+            _row(connection, hop, topic, settings, now)
+            for hop in hops
+            for topic in _topics(connection, hop, settings)
+        ]
+    moved = [row for row in rows if _differs(row, old.get((row["edge"], row["topic"])))]
+    if moved:
+        with ledger.write(now) as connection:
+            upsert(connection, watermarks, moved)
+
+
+def _row(connection: Connection, hop: Hop, topic: str, settings: AuditSettings, now: int) -> Row:
+    horizon = _horizon(connection, hop, topic, settings, now)
+    query = select(verdicts.c.window, verdicts.c.state, verdicts.c.accepted_by).where(
+        verdicts.c.edge == hop.edge.name,
+        verdicts.c.topic == topic,
+        verdicts.c.state.not_in([str(state) for state in GOOD]),
+        effective(),
+    )
+    judged = [
+        Judged(row.window, State(row.state), bool(row.accepted_by))
+        for row in connection.execute(query.order_by(verdicts.c.window).limit(MAX_LOOK))
+    ]
+    mark = watermark(judged, horizon, settings.window_ms)
+    return {
+        "edge": hop.edge.name,
+        "topic": topic,
+        "through": mark.through,
+        "horizon": horizon - horizon % settings.window_ms,
+        "holes": [[hole.window, str(hole.state), hole.accepted] for hole in mark.holes[:MAX_HOLES]],
+        "at": now,
+    }
+
+
+def _horizon(
+    connection: Connection, hop: Hop, topic: str, settings: AuditSettings, now: int
+) -> int:
+    """Up to when (ms) the absence of records means that there were none."""
+    settle = settle_ms(settings)
+    horizon = min(now, *counters_through(connection, hop, topic)) - settle
+    if hop.edge.kind == "producer":
+        for reporter in facts.reporters_of(connection, hop.edge.downstream, topic, ()):
+            if not reporter.ended and not reporter.backfill:
+                horizon = min(horizon, reporter.complete_through)
+    return max(0, horizon)
+
+
+def _topics(connection: Connection, hop: Hop, settings: AuditSettings) -> list[str]:
+    edge = hop.edge
+    if edge.implied:
+        query = select(verdicts.c.topic).where(verdicts.c.edge == edge.name).distinct()
+    else:
+        cluster = edge.upstream if edge.kind == "mirror" else edge.downstream
+        query = select(progress.c.topic).where(progress.c.cluster == cluster).distinct()
+    topics = sorted(row.topic for row in connection.execute(query))
+    return [t for t in topics if is_audited(t, settings.topics) and passes(edge, t)]
+
+
+def _differs(row: Row, old: object) -> bool:
+    if old is None:
+        return True
+    return any(row[name] != old[name] for name in ("through", "horizon", "holes"))  # type: ignore[index]  # a row of the store

@@ -1,0 +1,163 @@
+"""Find the journals of runs that died, so that their claims can be published after all.
+
+A journal whose lock is free belongs to nobody alive on this host. Whoever replays one holds its
+lock meanwhile and removes it when every event it made is acknowledged; if that fails the file
+stays for the next try, which publishes the same events again, under the same numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.events import AuditEvent, encode_event
+from tallymark_audit.journal import layout
+
+log: Final = logging.getLogger(__name__)
+Publish = Callable[[str, bytes | None, bytes | None, int | None], Future[Any]]
+
+
+@dataclass(slots=True)
+class Orphan:
+    """The journal of a dead run, locked by us."""
+
+    path: Path
+    file: int
+    journaled: layout.Journaled
+
+    def events(self, now_ms: int) -> list[AuditEvent]:
+        """The run's last report: what was pending is in doubt, and nothing more will come."""
+        tally = self.journaled.tally
+        tally.doubt_pending(now_ms)
+        return tally.report(now_ms, 0, closed=True)
+
+    def release(self, remove: bool) -> None:
+        """Let go of the lock; with ``remove`` of the file too."""
+        if self.file >= 0:
+            if remove:
+                with contextlib.suppress(OSError):
+                    self.path.unlink()
+            os.close(self.file)
+            self.file = -1
+
+
+def find_orphans(directory: Path, cluster: str) -> Iterator[Orphan]:
+    """The orphaned journals of a cluster (its id) in a folder, each locked until it is released.
+    Unreadable ones are set aside as ``*.bad`` with a line of log."""
+    try:
+        paths = sorted(directory.glob(f"*{layout.SUFFIX}"))
+        drafts = sorted(directory.glob(f"*{layout.DRAFT}"))
+    except OSError as error:
+        log.warning("cannot look for journals in %s: %s", directory, error)
+        return
+    for path in drafts:
+        _remove_draft(path)
+    for path in paths:
+        file = _lock(path)
+        if file is None:
+            continue
+        journaled = _read(path, file)
+        if journaled and journaled.cluster == cluster:
+            yield Orphan(path, file, journaled)
+        else:
+            os.close(file)
+
+
+def _lock(path: Path) -> int | None:
+    """Open and lock the file; None if its run lives, or it is gone or replaced meanwhile."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A living run may just have put a new file in this one's place: its lock is on that.
+        if os.fstat(file).st_ino == os.stat(path).st_ino:
+            return file
+    except OSError:
+        pass
+    os.close(file)
+    return None
+
+
+def _remove_draft(path: Path) -> None:
+    """A run died while it rewrote its journal; the one it meant to replace is still there."""
+    file = _lock(path)
+    if file is not None:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        os.close(file)
+
+
+def _read(path: Path, file: int) -> layout.Journaled | None:
+    try:
+        size = os.fstat(file).st_size
+        if size > layout.MAX_ENTRY * 2:
+            raise layout.BadJournalError(f"{size} bytes are more than any journal has")
+        return layout.read(os.pread(file, size, 0))
+    except OSError as error:
+        log.warning("cannot read the journal %s: %s", path, error)
+    except layout.BadJournalError as error:
+        aside = path.with_suffix(".bad")
+        log.warning("the journal %s is set aside as %s: %s", path, aside.name, error)
+        with contextlib.suppress(OSError):
+            os.rename(path, aside)
+    return None
+
+
+@dataclass(slots=True)
+class Replay:
+    """Publish the claims of every orphan. Call :meth:`start` as often as wanted; it does not wait,
+    and an orphan that is still under way is not found again, since we hold its lock.
+
+    ``replayed`` counts the runs whose claims were published to the end."""
+
+    directory: Path
+    cluster: str
+    publish: Publish
+    replayed: int = 0
+    under_way: list[Future[Any]] = field(default_factory=list[Future[Any]])
+
+    def start(self, now_ms: int) -> int:
+        """Publish what is found, and return for how many runs."""
+        self.under_way = [future for future in self.under_way if not future.done()]
+        started = 0
+        for orphan in find_orphans(self.directory, self.cluster):
+            started += 1
+            self._publish(orphan, now_ms)
+        return started
+
+    def _publish(self, orphan: Orphan, now_ms: int) -> None:
+        events = orphan.events(now_ms)
+        left = len(events)
+        failed = False
+
+        def settled(future: Future[Any]) -> None:
+            nonlocal left, failed
+            left -= 1
+            failed = failed or future.cancelled() or future.exception() is not None
+            if left == 0:
+                orphan.release(remove=not failed)
+                self._finished(orphan, failed)
+
+        key = orphan.journaled.tally.identity.reporter.encode()
+        for event in events:
+            future = self.publish(AUDIT_TOPIC, key, encode_event(event), now_ms)
+            self.under_way.append(future)
+            future.add_done_callback(settled)
+
+    def _finished(self, orphan: Orphan, failed: bool) -> None:
+        who = orphan.journaled.tally.identity
+        if failed:
+            log.warning("the claims of %s on %s are not published yet", who.reporter, who.server)
+        else:
+            self.replayed += 1
+            log.info("published the last claims of %s on %s", who.reporter, who.server)

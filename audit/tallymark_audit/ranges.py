@@ -1,0 +1,171 @@
+"""Sets of sequence numbers kept as ranges: the arithmetic every verdict is made of.
+
+A healthy cell is one range however many messages it holds, so a set costs what is *wrong* with it,
+not what is in it. A :class:`RangeSet` is immutable; every operation is linear in the number of
+ranges, and adding at the end, which is what a healthy stream does, touches the last range only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+Range = tuple[int, int]
+"""First and last member, both included."""
+
+
+class RangeSet:
+    """A set of integers as sorted, disjoint, non-adjacent inclusive ranges.
+
+    Iterating yields the ranges ``(first, last)``; :attr:`size` is the number of integers. There is
+    no ``len()`` on purpose: ``list(set)`` would take it as a hint and reserve a slot per integer.
+    """
+
+    __slots__ = ("ranges",)
+
+    ranges: tuple[Range, ...]
+    """The ranges, sorted, with at least one integer missing between any two."""
+
+    def __init__(self, ranges: Iterable[Range] = ()) -> None:
+        """From ``(first, last)`` pairs in any order. ValueError: one ends before it starts."""
+        self.ranges = _normal(ranges)
+
+    @classmethod
+    def of(cls, integers: Iterable[int]) -> RangeSet:
+        """The set of these integers."""
+        return cls((number, number) for number in integers)
+
+    @classmethod
+    def single(cls, first: int, last: int) -> RangeSet:
+        """The set of one range. ValueError: last < first."""
+        return cls(((first, last),))
+
+    @classmethod
+    def from_list(cls, flat: Sequence[int]) -> RangeSet:
+        """The inverse of :meth:`to_list`. ValueError: odd length, or a range that ends before it
+        starts."""
+        if len(flat) % 2:
+            raise ValueError(f"a flat list of ranges has an even length, not {len(flat)}")
+        return cls(zip(flat[::2], flat[1::2], strict=True))
+
+    def to_list(self) -> list[int]:
+        """The ranges flat: ``[first, last, first, last, ...]``, the form of events and store."""
+        return [bound for pair in self.ranges for bound in pair]
+
+    @property
+    def size(self) -> int:
+        """How many integers the set holds."""
+        return sum(last - first + 1 for first, last in self.ranges)
+
+    @property
+    def first(self) -> int:
+        """The smallest integer. IndexError when empty."""
+        return self.ranges[0][0]
+
+    @property
+    def last(self) -> int:
+        """The largest integer. IndexError when empty."""
+        return self.ranges[-1][1]
+
+    def add(self, first: int, last: int) -> RangeSet:
+        """This set with ``first..last`` in it."""
+        if last < first:
+            raise ValueError(f"a range cannot end before it starts: {first}..{last}")
+        mine = self.ranges
+        if mine:
+            low, high = mine[-1]
+            if first > high + 1:
+                return _made((*mine, (first, last)))
+            if first >= low:
+                return self if last <= high else _made((*mine[:-1], (low, last)))
+        return _made(_normal((*mine, (first, last))))
+
+    def __or__(self, other: RangeSet) -> RangeSet:
+        if not other.ranges:
+            return self
+        if not self.ranges:
+            return other
+        return _made(_normal((*self.ranges, *other.ranges)))
+
+    def __and__(self, other: RangeSet) -> RangeSet:
+        return _made(tuple(_common(self.ranges, other.ranges)))
+
+    def __sub__(self, other: RangeSet) -> RangeSet:
+        if not other.ranges or not self.ranges:
+            return self
+        return _made(tuple(_without(self.ranges, other.ranges)))
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect_right(self.ranges, number, key=lambda pair: pair[0]) - 1
+        return at >= 0 and number <= self.ranges[at][1]
+
+    def __iter__(self) -> Iterator[Range]:
+        return iter(self.ranges)
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RangeSet) and self.ranges == other.ranges
+
+    def __hash__(self) -> int:
+        return hash(self.ranges)
+
+    def __repr__(self) -> str:
+        return f"RangeSet({self})"
+
+    def __str__(self) -> str:
+        """For people: ``0-99, 120, 130-131``."""
+        return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in self.ranges)
+
+
+def _made(ranges: tuple[Range, ...]) -> RangeSet:
+    """A set of ranges that are known to be normal: skips the sort."""
+    made = RangeSet.__new__(RangeSet)
+    made.ranges = ranges
+    return made
+
+
+def _normal(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    merged: list[Range] = []
+    for first, last in sorted(ranges):
+        if last < first:
+            raise ValueError(f"a range cannot end before it starts: {first}..{last}")
+        if merged and first <= merged[-1][1] + 1:
+            low, high = merged[-1]
+            merged[-1] = (low, max(high, last))
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+def _common(ours: Sequence[Range], theirs: Sequence[Range]) -> Iterator[Range]:
+    mine = other = 0
+    while mine < len(ours) and other < len(theirs):
+        first = max(ours[mine][0], theirs[other][0])
+        last = min(ours[mine][1], theirs[other][1])
+        if first <= last:
+            yield first, last
+        if ours[mine][1] < theirs[other][1]:
+            mine += 1
+        else:
+            other += 1
+
+
+def _without(ours: Sequence[Range], theirs: Sequence[Range]) -> Iterator[Range]:
+    at = 0
+    for first, last in ours:
+        while at < len(theirs) and theirs[at][1] < first:
+            at += 1
+        look = at
+        while look < len(theirs) and theirs[look][0] <= last:
+            if theirs[look][0] > first:
+                yield first, theirs[look][0] - 1
+            first = max(first, theirs[look][1] + 1)
+            look += 1
+        if first <= last:
+            yield first, last
+
+
+EMPTY = RangeSet()
+"""The empty set."""

@@ -1,0 +1,88 @@
+"""The states of a verdict, and the facts about time and reporters that a judgement rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Of a cell and of a window; :data:`SEVERITY` orders them."""
+
+    COMPLETE = "COMPLETE"
+    EXPLAINED = "EXPLAINED"
+    OPEN = "OPEN"
+    SETTLING = "SETTLING"
+    UNKNOWN = "UNKNOWN"
+    UNCLAIMED = "UNCLAIMED"
+    DUPLICATION = "DUPLICATION"
+    LOSS = "LOSS"
+    CORRUPT = "CORRUPT"
+    MIXED = "MIXED"
+
+
+SEVERITY = {state: rank for rank, state in enumerate(State)}
+"""A window is as bad as its worst cell. What is known to be wrong outranks what is not known."""
+
+GOOD = frozenset({State.COMPLETE, State.EXPLAINED})
+"""The states that a watermark passes."""
+
+UNDECIDED = frozenset({State.OPEN, State.SETTLING, State.UNKNOWN})
+"""The states that time alone can change."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReporterFacts:
+    """One reporter of the topic upstream, as far as its events have arrived without a gap.
+
+    ``complete_through`` (ms): every claim of a record stamped before it has been published.
+    ``first_seen`` and ``last_heard`` are ms; a ``closed`` one has published its last claims; a
+    ``retired`` one was ended by a person. ``backfill``: its records are older than its run."""
+
+    reporter: str
+    instance: str
+    server: str = ""
+    first_seen: int = 0
+    last_heard: int = 0
+    complete_through: int = 0
+    closed: bool = False
+    retired: bool = False
+    backfill: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Nothing more will come from it."""
+        return self.closed or self.retired
+
+    def lacks(self, window_end: int) -> bool:
+        """Whether claims of a window that ends there (ms) may still be unpublished."""
+        return not self.ended and self.complete_through < window_end
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The times a judgement rests on, all ms.
+
+    ``downstream_through``: up to when the counter downstream had read all there was;
+    ``upstream_through``: the same of whoever supplies the claims, the counter of the upstream
+    cluster or the reader of the audit topic. ``changed``: when a count or claim of the window last
+    changed, which holds the verdict for another settle time; 0 if it is not to (Spark, which
+    reads everything at once)."""
+
+    now: int
+    window_ms: int
+    settle_ms: int
+    silence_ms: int
+    downstream_through: int
+    upstream_through: int
+    changed: int = 0
+
+
+def worst(states: Iterable[State]) -> State:
+    """The state of the whole: the worst of its parts, and MIXED where both messages are lost and
+    others repeated. COMPLETE without any part."""
+    seen = set(states)
+    if {State.LOSS, State.DUPLICATION} <= seen:
+        return State.MIXED
+    return max(seen, key=SEVERITY.__getitem__, default=State.COMPLETE)

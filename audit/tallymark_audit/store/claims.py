@@ -1,0 +1,125 @@
+"""Claims and reporters in the store: what a batch of monitoring events changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy import Connection, select, update
+
+from tallymark.errors import UserError
+from tallymark_audit.cells import Claim
+from tallymark_audit.claims import PartKey, Reporter, introduce, parts_of
+from tallymark_audit.events import AuditEvent
+from tallymark_audit.store.counts import touch
+from tallymark_audit.store.facts import chunks
+from tallymark_audit.store.rows import (
+    claim_to_row,
+    key_from_row,
+    reporter_from_row,
+    reporter_to_row,
+)
+from tallymark_audit.store.tables import claims, reporter_topics, reporters
+from tallymark_audit.store.upsert import upsert
+
+
+def add_events(
+    connection: Connection,
+    cluster: str,
+    events: Iterable[AuditEvent],
+    now_ms: int,
+    trimmed: bool = False,
+) -> None:
+    """Take in events in the order of the topic; repeated and reordered ones change nothing.
+    ``trimmed``: the topic no longer starts at offset 0."""
+    events = list(events)
+    if not events:
+        return
+    _save_reporters(connection, cluster, events, trimmed)
+    fresh = _fresh_parts(connection, cluster, events)
+    rows = [
+        claim_to_row(cluster, part.reporter, part.part, revision, claim)
+        for part, (revision, claim) in fresh.items()
+    ]
+    upsert(connection, claims, rows)
+    publishing = {(part.reporter, part.key.topic) for part in fresh}
+    upsert(
+        connection,
+        reporter_topics,
+        [
+            {"cluster": cluster, "topic": topic, "reporter": reporter}
+            for reporter, topic in sorted(publishing)
+        ],
+    )
+    touch(connection, cluster, {(part.key.topic, part.key.window) for part in fresh}, now_ms)
+
+
+def retire(connection: Connection, reporter: str, now_ms: int) -> list[str]:
+    """End a reporter that will not return, on every cluster that knows it: its windows no longer
+    wait for it. Returns the clusters. UserError: nobody knows it."""
+    known = select(reporters.c.cluster).where(reporters.c.reporter == reporter)
+    clusters = [row.cluster for row in connection.execute(known)]
+    if not clusters:
+        raise UserError(f"no reporter is called {reporter!r}", "see: tallymark audit reporters")
+    connection.execute(
+        update(reporters).where(reporters.c.reporter == reporter).values(retired_at=now_ms)
+    )
+    return clusters
+
+
+def _save_reporters(
+    connection: Connection, cluster: str, events: list[AuditEvent], trimmed: bool
+) -> None:
+    known = _load_reporters(connection, cluster, {event.reporter for event in events})
+    for event in events:
+        reporter = known.get(event.reporter) or introduce(event, trimmed)
+        known[event.reporter] = reporter.heard(event)
+    rows = [reporter_to_row(cluster, reporter) for reporter in known.values()]
+    upsert(connection, reporters, rows)
+
+
+def _load_reporters(connection: Connection, cluster: str, names: set[str]) -> dict[str, Reporter]:
+    found: dict[str, Reporter] = {}
+    for some in chunks(sorted(names)):
+        query = select(reporters).where(
+            reporters.c.cluster == cluster, reporters.c.reporter.in_(some)
+        )
+        for row in connection.execute(query).mappings():
+            found[row["reporter"]] = reporter_from_row(row)
+    return found
+
+
+def _fresh_parts(
+    connection: Connection, cluster: str, events: list[AuditEvent]
+) -> Mapping[PartKey, tuple[int, Claim]]:
+    """The parts that the events tell a higher revision of than the store has."""
+    told: dict[PartKey, tuple[int, Claim]] = {}
+    for event in events:
+        for part, revision, claim in parts_of(event):
+            if part not in told or revision > told[part][0]:
+                told[part] = revision, claim
+    have = _revisions(connection, cluster, told)
+    return {part: news for part, news in told.items() if news[0] > have.get(part, -1)}
+
+
+def _revisions(
+    connection: Connection, cluster: str, parts: Iterable[PartKey]
+) -> dict[PartKey, int]:
+    wanted: dict[str, set[int]] = {}
+    names: dict[str, set[str]] = {}
+    for part in parts:
+        wanted.setdefault(part.key.topic, set()).add(part.key.window)
+        names.setdefault(part.key.topic, set()).add(part.reporter)
+    columns = [claims.c[name] for name in ("reporter", "part", "revision")]
+    keys = [claims.c[name] for name in ("topic", "partition", "window", "server", "instance")]
+    found: dict[PartKey, int] = {}
+    for topic, windows in wanted.items():
+        for some in chunks(sorted(windows)):
+            query = select(*columns, *keys).where(
+                claims.c.cluster == cluster, claims.c.topic == topic, claims.c.window.in_(some)
+            )
+            if len(names[topic]) <= 100:
+                query = query.where(claims.c.reporter.in_(sorted(names[topic])))
+            for row in connection.execute(query).mappings():
+                part = PartKey(row["reporter"], key_from_row(row), row["part"])
+                found[part] = row["revision"]
+    return found

@@ -1,0 +1,129 @@
+"""Open the store, and the two ways to use it: write transactions and read snapshots.
+
+On SQLite several processes share one file. WAL lets readers go on while one writes; a write takes
+the lock at once (BEGIN IMMEDIATE), so that two of them queue instead of failing half-way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+
+from tallymark.errors import UserError
+from tallymark_audit.store import tables
+
+BUSY_TIMEOUT_S = 15
+READ_ONLY = "tallymark_read"
+
+
+class Store:
+    """The audit store at one SQLAlchemy address. Threads may share it; a fork may not."""
+
+    def __init__(self, engine: Engine, address: str) -> None:
+        self.engine = engine
+        self.address = address
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One write transaction: all of it, or on any exception nothing."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """One consistent snapshot to read from."""
+        with self.engine.connect() as connection:
+            reader = connection.execution_options(**{READ_ONLY: True})
+            with reader.begin():
+                yield reader
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self.engine.dispose()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_store(address: str) -> Store:
+    """Open the store, and make its tables where there are none. UserError: the address makes no
+    sense, the store cannot be reached, or its tables are of another version."""
+    try:
+        engine = _engine(address)
+    except (ArgumentError, NoSuchModuleError, ImportError, OSError) as error:
+        raise UserError(
+            f"the audit store {address!r} cannot be opened: {error}", "mend [audit] store"
+        ) from error
+    store = Store(engine, address)
+    try:
+        _prepare(store)
+    except SQLAlchemyError as error:
+        store.close()
+        cause = getattr(error, "orig", None) or error
+        raise UserError(
+            f"the audit store {make_url(address)} cannot be used: {cause}",
+            "see that the folder can be written or the database is reachable",
+        ) from error
+    except UserError:
+        store.close()
+        raise
+    return store
+
+
+def _engine(address: str) -> Engine:
+    url = make_url(address)
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True)
+    if url.database and url.database != ":memory:":
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves: the driver's own comes too late
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")  # in WAL mode safe against a process's death
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    reading = connection.get_execution_options().get(READ_ONLY, False)
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+def _prepare(store: Store) -> None:
+    for last_try in (False, True):
+        try:
+            with store.write() as connection:
+                tables.metadata.create_all(connection)
+                _check_version(connection, store.address)
+            return
+        except IntegrityError:
+            # Two processes made the tables at once, and the other was first: look again.
+            if last_try:
+                raise
+
+
+def _check_version(connection: Connection, address: str) -> None:
+    table = tables.meta
+    found = connection.scalar(select(table.c.value).where(table.c.key == "schema"))
+    if found is None:
+        value = str(tables.SCHEMA_VERSION)
+        connection.execute(table.insert().values(key="schema", value=value))
+    elif found != str(tables.SCHEMA_VERSION):
+        raise UserError(
+            f"the audit store {address} has tables of version {found}, "
+            f"this program knows {tables.SCHEMA_VERSION}",
+            "use the Tallymark that wrote it, or name another store",
+        )

@@ -1,0 +1,269 @@
+"""What dashboards and the command line read. Every function takes a snapshot of
+:meth:`tallymark_audit.store.Store.read` and returns plain rows; nothing here asks a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, Table, and_, func, or_, select
+
+from tallymark_audit.store.rows import Row
+from tallymark_audit.store.tables import (
+    SUMS,
+    claims,
+    collectors,
+    incidents,
+    observations,
+    progress,
+    repairs,
+    reporter_topics,
+    reporters,
+    runs,
+    verdict_history,
+    verdicts,
+    watermarks,
+)
+from tallymark_audit.store.verdicts import COLLECTOR, SPARK, effective
+from tallymark_audit.verdicts import UNDECIDED
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary:
+    """One topic on one edge. ``states``: how many windows are in each state; the sums are in
+    messages over all windows; ``through`` and ``horizon`` are ms, -1 without a watermark."""
+
+    edge: str
+    topic: str
+    states: dict[str, int]
+    claimed: int
+    observed: int
+    missing: int
+    duplicates: int
+    unclaimed: int
+    explained: int
+    first_window: int
+    last_window: int
+    through: int = -1
+    horizon: int = -1
+    holes: tuple[tuple[int, str, bool], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known of one window of a topic on one edge.
+
+    ``verdicts``: one row a source, the one that holds first, each with its ``cells``.
+    ``upstream`` and ``downstream``: rows of claims or observations on either side.
+    ``history``: every revision, oldest first. ``incidents``: of the topic, on both clusters."""
+
+    verdicts: tuple[Row, ...]
+    upstream: tuple[Row, ...]
+    downstream: tuple[Row, ...]
+    reporters: tuple[Row, ...]
+    history: tuple[Row, ...]
+    incidents: tuple[Row, ...]
+    repairs: tuple[Row, ...]
+
+
+def overview(connection: Connection, since: int | None = None) -> list[TopicSummary]:
+    """Every topic on every edge that has a verdict, of windows from ``since`` (ms) on."""
+    query = (
+        select(
+            verdicts.c.edge,
+            verdicts.c.topic,
+            verdicts.c.state,
+            func.count().label("windows"),
+            func.min(verdicts.c.window).label("first_window"),
+            func.max(verdicts.c.window).label("last_window"),
+            *[func.sum(verdicts.c[name]).label(name) for name in SUMS],
+        )
+        .where(effective())
+        .group_by(verdicts.c.edge, verdicts.c.topic, verdicts.c.state)
+    )
+    if since is not None:
+        query = query.where(verdicts.c.window >= since)
+    grouped: dict[tuple[str, str], list[Row]] = {}
+    for row in _rows(connection, query):
+        grouped.setdefault((row["edge"], row["topic"]), []).append(row)
+    marks = {(row["edge"], row["topic"]): row for row in _rows(connection, select(watermarks))}
+    return [
+        _summary(edge, topic, rows, marks.get((edge, topic)))
+        for (edge, topic), rows in sorted(grouped.items())
+    ]
+
+
+def windows(
+    connection: Connection,
+    edge: str | None = None,
+    topic: str | None = None,
+    start: int | None = None,
+    end: int | None = None,
+    states: Sequence[str] = (),
+    limit: int = 1000,
+) -> list[Row]:
+    """Verdict rows, the one that holds for each window, newest window first. ``start`` included,
+    ``end`` excluded (ms)."""
+    query = select(verdicts).where(effective())
+    for column, value in ((verdicts.c.edge, edge), (verdicts.c.topic, topic)):
+        if value is not None:
+            query = query.where(column == value)
+    if start is not None:
+        query = query.where(verdicts.c.window >= start)
+    if end is not None:
+        query = query.where(verdicts.c.window < end)
+    if states:
+        query = query.where(verdicts.c.state.in_(states))
+    order = (verdicts.c.window.desc(), verdicts.c.edge, verdicts.c.topic)
+    return _rows(connection, query.order_by(*order).limit(limit))
+
+
+def evidence(connection: Connection, edge: str, topic: str, window: int) -> Evidence:
+    """Everything about one window; ``edge`` by its name, as in ``producer-to-dc1``."""
+    one = (verdicts.c.edge == edge, verdicts.c.topic == topic, verdicts.c.window == window)
+    held = {row["source"] for row in _rows(connection, select(verdicts).where(*one, effective()))}
+    found = _rows(connection, select(verdicts).where(*one))
+    found.sort(key=lambda row: row["source"] not in held)
+    upstream_name, _, downstream_name = edge.partition("-to-")
+    from_producers = upstream_name == "producer"
+    sides = (downstream_name,) if from_producers else (upstream_name, downstream_name)
+    upstream = (
+        _cells(connection, claims, downstream_name, topic, window)
+        if from_producers
+        else _cells(connection, observations, upstream_name, topic, window)
+    )
+    past = select(verdict_history).where(
+        verdict_history.c.edge == edge,
+        verdict_history.c.topic == topic,
+        verdict_history.c.window == window,
+    )
+    mended = select(repairs).where(
+        repairs.c.edge == edge, repairs.c.topic == topic, repairs.c.window == window
+    )
+    met = select(incidents).where(incidents.c.cluster.in_(sides), incidents.c.topic == topic)
+    return Evidence(
+        verdicts=tuple(found),
+        upstream=tuple(upstream),
+        downstream=tuple(_cells(connection, observations, downstream_name, topic, window)),
+        reporters=tuple(reporters_of_topic(connection, sides, topic)),
+        history=tuple(_rows(connection, past.order_by(verdict_history.c.judged_at))),
+        incidents=tuple(_rows(connection, met.order_by(incidents.c.id))),
+        repairs=tuple(_rows(connection, mended.order_by(repairs.c.id))),
+    )
+
+
+def reporters_of_topic(connection: Connection, clusters: Sequence[str], topic: str) -> list[Row]:
+    """The reporters that publish to the topic on these clusters."""
+    publishing = and_(
+        reporter_topics.c.cluster == reporters.c.cluster,
+        reporter_topics.c.reporter == reporters.c.reporter,
+    )
+    query = (
+        select(reporters)
+        .join(reporter_topics, publishing)
+        .where(reporter_topics.c.topic == topic, reporters.c.cluster.in_(clusters))
+        .order_by(reporters.c.server, reporters.c.first_seen)
+    )
+    return _rows(connection, query)
+
+
+def all_reporters(connection: Connection, live_only: bool = False) -> list[Row]:
+    """Every reporter; with ``live_only`` those that have neither closed nor been retired."""
+    query = select(reporters).order_by(reporters.c.cluster, reporters.c.last_heard.desc())
+    if live_only:
+        query = query.where(reporters.c.closed.is_(False), reporters.c.retired_at == 0)
+    return _rows(connection, query)
+
+
+def disagreements(connection: Connection, limit: int = 100) -> list[Row]:
+    """Windows on which the two independent counts differ, though Spark looked after the
+    collector's last change: a finding about the audit itself. Newest first."""
+    spark, other = verdicts.alias("spark"), verdicts.alias("collector")
+    same = and_(
+        spark.c.edge == other.c.edge,
+        spark.c.topic == other.c.topic,
+        spark.c.window == other.c.window,
+    )
+    undecided = [str(state) for state in UNDECIDED]
+    differs = [spark.c[name] != other.c[name] for name in ("state", "missing", "duplicates")]
+    query = (
+        select(
+            spark.c.edge,
+            spark.c.topic,
+            spark.c.window,
+            *[
+                table.c[name].label(f"{source}_{name}")
+                for source, table in ((SPARK, spark), (COLLECTOR, other))
+                for name in ("state", "judged_at", *SUMS)
+            ],
+        )
+        .join(other, same)
+        .where(
+            spark.c.source == SPARK,
+            other.c.source == COLLECTOR,
+            spark.c.judged_at >= other.c.judged_at,
+            spark.c.state.not_in(undecided),
+            other.c.state.not_in(undecided),
+            or_(*differs),
+        )
+        .order_by(spark.c.window.desc())
+        .limit(limit)
+    )
+    return _rows(connection, query)
+
+
+def all_incidents(connection: Connection, limit: int = 200) -> list[Row]:
+    """What happened to the logs: truncations, expired offsets, re-created topics, bad events."""
+    return _rows(connection, select(incidents).order_by(incidents.c.id.desc()).limit(limit))
+
+
+def all_progress(connection: Connection) -> list[Row]:
+    """How far each partition is counted."""
+    keys = (progress.c.cluster, progress.c.topic, progress.c.partition)
+    return _rows(connection, select(progress).order_by(*keys))
+
+
+def all_collectors(connection: Connection) -> list[Row]:
+    """The collector in charge of each cluster, and when it last committed."""
+    return _rows(connection, select(collectors).order_by(collectors.c.cluster))
+
+
+def all_runs(connection: Connection, limit: int = 50) -> list[Row]:
+    """Runs of jobs, newest first."""
+    return _rows(connection, select(runs).order_by(runs.c.id.desc()).limit(limit))
+
+
+def all_repairs(connection: Connection, limit: int = 200) -> list[Row]:
+    """Repairs, newest first."""
+    return _rows(connection, select(repairs).order_by(repairs.c.id.desc()).limit(limit))
+
+
+def _summary(edge: str, topic: str, rows: list[Row], mark: Row | None) -> TopicSummary:
+    sums = {name: sum(int(row[name]) for row in rows) for name in SUMS}
+    return TopicSummary(
+        edge=edge,
+        topic=topic,
+        states={row["state"]: row["windows"] for row in rows},
+        first_window=min(row["first_window"] for row in rows),
+        last_window=max(row["last_window"] for row in rows),
+        through=mark["through"] if mark else -1,
+        horizon=mark["horizon"] if mark else -1,
+        holes=tuple((hole[0], hole[1], hole[2]) for hole in mark["holes"]) if mark else (),
+        **sums,
+    )
+
+
+def _cells(
+    connection: Connection, source: Table, cluster: str, topic: str, window: int
+) -> list[Row]:
+    query = (
+        select(source)
+        .where(source.c.cluster == cluster, source.c.topic == topic, source.c.window == window)
+        .order_by(source.c.partition, source.c.server, source.c.instance)
+    )
+    return _rows(connection, query)
+
+
+def _rows(connection: Connection, query: Select[Any]) -> list[Row]:
+    return [dict(row) for row in connection.execute(query).mappings()]

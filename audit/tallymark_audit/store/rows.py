@@ -1,0 +1,158 @@
+"""Between rows and what they mean."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tallymark_audit.cells import CellKey, Claim, Copy, Observation
+from tallymark_audit.claims import Ahead, Reporter
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.verdicts import CellVerdict, State
+
+Row = dict[str, Any]
+
+
+class RowLike(Protocol):
+    """A row of the store or of JSON: values by column name."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+REPORTER_FIELDS = tuple(name for name in Reporter.__slots__ if name not in ("seen", "ahead"))
+
+
+def key_from_row(row: RowLike) -> CellKey:
+    return CellKey(row["topic"], row["partition"], row["window"], row["server"], row["instance"])
+
+
+def observation_from_row(row: RowLike) -> Observation:
+    return Observation(
+        key=key_from_row(row),
+        count=row["count"],
+        bytes=row["bytes"],
+        ranges=RangeSet.from_list(row["ranges"]),
+        copies=tuple(Copy(*copy) for copy in row["copies"]),
+        first_offset=row["first_offset"],
+        last_offset=row["last_offset"],
+        min_timestamp=row["min_timestamp"],
+        max_timestamp=row["max_timestamp"],
+        malformed=row["malformed"],
+        skewed=row["skewed"],
+    )
+
+
+def observation_to_row(
+    cluster: str, seen_topic: str, seen_partition: int, seen: Observation
+) -> Row:
+    return {
+        "tier": "cluster",
+        "cluster": cluster,
+        **seen.key._asdict(),
+        "seen_topic": seen_topic,
+        "seen_partition": seen_partition,
+        "count": seen.count,
+        "bytes": seen.bytes,
+        "ranges": seen.ranges.to_list(),
+        "copies": [list(copy) for copy in seen.copies],
+        "first_offset": seen.first_offset,
+        "last_offset": seen.last_offset,
+        "min_timestamp": seen.min_timestamp,
+        "max_timestamp": seen.max_timestamp,
+        "malformed": seen.malformed,
+        "skewed": seen.skewed,
+    }
+
+
+def claim_from_row(row: RowLike) -> Claim:
+    return Claim(
+        key=key_from_row(row),
+        accepted=RangeSet.from_list(row["accepted"]),
+        acknowledged=RangeSet.from_list(row["acknowledged"]),
+        failed=RangeSet.from_list(row["failed"]),
+        in_doubt=RangeSet.from_list(row["in_doubt"]),
+        count=row["count"],
+        bytes=row["bytes"],
+        min_timestamp=row["min_timestamp"],
+        max_timestamp=row["max_timestamp"],
+        acks=row["acks"],
+    )
+
+
+def claim_to_row(cluster: str, reporter: str, part: int, revision: int, claim: Claim) -> Row:
+    return {
+        "cluster": cluster,
+        "reporter": reporter,
+        "part": part,
+        "revision": revision,
+        "tier": "producer",
+        **claim.key._asdict(),
+        "count": claim.count,
+        "bytes": claim.bytes,
+        "accepted": claim.accepted.to_list(),
+        "acknowledged": claim.acknowledged.to_list(),
+        "failed": claim.failed.to_list(),
+        "in_doubt": claim.in_doubt.to_list(),
+        "min_timestamp": claim.min_timestamp,
+        "max_timestamp": claim.max_timestamp,
+        "acks": claim.acks,
+    }
+
+
+def reporter_from_row(row: RowLike) -> Reporter:
+    fields = {name: row[name] for name in REPORTER_FIELDS}
+    return Reporter(
+        **fields,
+        seen=RangeSet.from_list(row["seen"]),
+        ahead=tuple(Ahead(*mark) for mark in row["ahead"]),
+    )
+
+
+def reporter_to_row(cluster: str, reporter: Reporter) -> Row:
+    return {
+        "cluster": cluster,
+        **{name: getattr(reporter, name) for name in REPORTER_FIELDS},
+        "seen": reporter.seen.to_list(),
+        "ahead": [list(mark) for mark in reporter.ahead],
+    }
+
+
+def cell_to_json(cell: CellVerdict) -> Row:
+    """A cell of ``verdicts.cells``. ``located`` is filled in later: where the missing ones lie
+    upstream, see :mod:`tallymark_audit.locate`."""
+    return {
+        "topic": cell.key.topic,
+        "partition": cell.key.partition,
+        "window": cell.key.window,
+        "server": cell.key.server,
+        "instance": cell.key.instance,
+        "state": str(cell.state),
+        "claimed": cell.claimed,
+        "observed": cell.observed,
+        "missing": cell.missing.to_list(),
+        "missing_count": cell.missing_count,
+        "duplicates": cell.duplicates,
+        "copies": [list(copy) for copy in cell.copies],
+        "unclaimed": cell.unclaimed.to_list(),
+        "unclaimed_count": cell.unclaimed_count,
+        "explained": cell.explained.to_list(),
+        "reason": cell.reason,
+        "located": [],
+    }
+
+
+def cell_from_json(raw: RowLike) -> CellVerdict:
+    """The inverse of :func:`cell_to_json`."""
+    return CellVerdict(
+        key=key_from_row(raw),
+        state=State(raw["state"]),
+        claimed=raw["claimed"],
+        observed=raw["observed"],
+        missing=RangeSet.from_list(raw["missing"]),
+        missing_count=raw["missing_count"],
+        duplicates=raw["duplicates"],
+        copies=tuple(Copy(*copy) for copy in raw["copies"]),
+        unclaimed=RangeSet.from_list(raw["unclaimed"]),
+        unclaimed_count=raw["unclaimed_count"],
+        explained=RangeSet.from_list(raw["explained"]),
+        reason=raw["reason"],
+    )

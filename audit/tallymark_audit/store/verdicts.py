@@ -1,0 +1,157 @@
+"""Verdicts in the store: the present one, its revisions, and which of two sources holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select
+
+from tallymark_audit.store.rows import Row, cell_to_json
+from tallymark_audit.store.tables import SUMS, verdict_history, verdicts
+from tallymark_audit.store.upsert import upsert
+from tallymark_audit.verdicts import UNDECIDED, Verdict
+
+COLLECTOR, SPARK = "collector", "spark"
+MAX_CELLS = 1000
+"""Cells kept with one verdict, the worst first; the sums are always of all of them."""
+_UNDECIDED = tuple(str(state) for state in UNDECIDED)
+
+
+def record_verdicts(
+    connection: Connection, judged: Iterable[Verdict], source: str, now_ms: int
+) -> list[Verdict]:
+    """Write verdicts and return those that are news: no verdict before, another state, or other
+    counts in a decided one. News get the next revision and a line of history. A window that holds
+    nothing is left out, unless it held something before."""
+    judged = list(judged)
+    old = _present(connection, judged, source)
+    rows: list[Row] = []
+    history: list[Row] = []
+    news: list[Verdict] = []
+    for verdict in judged:
+        before = old.get((verdict.edge, verdict.topic, verdict.window))
+        if before is None and not (verdict.claimed or verdict.observed or verdict.cells):
+            continue
+        row = _row(verdict, source, now_ms, before)
+        if before is None or _differs(row, before):
+            news.append(verdict)
+            history.append(row)
+            rows.append(row)
+        elif source == SPARK or _drifted(row, before):
+            # Spark looked again; or an open window filled up. The same revision, as of now.
+            rows.append(row)
+    upsert(connection, verdicts, rows)
+    kept = verdict_history.columns.keys()
+    upsert(connection, verdict_history, [{name: row[name] for name in kept} for row in history])
+    return news
+
+
+@cache
+def effective() -> ColumnElement[bool]:
+    """The condition that keeps one verdict a window: Spark's, until the collector, which watches
+    on, decides on something newer than Spark has looked at (a repair, late data)."""
+    other = verdicts.alias("other")
+    same = and_(
+        other.c.edge == verdicts.c.edge,
+        other.c.topic == verdicts.c.topic,
+        other.c.window == verdicts.c.window,
+    )
+    spark_wins = and_(
+        verdicts.c.source == COLLECTOR,
+        other.c.source == SPARK,
+        or_(
+            other.c.judged_at >= verdicts.c.judged_at,
+            verdicts.c.state.in_(_UNDECIDED),
+        ),
+    )
+    collector_wins = and_(
+        verdicts.c.source == SPARK,
+        other.c.source == COLLECTOR,
+        other.c.judged_at > verdicts.c.judged_at,
+        other.c.state.not_in(_UNDECIDED),
+    )
+    return ~exists().where(same, or_(spark_wins, collector_wins))
+
+
+def locate_cells(connection: Connection, row: Row, located: dict[int, list[Row]]) -> None:
+    """Add to a verdict where its missing messages lie; ``located`` is by position in its cells."""
+    cells = [
+        {**cell, "located": located.get(at, cell["located"])}
+        for at, cell in enumerate(row["cells"])
+    ]
+    connection.execute(
+        verdicts.update()
+        .where(
+            verdicts.c.edge == row["edge"],
+            verdicts.c.topic == row["topic"],
+            verdicts.c.window == row["window"],
+            verdicts.c.source == row["source"],
+            verdicts.c.revision == row["revision"],
+        )
+        .values(cells=cells)
+    )
+
+
+def _present(
+    connection: Connection, judged: list[Verdict], source: str
+) -> dict[tuple[str, str, int], Row]:
+    wanted: dict[tuple[str, str], list[int]] = {}
+    for verdict in judged:
+        wanted.setdefault((verdict.edge, verdict.topic), []).append(verdict.window)
+    found: dict[tuple[str, str, int], Row] = {}
+    for (edge, topic), windows in wanted.items():
+        for start in range(0, len(windows), 500):
+            query = select(verdicts).where(
+                verdicts.c.edge == edge,
+                verdicts.c.topic == topic,
+                verdicts.c.source == source,
+                verdicts.c.window.in_(windows[start : start + 500]),
+            )
+            for row in connection.execute(query).mappings():
+                found[edge, topic, row["window"]] = dict(row)
+    return found
+
+
+def _row(verdict: Verdict, source: str, now_ms: int, before: Row | None) -> Row:
+    row: Row = {
+        "edge": verdict.edge,
+        "topic": verdict.topic,
+        "window": verdict.window,
+        "source": source,
+        "state": str(verdict.state),
+        "revision": before["revision"] if before else 0,
+        "judged_at": now_ms,
+        **{name: getattr(verdict, name) for name in SUMS},
+        "reasons": list(verdict.reasons),
+        "cells": [cell_to_json(cell) for cell in verdict.cells[:MAX_CELLS]],
+        "accepted_by": before["accepted_by"] if before else "",
+    }
+    if before:
+        _keep_located(row["cells"], before["cells"])
+        if _differs(row, before):
+            row["revision"] += 1
+        elif source == COLLECTOR:
+            row["judged_at"] = before["judged_at"]
+    return row
+
+
+def _keep_located(cells: list[Row], before: list[Row]) -> None:
+    """What was located stays located while the same messages are missing."""
+    identity = ("partition", "server", "instance")
+    known: dict[Any, Row] = {tuple(cell[name] for name in identity): cell for cell in before}
+    for cell in cells:
+        old = known.get(tuple(cell[name] for name in identity))
+        if old and old["missing"] == cell["missing"]:
+            cell["located"] = old["located"]
+
+
+def _differs(row: Row, before: Row) -> bool:
+    if row["state"] != before["state"]:
+        return True
+    return row["state"] not in _UNDECIDED and _drifted(row, before)
+
+
+def _drifted(row: Row, before: Row) -> bool:
+    return any(row[name] != before[name] for name in (*SUMS, "reasons"))

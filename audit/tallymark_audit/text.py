@@ -1,0 +1,40 @@
+"""Times as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tallymark.errors import UserError
+
+
+def utc(timestamp_ms: int) -> str:
+    """``2026-01-31T12:40:05Z``; what lies outside the calendar stays a number of ms."""
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def percent(part: int, whole: int) -> str:
+    """``part`` of ``whole`` in percent, never rounded up: one message missing of a million shows
+    as 99.9999, and only all is 100. Nothing of nothing is ``-``."""
+    if whole <= 0:
+        return "-"
+    if part >= whole:
+        return "100"
+    ten_thousandths = part * 1_000_000 // whole
+    return f"{ten_thousandths // 10_000}.{ten_thousandths % 10_000:04}"
+
+
+def parse_time(text: str) -> int:
+    """ISO time (UTC where it names no zone) or ms, as ms UTC. UserError: neither."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(f"{text!r} is no time", "write it like 2026-01-31T12:40") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

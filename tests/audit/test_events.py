@@ -1,0 +1,148 @@
+"""Monitoring events on the wire: what is written is read, by us and by Avro's own library; what is
+anything else is refused with a typed error and nothing worse."""
+
+import contextlib
+import io
+import json
+from dataclasses import replace
+
+import avro.io
+import avro.schema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallymark.errors import RemoteProtocolError
+from tallymark_audit.event_schema import SCHEMA
+from tallymark_audit.events import AuditEvent, CellReport, Gap, decode_event, encode_event
+from tallymark_audit.ranges import RangeSet
+
+EVENT = AuditEvent(
+    kind="producer",
+    reporter="producer-00112233445566aa",
+    server="web-1",
+    application="shop",
+    instance="00112233445566aa",
+    event_number=7,
+    covers_from=4,
+    emitted_at=1_700_000_000_000,
+    window_ms=60_000,
+    complete_through=1_699_999_999_000,
+    started_at=1_699_999_000_000,
+    cells=(
+        CellReport(
+            topic="views",
+            partition=3,
+            window_start=1_699_999_980_000,
+            part=2,
+            revision=9,
+            count=12,
+            bytes=1200,
+            accepted=RangeSet([(0, 9), (12, 13)]),
+            acknowledged=RangeSet([(0, 9)]),
+            failed=RangeSet([(12, 12)]),
+            in_doubt=RangeSet([(13, 13)]),
+            min_timestamp=1_699_999_980_001,
+            max_timestamp=1_699_999_985_000,
+        ),
+    ),
+    gaps=(Gap("views", 0, 5, 9, "compaction", 1),),
+)
+
+longs = st.integers(0, 2**62)
+range_sets = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9)), max_size=4).map(
+    lambda pairs: RangeSet((first, first + more) for first, more in pairs)
+)
+cells = st.builds(
+    CellReport,
+    topic=st.text("abc.-_", min_size=1, max_size=9),
+    partition=st.integers(0, 2**31 - 1),
+    window_start=longs,
+    part=longs,
+    revision=longs,
+    count=longs,
+    accepted=range_sets,
+    acknowledged=range_sets,
+    failed=range_sets,
+    in_doubt=range_sets,
+)
+events = st.builds(
+    lambda number, covers, some, closed, server: replace(
+        EVENT,
+        event_number=number,
+        covers_from=min(number, covers),
+        cells=tuple(some),
+        closed=closed,
+        server=server,
+    ),
+    longs,
+    longs,
+    st.lists(cells, max_size=3),
+    st.booleans(),
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40),
+)
+
+
+@settings(max_examples=60)
+@given(events)
+def test_is_read_as_it_was_written(event: AuditEvent) -> None:
+    assert decode_event(encode_event(event)) == event
+
+
+def test_the_reference_codec_reads_the_same() -> None:
+    value = encode_event(EVENT)
+    schema = avro.schema.parse(json.dumps(SCHEMA))
+    decoder = avro.io.BinaryDecoder(io.BytesIO(value[10:]))
+    raw = avro.io.DatumReader(schema).read(decoder)
+    assert isinstance(raw, dict)
+    assert raw["reporter"] == EVENT.reporter
+    assert raw["cells"][0]["accepted"] == [0, 9, 12, 13]
+    assert value[2:10] == schema.fingerprint("CRC-64-AVRO")
+
+
+def test_the_format_is_pinned() -> None:
+    """A change of the schema is a new version: readers of the old one must be kept."""
+    assert encode_event(EVENT)[:10].hex() == PINNED
+
+
+PINNED = "c301feffffa357ca178a"
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_damage_is_refused_or_harmless(data: st.DataObject) -> None:
+    value = bytearray(encode_event(EVENT))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(value) - 1))
+        value[at] = data.draw(st.integers(0, 255))
+    end = data.draw(st.integers(0, len(value)))
+    with contextlib.suppress(RemoteProtocolError):  # typed, and no other exception
+        decode_event(bytes(value[:end]))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"version": 2}, "version 2"),
+        ({"event_number": -1, "covers_from": -1}, "cannot cover"),
+        ({"covers_from": 8}, "cannot cover"),
+        ({"group": 0}, "cannot cover"),
+        ({"group": 9}, "cannot cover"),
+        ({"instance": "zz"}, "16 hex digits"),
+        ({"server": "x" * 256}, "server of 256"),
+        ({"reporter": "a\0b"}, "NUL"),
+        ({"cells": (replace(EVENT.cells[0], partition=-1),)}, "negative"),
+    ],
+)
+def test_what_no_reporter_says_is_refused(change: dict[str, object], said: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=said):
+        decode_event(encode_event(replace(EVENT, **change)))  # type: ignore[arg-type]  # by name
+
+
+def test_other_things_on_the_topic_are_told_apart() -> None:
+    with pytest.raises(RemoteProtocolError, match="not an audit event"):
+        decode_event(b"hello")
+    with pytest.raises(RemoteProtocolError, match="another version"):
+        decode_event(b"\xc3\x01" + b"\0" * 20)
+    with pytest.raises(RemoteProtocolError, match="bytes follow"):
+        decode_event(encode_event(EVENT) + b"x")

@@ -1,0 +1,425 @@
+"""Three clusters, their collectors and one store: what ends where is judged, named and repaired.
+
+Brokers are in memory; everything between them and the verdicts is real.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tallymark.client.stamps import STAMP_HEADER, Stamp
+from tallymark.deployment import AuditSettings, Deployment, dump_toml
+from tallymark.errors import UserError
+from tallymark_audit.cli import command
+from tallymark_audit.collector.collector import Collector, CollectorSettings
+from tallymark_audit.collector.judge_loop import JudgeLoop
+from tallymark_audit.collector.naming import Namer
+from tallymark_audit.edges import AUDIT_TOPIC, derive_edges
+from tallymark_audit.events import encode_event
+from tallymark_audit.repair import apply_plan, make_plan, read_plan, write_plan
+from tallymark_audit.store import Store, claims, open_store, queries
+from tallymark_audit.store.rows import Row
+from tallymark_audit.store.verdicts import SPARK, record_verdicts
+from tallymark_audit.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.testing import MemoryCluster, Told
+from tallymark_audit.verdicts import State, Verdict
+
+W = 1000
+AUDIT = AuditSettings(window_ms=W, settle_min_ms=500, silence_ms=3000, report_interval_ms=100)
+NAMES = ("dc1", "dc2", "aggregate")
+
+
+@dataclass
+class Publisher:
+    """A producer with its books, and a cluster to publish to."""
+
+    cluster: MemoryCluster
+    instance: bytes
+    tally: Tally = field(init=False)
+    next: int = 0
+
+    def __post_init__(self) -> None:
+        code = self.instance.hex()
+        self.tally = Tally(Identity(f"producer-{code}", "web", "app", code, W, 0))
+
+    def publish(self, timestamp: int, count: int, lose: int = 0) -> None:
+        """Acknowledge ``count`` records; the last ``lose`` of them never reach the log."""
+        first, self.next = self.next, self.next + count
+        key = TallyKey("t", 0, timestamp - timestamp % W)
+        run = Run(key, first, self.next - 1, timestamp, timestamp)
+        self.tally.accept(run, count, timestamp)
+        self.tally.settle(key, Outcome.ACKNOWLEDGED, run.first, run.last, timestamp)
+        told = [
+            Told(Stamp(self.instance, 0, sequence, "web"), timestamp, str(sequence).encode())
+            for sequence in range(first, self.next - lose)
+        ]
+        if told:
+            self.cluster.log("t").append(told)
+
+    def report(self, now: int, closed: bool = False) -> None:
+        for event in self.tally.report(now, now, closed):
+            self.tally.published(event.event_number)
+            self.cluster.log(AUDIT_TOPIC).append([Told(None, now, encode_event(event))])
+
+
+@dataclass
+class World:
+    """The deployment under test; time is a number."""
+
+    store: Store
+    deployment: Deployment
+    now: int = 10_000
+    clusters: dict[str, MemoryCluster] = field(default_factory=dict)
+    collectors: dict[str, Collector] = field(default_factory=dict)
+    judges: dict[str, JudgeLoop] = field(default_factory=dict)
+    namers: dict[str, Namer] = field(default_factory=dict)
+    copied: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        edges = derive_edges(self.deployment)
+        for name in NAMES:
+            self.clusters[name] = MemoryCluster(at_once=20)
+            self.clusters[name].log("t")
+            self.clusters[name].log(AUDIT_TOPIC)
+            self.start(name)
+            ledger = self.collectors[name].ledger
+            self.judges[name] = JudgeLoop(ledger, edges, AUDIT)
+            self.namers[name] = Namer(ledger, edges, self.clusters.__getitem__, W)
+
+    def start(self, name: str) -> None:
+        settings = CollectorSettings(name, W, max_wait_ms=0)
+        collector = Collector(
+            self.store, self.clusters[name], settings, name, clock=lambda: self.now
+        )
+        collector.start()
+        self.collectors[name] = collector
+
+    def mirror(self, source: str) -> None:
+        """Copy what is new in ``source`` into the aggregate."""
+        log, target = self.clusters[source].log("t"), self.clusters["aggregate"].log("t")
+        for batch in log.batches[self.copied.get(source, 0) :]:
+            target.append_records([_parts(record) for record in batch.records()])
+        self.copied[source] = len(log.batches)
+
+    def run(self, ms: int = 1000, without: str = "") -> None:
+        """Let time pass; every collector works each second but the one left out."""
+        for _ in range(0, ms, 1000):
+            self.now += min(ms, 1000)
+            for name in NAMES:
+                if name != without:
+                    for _ in range(2):
+                        self.collectors[name].step()
+            for name in NAMES:
+                if name != without:
+                    self.namers[name].step(self.judges[name].step(self.now), self.now)
+
+    def verdicts(self, edge: str) -> dict[int, Row]:
+        with self.store.read() as connection:
+            return {row["window"]: row for row in queries.windows(connection, edge)}
+
+    def states(self, edge: str) -> dict[int, str]:
+        return {window: row["state"] for window, row in self.verdicts(edge).items()}
+
+    def reader(self, cluster: str) -> Any:
+        return self.clusters[cluster]
+
+    producer = reader
+
+
+def _parts(record: Any) -> Any:
+    return record.key, record.value, record.headers, record.timestamp
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    deployment = Deployment(data_dir=tmp_path, audit=AUDIT)
+    (tmp_path / "tallymark.toml").write_text(dump_toml(deployment))
+    with open_store(deployment.audit_store) as store:
+        yield World(store, deployment)
+
+
+def publisher(world: World, cluster: str, letter: bytes) -> Publisher:
+    return Publisher(world.clusters[cluster], letter * 8)
+
+
+def steady(world: World, *publishers: Publisher, ms: int = 3000) -> None:
+    """Publish and report for a while, mirrored at once."""
+    for _ in range(0, ms, 500):
+        for one in publishers:
+            one.publish(world.now, 10)
+            one.report(world.now)
+        for source in ("dc1", "dc2"):
+            world.mirror(source)
+        world.run(500)
+
+
+def heartbeats(world: World, *publishers: Publisher, ms: int = 4000) -> None:
+    """Let windows settle while producers are alive."""
+    for _ in range(0, ms, 1000):
+        for one in publishers:
+            one.report(world.now)
+        world.run(1000)
+
+
+def test_a_healthy_deployment_is_complete_on_every_edge(world: World) -> None:
+    one, two = publisher(world, "dc1", b"a"), publisher(world, "dc2", b"b")
+    steady(world, one, two)
+    heartbeats(world, one, two)
+    for edge in ("producer-to-dc1", "producer-to-dc2", "dc1-to-aggregate", "dc2-to-aggregate"):
+        assert set(world.states(edge).values()) == {State.COMPLETE}
+        assert sum(row["claimed"] for row in world.verdicts(edge).values()) == 60
+    assert set(world.states("producer-to-aggregate").values()) <= {State.COMPLETE}
+    with world.store.read() as connection:
+        marks = {t.edge: t.through for t in queries.overview(connection)}
+    assert all(mark >= 13_000 for edge, mark in marks.items() if edge != "producer-to-aggregate")
+
+
+def test_what_the_aggregate_lost_is_named_and_repaired(world: World, tmp_path: Path) -> None:
+    """The aggregate's log loses its tail. Its verdicts turn to LOSS with the offsets in dc1; the
+    repair copies exactly those, twice does no harm, and the windows become COMPLETE."""
+    one = publisher(world, "dc1", b"a")
+    steady(world, one, ms=4000)
+    log = world.clusters["aggregate"].log("t")
+    log.cut(len(log.batches) - 3)
+    heartbeats(world, one, ms=2000)
+    # The cut is at the end of all there is: for a while the mirror might only be late.
+    assert State.LOSS not in world.states("dc1-to-aggregate").values()
+    heartbeats(world, one, ms=5000)
+    lost = {w: r for w, r in world.verdicts("dc1-to-aggregate").items() if r["state"] == State.LOSS}
+    assert sum(row["missing"] for row in lost.values()) == 30
+    cells = [cell for row in lost.values() for cell in row["cells"]]
+    places = [place for cell in cells for place in cell["located"]]
+    assert sorted((p["first_sequence"], p["last_sequence"]) for p in places) == [
+        (50, 59),
+        (60, 79),
+    ]
+    assert all(place["cluster"] == "dc1" for place in places)
+    assert {(p["first_offset"], p["last_offset"]) for p in places} == {(50, 59), (60, 79)}
+
+    edges = derive_edges(world.deployment)
+    with world.store.read() as connection:
+        plan = make_plan(connection, edges, world.now)
+    assert plan.count == 30
+    write_plan(plan, tmp_path / "plan.json")
+    assert read_plan(tmp_path / "plan.json") == plan
+    assert [result.outcome for result in apply_plan(plan, world)] == ["repaired", "repaired"]
+    assert [result.outcome for result in apply_plan(plan, world)] == ["present", "present"]
+    heartbeats(world, one)
+    assert set(world.states("dc1-to-aggregate").values()) == {State.COMPLETE}
+    repaired = log.batches[-1].records()[0]
+    assert repaired.headers[0][0] == STAMP_HEADER
+    assert repaired.value == b"79"
+    with world.store.read() as connection:
+        history = queries.evidence(connection, "dc1-to-aggregate", "t", max(lost)).history
+    assert [row["state"] for row in history][-3:] == [State.LOSS, State.SETTLING, State.COMPLETE]
+
+
+def test_a_mirror_that_is_late_raises_no_false_alarm(world: World) -> None:
+    """The mirror stands still for longer than windows settle, then catches up; meanwhile nothing
+    is called lost. What it skips once it goes on is lost at once."""
+    one = publisher(world, "dc1", b"a")
+    steady(world, one, ms=2000)
+    for _ in range(6):
+        one.publish(world.now, 10)
+        one.report(world.now)
+        world.run(500)
+        assert State.LOSS not in world.states("dc1-to-aggregate").values()
+    skipped = world.copied["dc1"] + 1
+    batches = world.clusters["dc1"].log("t").batches
+    kept, batches[skipped:skipped] = batches[skipped], []
+    del batches[skipped]
+    world.mirror("dc1")
+    batches.insert(skipped, kept)
+    world.copied["dc1"] += 1
+    world.run(1000)
+    heartbeats(world, one, ms=2000)
+    lost = [r for r in world.verdicts("dc1-to-aggregate").values() if r["state"] == State.LOSS]
+    assert [row["missing"] for row in lost] == [10]
+
+
+def test_the_producers_loss_is_named_by_sequence(world: World) -> None:
+    one = publisher(world, "dc1", b"a")
+    one.publish(world.now, 10, lose=2)
+    world.mirror("dc1")
+    heartbeats(world, one)
+    (row,) = world.verdicts("producer-to-dc1").values()
+    assert (row["state"], row["missing"], row["cells"][0]["missing"]) == (State.LOSS, 2, [8, 9])
+    with world.store.read() as connection:
+        (item,) = make_plan(connection, derive_edges(world.deployment), world.now).items
+    assert "no longer has them" in item.refused
+
+
+def test_a_silent_reporter_leaves_windows_unknown_until_it_is_retired(world: World) -> None:
+    """A producer dies without a journal. Its last windows are UNKNOWN, and so is every later one
+    of its topic, until somebody says that it will not return."""
+    one, two = publisher(world, "dc1", b"a"), publisher(world, "dc1", b"b")
+    steady(world, one, two, ms=2000)
+    one.publish(world.now, 10)  # the report of these dies with it
+    two.publish(world.now, 10)
+    heartbeats(world, two, ms=8000)
+    states = world.states("producer-to-dc1")
+    assert states[max(states)] == State.UNKNOWN
+    with world.store.write() as connection:
+        assert claims.retire(connection, one.tally.identity.reporter, world.now) == ["dc1"]
+    heartbeats(world, two, ms=6000)
+    assert world.states("producer-to-dc1")[max(states)] == State.UNCLAIMED
+    with world.store.write() as connection, pytest.raises(UserError, match="no reporter"):
+        claims.retire(connection, "nobody", world.now)
+
+
+def test_a_collector_that_is_down_makes_nothing_green(world: World) -> None:
+    one = publisher(world, "dc1", b"a")
+    steady(world, one, ms=2000)
+    for _ in range(20):
+        one.publish(world.now, 10)
+        one.report(world.now)
+        world.mirror("dc1")
+        world.run(500, without="dc1")
+    # dc1 is not counted, so nobody knows what the aggregate should have.
+    newest = {w: s for w, s in world.states("dc1-to-aggregate").items() if w > 13_000}
+    assert State.COMPLETE not in newest.values()
+    assert State.LOSS not in newest.values()
+    heartbeats(world, one, ms=8000)
+    assert set(world.states("dc1-to-aggregate").values()) == {State.COMPLETE}
+    assert set(world.states("producer-to-aggregate").values()) <= {State.COMPLETE}
+
+
+def test_a_restarted_collector_judges_what_changed_meanwhile(world: World) -> None:
+    one = publisher(world, "dc1", b"a")
+    steady(world, one, ms=2000)
+    heartbeats(world, one)
+    log = world.clusters["aggregate"].log("t")
+    log.cut(1)
+    world.start("aggregate")
+    edges = derive_edges(world.deployment)
+    world.judges["aggregate"] = JudgeLoop(world.collectors["aggregate"].ledger, edges, AUDIT)
+    heartbeats(world, one, ms=6000)
+    assert State.LOSS in world.states("dc1-to-aggregate").values()
+
+
+def test_strangers_in_the_aggregate_are_unclaimed(world: World) -> None:
+    one = publisher(world, "dc1", b"a")
+    steady(world, one, ms=2000)
+    stranger = [Told(Stamp(b"stranger", 0, n, "evil"), 10_000) for n in range(3)]
+    world.clusters["aggregate"].log("t").append([*stranger, Told(None, 10_000)])
+    heartbeats(world, one)
+    (row,) = [r for r in world.verdicts("producer-to-aggregate").values() if r["window"] == 10_000]
+    assert (row["state"], row["unclaimed"]) == (State.UNCLAIMED, 4)
+    assert set(world.states("dc1-to-aggregate").values()) == {State.COMPLETE}
+
+
+def test_late_data_opens_a_window_again(world: World) -> None:
+    one = publisher(world, "dc1", b"a")
+    steady(world, one, ms=2000)
+    heartbeats(world, one)
+    one.publish(10_000, 5)
+    one.report(world.now)
+    world.run(500)
+    assert world.states("producer-to-dc1")[10_000] == State.SETTLING
+    world.mirror("dc1")
+    heartbeats(world, one)
+    row = world.verdicts("producer-to-dc1")[10_000]
+    assert (row["state"], row["claimed"]) == (State.COMPLETE, 25)
+    assert row["revision"] >= 2
+
+
+def test_spark_holds_until_the_collector_knows_better(world: World) -> None:
+    one = publisher(world, "dc1", b"a")
+    steady(world, one, ms=2000)
+    heartbeats(world, one)
+    edge = "producer-to-dc1"
+    told = Verdict(edge, "t", 10_000, State.LOSS, claimed=20, observed=18, missing=2)
+    with world.store.write() as connection:
+        record_verdicts(connection, [told], SPARK, world.now)
+    assert world.states(edge)[10_000] == State.LOSS
+    with world.store.read() as connection:
+        (row,) = queries.disagreements(connection)
+    assert (row["spark_state"], row["collector_state"]) == (State.LOSS, State.COMPLETE)
+    world.run(1000)
+    one.publish(10_000, 5)
+    heartbeats(world, one)
+    assert world.states(edge)[10_000] == State.COMPLETE
+    with world.store.read() as connection:
+        assert queries.disagreements(connection) == []
+        assert len(queries.evidence(connection, edge, "t", 10_000).verdicts) == 2
+
+
+# --- the commands -------------------------------------------------------------------------------
+
+
+def invoke(*arguments: str) -> str:
+    result = CliRunner().invoke(command, [*arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_commands_show_what_is_known(world: World, tmp_path: Path) -> None:
+    one = publisher(world, "dc1", b"a")
+    one.publish(world.now, 10, lose=2)
+    world.mirror("dc1")
+    heartbeats(world, one)
+    settings = ("--settings", str(tmp_path / "tallymark.toml"))
+    assert "LOSS" in invoke("overview", *settings)
+    assert "LOSS" in invoke("verdicts", *settings, "--edge", "producer-to-dc1")
+    assert json.loads(invoke("verdicts", *settings, "--json", "--state", "LOSS"))[0]["missing"] == 2
+    assert json.loads(invoke("overview", *settings, "--json"))
+    told = invoke("evidence", *settings, "producer-to-dc1", "t", "1970-01-01T00:00:10")
+    assert "8-9" in told
+    assert json.loads(invoke("evidence", *settings, "--json", "producer-to-dc1", "t", "10000"))[
+        "verdicts"
+    ]
+    assert "live" in invoke("reporters", *settings, "--live")
+    assert json.loads(invoke("reporters", *settings, "--json"))
+    plan = tmp_path / "plan.json"
+    assert "not possible" in invoke("repair", *settings, "--plan", str(plan))
+    assert json.loads(invoke("repair", *settings, "--json"))["items"][0]["refused"]
+    assert "is retired on dc1" in invoke("retire", *settings, one.tally.identity.reporter)
+
+
+def test_a_repair_that_cannot_be_made_exits_with_3(world: World, tmp_path: Path) -> None:
+    one = publisher(world, "dc1", b"a")
+    one.publish(world.now, 10, lose=2)
+    world.mirror("dc1")
+    heartbeats(world, one)
+    settings = ("--settings", str(tmp_path / "tallymark.toml"))
+    result = CliRunner().invoke(command, ["repair", *settings, "--apply"], catch_exceptions=False)
+    assert result.exit_code == 3
+    assert "refused" in result.output
+    with world.store.read() as connection:
+        (row,) = queries.all_repairs(connection)
+    assert row["outcome"] == "refused"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["repair", "--edge", "x-to-y"], "there is no edge 'x-to-y'"),
+        (["evidence", "producer-to-dc1", "t", "5"], "nothing is known of t"),
+        (["collect", "--cluster", "dc9"], "there is no cluster 'dc9'"),
+        (["replay-journals", "--cluster", "dc9"], "there is no cluster 'dc9'"),
+        (["retire", "nobody"], "no reporter is called 'nobody'"),
+    ],
+)
+def test_wrong_names_are_said_in_one_line(
+    arguments: list[str], said: str, world: World, tmp_path: Path
+) -> None:
+    settings = ["--settings", str(tmp_path / "tallymark.toml")]
+    with pytest.raises(UserError, match=said):
+        CliRunner().invoke(command, [*arguments, *settings], catch_exceptions=False)
+
+
+def test_a_plan_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    for text in ("not json", "[]", '{"version": 9}', '{"version": 1, "items": [{}]}'):
+        path.write_text(text)
+        with pytest.raises(UserError, match=r"plan\.json"):
+            read_plan(path)
+    with pytest.raises(UserError, match="cannot read the plan"):
+        read_plan(tmp_path / "nothing")

@@ -1,0 +1,207 @@
+"""The store: its statements suit SQLite and PostgreSQL, several processes share it, and what is
+wrong with it is said in a line."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateTable
+
+from tallymark.errors import UserError
+from tallymark_audit.cells import CellKey, Claim, Copy, Observation
+from tallymark_audit.claims import Ahead, Reporter
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.store import counts, open_store, queries, rows, tables
+from tallymark_audit.store.counts import FencedError, Position
+from tallymark_audit.store.upsert import statement_for
+from tallymark_audit.store.verdicts import COLLECTOR, SPARK, effective, record_verdicts
+from tallymark_audit.verdicts import CellVerdict, State, Verdict
+
+KEY = CellKey("t", 3, 5000, "web", "ab" * 8)
+RANGES = RangeSet([(0, 4), (9, 9)])
+
+
+def address(folder: Path) -> str:
+    return f"sqlite:///{folder / 'deep' / 'audit.db'}"
+
+
+def verdict(state: State, missing: int = 0, window: int = 0) -> Verdict:
+    return Verdict("e", "t", window, state, claimed=10, observed=10 - missing, missing=missing)
+
+
+def test_rows_keep_everything() -> None:
+    seen = Observation(KEY, 7, 70, RANGES, (Copy(1, 2, 3),), 10, 20, 5001, 5009, 1, 2)
+    assert rows.observation_from_row(rows.observation_to_row("dc1", "t", 1, seen)) == seen
+    claim = Claim(KEY, RANGES, RANGES, RANGES, RANGES, 7, 70, 5001, 5009, 0)
+    assert rows.claim_from_row(rows.claim_to_row("dc1", "r", 0, 1, claim)) == claim
+    reporter = Reporter("r", seen=RANGES, ahead=(Ahead(9, 8, 1, 77, True),), first_seen=5)
+    assert rows.reporter_from_row(rows.reporter_to_row("dc1", reporter)) == reporter
+    cell = CellVerdict(KEY, State.MIXED, 9, 8, RANGES, 6, 1, (Copy(1, 2, 3),), reason="why")
+    assert rows.cell_from_json(rows.cell_to_json(cell)) == cell
+
+
+def test_the_statements_are_postgresqls_too() -> None:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's
+    for table in tables.metadata.sorted_tables:
+        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
+        if len(table.columns) > len(table.primary_key.columns):
+            made = statement_for("postgresql", table, [c.name for c in table.columns])
+            assert "ON CONFLICT" in str(made.compile(dialect=dialect))
+    query = select(tables.verdicts).where(effective())
+    assert "NOT (EXISTS" in str(query.compile(dialect=dialect))
+
+
+def test_several_open_it_at_once(tmp_path: Path) -> None:
+    """Every process of the stack starts at the same moment on an empty folder, and each of them
+    makes the tables."""
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            with open_store(address(tmp_path)) as store:
+                for at in range(20):
+                    with store.write() as connection:
+                        counts.touch(connection, "dc1", {("t", number * 100 + at)}, at)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with open_store(address(tmp_path)) as store, store.read() as connection:
+        assert len(connection.execute(select(tables.window_changes)).all()) == 80
+
+
+def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
+    with open_store(address(tmp_path)) as store, store.write() as writing:
+        counts.touch(writing, "dc1", {("t", 0)}, 1)
+        with store.read() as reading:
+            assert reading.execute(select(tables.window_changes)).all() == []
+
+
+def test_tables_of_another_version_are_refused(tmp_path: Path) -> None:
+    with open_store(address(tmp_path)) as store, store.write() as connection:
+        connection.execute(tables.meta.update().values(value="99"))
+    with pytest.raises(UserError, match="tables of version 99"):
+        open_store(address(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("nonsense", "cannot be opened"),
+        ("nodb://x", "cannot be opened"),
+        ("sqlite:////dev/null/audit.db", "cannot be opened"),
+        ("sqlite:////proc/audit.db", "cannot be used"),
+    ],
+)
+def test_a_store_that_is_not_there_is_said(where: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        open_store(where)
+
+
+def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:
+    (tmp_path / "audit.db").write_bytes(b"this is no database at all" * 50)
+    with pytest.raises(UserError, match="not a database"):
+        open_store(f"sqlite:///{tmp_path / 'audit.db'}")
+
+
+def test_only_the_newest_collector_writes(tmp_path: Path) -> None:
+    with open_store(address(tmp_path)) as store:
+        with store.write() as connection:
+            old = counts.take_over(connection, "dc1", "old", 1)
+            counts.add_positions(connection, "dc1", old, [Position("t", 0)])
+            new = counts.take_over(connection, "dc1", "new", 2)
+        assert new == old + 1
+        with pytest.raises(FencedError, match="now new"), store.write() as connection:
+            counts.fence(connection, "dc1", old, 3)
+        with pytest.raises(FencedError, match="moved from 0"), store.write() as connection:
+            counts.move(connection, "dc1", old, 0, Position("t", 0, next_offset=5))
+        with store.write() as connection:
+            counts.fence(connection, "dc1", new, 3)
+            counts.move(connection, "dc1", new, 0, Position("t", 0, next_offset=5))
+        with pytest.raises(FencedError, match="moved from 4"), store.write() as connection:
+            counts.move(connection, "dc1", new, 4, Position("t", 0, next_offset=9))
+        with store.read() as connection:
+            (at,) = counts.load_positions(connection, "dc1")
+        assert at.next_offset == 5
+
+
+def test_verdicts_have_revisions_and_a_history(tmp_path: Path) -> None:
+    with open_store(address(tmp_path)) as store:
+        states = [
+            verdict(State.OPEN),
+            verdict(State.OPEN),
+            verdict(State.SETTLING, 4),
+            verdict(State.LOSS, 4),
+            verdict(State.LOSS, 4),
+            verdict(State.LOSS, 2),
+            verdict(State.COMPLETE),
+        ]
+        news = []
+        for now, one in enumerate(states):
+            with store.write() as connection:
+                news.append(bool(record_verdicts(connection, [one], COLLECTOR, now)))
+        assert news == [True, False, True, True, False, True, True]
+        with store.read() as connection:
+            (row,) = queries.windows(connection)
+            history = queries.evidence(connection, "e", "t", 0).history
+    assert (row["state"], row["revision"], row["judged_at"]) == ("COMPLETE", 4, 6)
+    assert [(h["revision"], h["state"], h["missing"]) for h in history] == [
+        (0, "OPEN", 0),
+        (1, "SETTLING", 4),
+        (2, "LOSS", 4),
+        (3, "LOSS", 2),
+        (4, "COMPLETE", 0),
+    ]
+
+
+def test_nothing_about_nothing_is_no_verdict(tmp_path: Path) -> None:
+    with open_store(address(tmp_path)) as store:
+        with store.write() as connection:
+            assert record_verdicts(connection, [Verdict("e", "t", 0, State.OPEN)], SPARK, 1) == []
+        with store.read() as connection:
+            assert queries.windows(connection) == []
+
+
+@pytest.mark.parametrize(
+    ("collector", "spark", "holds"),
+    [
+        ((State.COMPLETE, 1), (State.LOSS, 2), State.LOSS),
+        ((State.COMPLETE, 2), (State.LOSS, 2), State.LOSS),
+        ((State.COMPLETE, 3), (State.LOSS, 2), State.COMPLETE),
+        ((State.SETTLING, 3), (State.LOSS, 2), State.LOSS),
+        ((State.SETTLING, 1), (State.COMPLETE, 2), State.COMPLETE),
+    ],
+)
+def test_which_of_two_sources_holds(
+    collector: tuple[State, int], spark: tuple[State, int], holds: State, tmp_path: Path
+) -> None:
+    with open_store(address(tmp_path)) as store:
+        with store.write() as connection:
+            record_verdicts(connection, [verdict(collector[0])], COLLECTOR, collector[1])
+            record_verdicts(connection, [verdict(spark[0])], SPARK, spark[1])
+        with store.read() as connection:
+            assert [row["state"] for row in queries.windows(connection)] == [holds]
+            (summary,) = queries.overview(connection)
+    assert summary.states == {holds: 1}
+
+
+def test_filters(tmp_path: Path) -> None:
+    with open_store(address(tmp_path)) as store:
+        many = [verdict(State.LOSS if at % 2 else State.COMPLETE, window=at) for at in range(10)]
+        with store.write() as connection:
+            record_verdicts(connection, many, COLLECTOR, 1)
+        with store.read() as connection:
+            found = queries.windows(connection, "e", "t", 2, 8, ["LOSS"], limit=2)
+            assert queries.windows(connection, topic="other") == []
+            (recent,) = queries.overview(connection, since=8)
+    assert [row["window"] for row in found] == [7, 5]
+    assert recent.states == {"COMPLETE": 1, "LOSS": 1}

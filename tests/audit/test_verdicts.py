@@ -1,0 +1,478 @@
+"""The verdict function by tables, and against an oracle that follows every single message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallymark_audit.assemble import mirror_facts, producer_facts
+from tallymark_audit.cells import CellFacts, CellKey, Claim, Copy, Edge, Observation
+from tallymark_audit.claims import ClaimBook
+from tallymark_audit.events import AuditEvent
+from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.verdicts import (
+    Clock,
+    ReporterFacts,
+    State,
+    Verdict,
+    judge,
+    worst,
+)
+
+W, SETTLE, SILENCE = 1000, 500, 3000
+PRODUCER = Edge("producer-to-dc1", "producer", "dc1", "producer")
+MIRROR = Edge("dc1-to-aggregate", "dc1", "aggregate", "mirror")
+KEY = CellKey("t", 0, 0, "web", "00" * 8)
+LATER = 100_000
+
+
+def clock(now: int = LATER, **times: int) -> Clock:
+    known = {"downstream_through": now, "upstream_through": now, "changed": 0} | times
+    return Clock(now=now, window_ms=W, settle_ms=SETTLE, silence_ms=SILENCE, **known)
+
+
+def reporter(**fields: object) -> ReporterFacts:
+    known = ReporterFacts("producer-0", KEY.instance, "web", 0, LATER, LATER)
+    return replace(known, **fields)  # type: ignore[arg-type]  # by name
+
+
+def claim(acked: str, **ranges: str) -> Claim:
+    sets = {name: span(text) for name, text in ranges.items()}
+    accepted = span(acked)
+    for more in sets.values():
+        accepted |= more
+    return Claim(KEY, accepted=accepted, acknowledged=span(acked), **sets)  # type: ignore[arg-type]
+
+
+def seen(text: str, *again: int) -> Observation:
+    ranges = span(text)
+    copies = tuple(Copy(0, 100 + at, sequence) for at, sequence in enumerate(again))
+    return Observation(KEY, ranges.size + len(again), 0, ranges, copies)
+
+
+def span(text: str) -> RangeSet:
+    """``"0-4,7"`` as a set."""
+    pairs = [part.split("-") for part in text.split(",") if part]
+    return RangeSet((int(pair[0]), int(pair[-1])) for pair in pairs)
+
+
+def verdict(
+    claimed: Claim | None,
+    observed: Observation | None,
+    *reporters: ReporterFacts,
+    edge: Edge = PRODUCER,
+    at: Clock | None = None,
+    explained: RangeSet = EMPTY,
+) -> Verdict:
+    cells = [CellFacts(KEY, claimed, observed, explained)]
+    return judge(edge, "t", 0, cells, reporters or [reporter()], at or clock())
+
+
+@pytest.mark.parametrize(
+    ("claimed", "observed", "state", "sums"),
+    [
+        (claim("0-9"), seen("0-9"), State.COMPLETE, (0, 0, 0, 0)),
+        (claim("0-9"), seen("0-3,6-9"), State.LOSS, (2, 0, 0, 0)),
+        (claim("0-9"), None, State.LOSS, (10, 0, 0, 0)),
+        (claim("0-9"), seen("0-9", 4), State.DUPLICATION, (0, 1, 0, 0)),
+        # As many repeated as lost: a count alone would call this perfect.
+        (claim("0-9"), seen("0-7", 1, 2), State.MIXED, (2, 2, 0, 0)),
+        (claim("0-4", failed="5-9"), seen("0-4"), State.EXPLAINED, (0, 0, 0, 5)),
+        (claim("0-4", in_doubt="5-9"), seen("0-6"), State.EXPLAINED, (0, 0, 0, 3)),
+        (claim("0-4", in_doubt="5-9"), seen("0-9"), State.COMPLETE, (0, 0, 0, 0)),
+        (claim("0-4", failed="5-9"), seen("0-9"), State.COMPLETE, (0, 0, 0, 0)),
+        (None, seen("0-4"), State.UNCLAIMED, (0, 0, 5, 0)),
+        (claim("0-4"), seen("0-6"), State.UNCLAIMED, (0, 0, 2, 0)),
+        (claim("0-4"), seen("0-3,5"), State.LOSS, (1, 0, 1, 0)),
+    ],
+)
+def test_settled_cells(
+    claimed: Claim | None, observed: Observation | None, state: State, sums: tuple[int, ...]
+) -> None:
+    found = verdict(claimed, observed)
+    assert found.state is state
+    assert (found.missing, found.duplicates, found.unclaimed, found.explained) == sums
+
+
+def test_names_what_is_missing_and_where_copies_lie() -> None:
+    (cell,) = verdict(claim("0-9"), seen("0-3,6-9", 8)).cells
+    assert str(cell.missing) == "4-5"
+    assert cell.copies == (Copy(0, 100, 8),)
+
+
+def test_a_stated_reason_excuses_a_loss() -> None:
+    found = verdict(claim("0-9"), seen("3-9"), explained=span("0-2"))
+    assert (found.state, found.missing, found.explained) == (State.EXPLAINED, 0, 3)
+
+
+def test_acks_0_claims_what_it_accepted() -> None:
+    bare = Claim(KEY, accepted=span("0-9"), failed=span("9"), acks=0)
+    assert verdict(bare, seen("0-7")).missing == 1
+    assert verdict(bare, seen("0-8")).state is State.EXPLAINED
+
+
+@pytest.mark.parametrize(
+    ("at", "state"),
+    [
+        (clock(999), State.OPEN),
+        (clock(1499), State.SETTLING),
+        (clock(1500), State.LOSS),
+        (clock(9000, changed=8600), State.SETTLING),
+        (clock(9100, changed=8600), State.LOSS),
+        (clock(2000, downstream_through=1499), State.SETTLING),
+        (clock(9000, downstream_through=1499), State.UNKNOWN),
+        (clock(9000, downstream_through=1500), State.LOSS),
+        # The claims side lags: what is known to be missing is missing all the same.
+        (clock(9000, upstream_through=1499), State.LOSS),
+    ],
+)
+def test_a_loss_is_told_when_it_can_be_known(at: Clock, state: State) -> None:
+    assert verdict(claim("0-9"), seen("0-8"), at=at).state is state
+
+
+@pytest.mark.parametrize(
+    ("who", "state"),
+    [
+        (reporter(complete_through=1000), State.COMPLETE),
+        (reporter(complete_through=999), State.SETTLING),
+        (reporter(complete_through=999, last_heard=0), State.UNKNOWN),
+        (reporter(complete_through=0, last_heard=0, closed=True), State.COMPLETE),
+        (reporter(complete_through=0, last_heard=0, retired=True), State.COMPLETE),
+        (reporter(complete_through=0, last_heard=0, first_seen=1000), State.COMPLETE),
+        (reporter(instance="ff" * 8, complete_through=0, last_heard=0), State.UNKNOWN),
+        # A back-fill holds only windows it has messages in.
+        (reporter(complete_through=0, backfill=True, first_seen=5000), State.SETTLING),
+        (reporter(instance="ff" * 8, complete_through=0, backfill=True), State.COMPLETE),
+    ],
+)
+def test_a_window_waits_for_its_reporters(who: ReporterFacts, state: State) -> None:
+    assert verdict(claim("0-9"), seen("0-9"), who).state is state
+
+
+def test_never_green_because_data_is_absent() -> None:
+    silent = reporter(complete_through=0, last_heard=0)
+    assert judge(PRODUCER, "t", 0, [], [silent], clock()).state is State.UNKNOWN
+    idle = clock(downstream_through=0)
+    assert judge(PRODUCER, "t", 0, [], [reporter()], idle).state is State.UNKNOWN
+    assert judge(PRODUCER, "t", 0, [], [reporter()], clock()).state is State.COMPLETE
+
+
+def test_what_is_unclaimed_may_still_be_claimed() -> None:
+    owing = reporter(complete_through=0)
+    assert verdict(None, seen("0-4"), owing).state is State.SETTLING
+    assert verdict(None, seen("0-4"), reporter(), at=clock(upstream_through=0)).state in (
+        State.UNKNOWN,
+        State.SETTLING,
+    )
+
+
+def test_accepted_but_not_settled_is_not_complete() -> None:
+    pending = Claim(KEY, accepted=span("0-4"), acknowledged=span("0-3"))
+    assert verdict(pending, seen("0-3"), reporter(complete_through=900)).state is State.SETTLING
+    assert verdict(pending, seen("0-3"), reporter(closed=True)).state is State.UNKNOWN
+    assert verdict(pending, seen("0-4"), reporter(closed=True)).state is State.COMPLETE
+
+
+def test_a_mirror_is_not_blamed_for_copies_it_was_given() -> None:
+    upstream = seen("0-9", 3, 3, 5).as_claim()
+    assert verdict(upstream, seen("0-9", 3, 3, 5), edge=MIRROR).state is State.COMPLETE
+    found = verdict(upstream, seen("0-9", 3, 5, 5, 7), edge=MIRROR)
+    assert (found.state, found.duplicates) == (State.DUPLICATION, 2)
+    assert [copy.sequence for copy in found.cells[0].copies] == [5, 7]
+
+
+def test_a_mirror_that_lags_has_not_lost() -> None:
+    lagging = reporter(complete_through=0, instance="")
+    assert verdict(claim("0-9"), seen("0-5"), lagging, edge=MIRROR).state is State.SETTLING
+
+
+def test_loss_and_duplication_in_different_cells_do_not_cancel() -> None:
+    other = KEY._replace(partition=1)
+    cells = [
+        CellFacts(KEY, claim("0-9"), seen("0-8")),
+        CellFacts(
+            other,
+            replace(claim("0-9"), key=other),
+            replace(seen("0-9", 3), key=other),
+        ),
+    ]
+    found = judge(PRODUCER, "t", 0, cells, [reporter()], clock())
+    assert (found.state, found.missing, found.duplicates) == (State.MIXED, 1, 1)
+    assert [cell.state for cell in found.cells] == [State.LOSS, State.DUPLICATION]
+
+
+def test_records_without_a_stamp_are_counted() -> None:
+    bare = CellKey("t", 0, 0, "", "")
+    facts = CellFacts(bare, Claim(bare, count=10), Observation(bare, 8))
+    found = judge(MIRROR, "t", 0, [facts], [], clock())
+    assert (found.state, found.missing, found.cells[0].missing) == (State.LOSS, 2, EMPTY)
+    found = judge(PRODUCER, "t", 0, [CellFacts(bare, None, Observation(bare, 8))], [], clock())
+    assert (found.state, found.unclaimed) == (State.UNCLAIMED, 8)
+
+
+def test_the_worst_state_is_the_whole_one() -> None:
+    assert worst([]) is State.COMPLETE
+    assert worst([State.COMPLETE, State.EXPLAINED]) is State.EXPLAINED
+    assert worst([State.UNKNOWN, State.LOSS]) is State.LOSS
+    assert worst([State.LOSS, State.UNCLAIMED, State.DUPLICATION]) is State.MIXED
+
+
+# --- against an oracle --------------------------------------------------------------------------
+
+
+@dataclass
+class Message:
+    """One message, followed by hand: how often it stands in dc1 and in the aggregate."""
+
+    instance: str
+    sequence: int
+    window: int
+    outcome: Outcome | None = None
+    dc1: int = 0
+    aggregate: int = 0
+
+
+@dataclass
+class World:
+    """Producers, a cluster, a mirror and an aggregate, under a schedule of faults."""
+
+    chance: Random
+    messages: list[Message] = field(default_factory=list)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    events: list[AuditEvent] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
+    now: int = 0
+
+    def tally(self, instance: str) -> Tally:
+        if instance not in self.tallies:
+            who = Identity(f"producer-{instance}", "web", "app", instance, W, self.now)
+            self.tallies[instance] = Tally(who)
+        return self.tallies[instance]
+
+    def send(self, instance: str, delay: int, fate: str) -> None:
+        """``fate``: what becomes of it on the way to dc1."""
+        sequence = sum(1 for each in self.messages if each.instance == instance)
+        stamp = max(0, self.now - delay)
+        message = Message(instance, sequence, stamp - stamp % W)
+        self.messages.append(message)
+        key = TallyKey("t", 0, message.window)
+        tally = self.tally(instance)
+        tally.accept(Run(key, sequence, sequence, stamp, stamp), 1, self.now)
+        copies, message.outcome = {
+            "stored": (1, Outcome.ACKNOWLEDGED),
+            "acknowledged but lost": (0, Outcome.ACKNOWLEDGED),
+            "retried into a duplicate": (2, Outcome.ACKNOWLEDGED),
+            "ack lost, stored": (1, Outcome.IN_DOUBT),
+            "ack lost, not stored": (0, Outcome.IN_DOUBT),
+            "refused": (0, Outcome.FAILED),
+            "never settled": (self.chance.randrange(2), None),
+        }[fate]
+        message.dc1 = copies
+        if message.outcome is not None:
+            tally.settle(key, message.outcome, sequence, sequence, self.now)
+
+    def mirror(self, fate: str) -> None:
+        """Copy what is in dc1 and not in the aggregate yet."""
+        for message in self.messages:
+            if message.dc1 and not message.aggregate and fate != "delayed":
+                dropped = fate == "drops some" and self.chance.random() < 0.3
+                repeats = fate == "repeats some" and self.chance.random() < 0.3
+                message.aggregate = 0 if dropped else message.dc1 + repeats
+
+    def report(self, instance: str, closed: bool = False) -> None:
+        if instance in self.ended:
+            return
+        tally = self.tally(instance)
+        pending = any(cell.pending for cell in tally.cells.values())
+        oldest = min((k.window for k, c in tally.cells.items() if c.pending), default=self.now)
+        for event in tally.report(self.now, min(self.now, oldest), closed and not pending):
+            tally.published(event.event_number)
+            self.events.append(event)
+        if closed and not pending:
+            self.ended.add(instance)
+
+    def crash(self, instance: str, journal: bool) -> None:
+        """The process dies; with a journal the next start publishes what it knew."""
+        if instance in self.ended:
+            return
+        if journal:
+            for message in self.messages:
+                if message.instance == instance and message.outcome is None:
+                    message.outcome = Outcome.IN_DOUBT
+            tally = self.tally(instance)
+            tally.doubt_pending(self.now)
+            self.events += tally.report(self.now, 0, closed=True)
+        self.ended.add(instance)
+
+    def observed(self, copies: str, window: int) -> dict[CellKey, Observation]:
+        """What an independent counter sees; built message by message."""
+        cells: dict[CellKey, Observation] = {}
+        for message in self.messages:
+            count = getattr(message, copies)
+            if count and message.window == window:
+                key = CellKey("t", 0, window, "web", message.instance)
+                one = Observation(
+                    key,
+                    count,
+                    ranges=RangeSet.of([message.sequence]),
+                    copies=tuple(Copy(0, 0, message.sequence) for _ in range(count - 1)),
+                )
+                cells[key] = cells[key].merge(one) if key in cells else one
+        return cells
+
+    def expect(self, window: int, kept: set[str]) -> tuple[dict[str, Counter[str]], set[str]]:
+        """The oracle: per edge what is wrong, and per edge the messages by name."""
+        wrong: dict[str, Counter[str]] = {"producer": Counter(), "mirror": Counter()}
+        names: set[str] = set()
+        for each in self.messages:
+            if each.window != window:
+                continue
+            claimed = each.instance in kept
+            if not claimed and each.dc1:
+                wrong["producer"]["unclaimed"] += 1
+            if claimed and each.outcome is Outcome.ACKNOWLEDGED and not each.dc1:
+                wrong["producer"]["missing"] += 1
+                names.add(f"{each.instance}:{each.sequence}")
+            if claimed and each.outcome is not Outcome.ACKNOWLEDGED and not each.dc1:
+                wrong["producer"]["explained"] += 1
+            wrong["producer"]["duplicates"] += max(0, each.dc1 - 1)
+            if each.dc1 and not each.aggregate:
+                wrong["mirror"]["missing"] += 1
+            wrong["mirror"]["duplicates"] += max(0, each.aggregate - max(1, each.dc1))
+        return wrong, names
+
+
+fates = st.sampled_from(
+    [
+        "stored",
+        "stored",
+        "stored",
+        "acknowledged but lost",
+        "retried into a duplicate",
+        "ack lost, stored",
+        "ack lost, not stored",
+        "refused",
+        "never settled",
+    ]
+)
+INSTANCES = ["aa" * 8, "bb" * 8]
+schedule = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("send"), st.sampled_from(INSTANCES), st.sampled_from([0, 0, 50, 1500]), fates
+        ),
+        st.tuples(st.just("report"), st.sampled_from(INSTANCES)),
+        st.tuples(
+            st.just("mirror"), st.sampled_from(["all", "drops some", "repeats some", "delayed"])
+        ),
+        st.tuples(st.just("wait"), st.integers(1, 1500)),
+        st.tuples(st.just("crash"), st.sampled_from(INSTANCES), st.booleans()),
+    ),
+    max_size=40,
+)
+
+
+def play(script: list[tuple[object, ...]], chance: Random) -> World:
+    world = World(chance)
+    for name, *arguments in script:
+        world.now += 7
+        if name == "wait":
+            world.now += int(str(arguments[0]))
+        elif arguments[0] not in world.ended:
+            getattr(world, str(name))(*arguments)
+    for instance in INSTANCES:
+        if instance in world.tallies:
+            world.report(instance, closed=True)
+    return world
+
+
+def judged(world: World, window: int, book: ClaimBook, edge: Edge) -> Verdict:
+    later = world.now + 50_000
+    dc1 = world.observed("dc1", window)
+    aggregate = world.observed("aggregate", window)
+    claims = {key: claim for key, claim in book.claims().items() if key.window == window}
+    if edge is PRODUCER:
+        cells = producer_facts(claims, dc1)
+        reporters = [each.facts() for each in book.reporters.values()]
+        return judge(edge, "t", window, cells, reporters, clock(later))
+    cells = mirror_facts(edge, {"dc1": dc1}, aggregate)
+    return judge(edge, "t", window, cells, [], clock(later))
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedule, st.randoms(use_true_random=False))
+def test_the_verdict_is_the_oracles(script: list[tuple[object, ...]], chance: Random) -> None:
+    """Every event arrives, twice and in any order: the sums and the names are exact."""
+    world = play(script, chance)
+    events = world.events * 2
+    chance.shuffle(events)
+    book = ClaimBook()
+    for event in events:
+        book.add(event)
+    kept = {event.instance for event in events if event.closed}
+    for window in {message.window for message in world.messages}:
+        dead = {m.instance for m in world.messages if m.window == window} - kept
+        if dead:
+            continue  # the next test
+        wrong, names = world.expect(window, kept)
+        found = judged(world, window, book, PRODUCER)
+        assert found.missing == wrong["producer"]["missing"]
+        assert found.duplicates == wrong["producer"]["duplicates"]
+        assert found.explained == wrong["producer"]["explained"]
+        assert found.unclaimed == 0
+        assert {
+            f"{cell.key.instance}:{sequence}"
+            for cell in found.cells
+            for first, last in cell.missing
+            for sequence in range(first, last + 1)
+        } == names
+        mirrored = judged(world, window, book, MIRROR)
+        assert mirrored.missing == wrong["mirror"]["missing"]
+        assert mirrored.duplicates == wrong["mirror"]["duplicates"]
+        holding = {each.instance for each in book.reporters.values()} <= kept
+        if holding:
+            assert found.state is expected_state(wrong["producer"])
+        assert mirrored.state is expected_state(wrong["mirror"])
+
+
+def expected_state(wrong: Counter[str]) -> State:
+    """What a person would call it."""
+    if wrong["missing"]:
+        return State.MIXED if wrong["duplicates"] else State.LOSS
+    if wrong["duplicates"]:
+        return State.DUPLICATION
+    return State.EXPLAINED if wrong["explained"] else State.COMPLETE
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedule, st.randoms(use_true_random=False))
+def test_lost_events_never_make_it_green(script: list[tuple[object, ...]], chance: Random) -> None:
+    """Monitoring events are lost and producers die without a journal: a window that the oracle
+    knows to be wrong is never COMPLETE or EXPLAINED, and what is named is truly missing."""
+    world = play(script, chance)
+    book = ClaimBook()
+    for event in world.events:
+        if chance.random() < 0.6:
+            book.add(event)
+    for window in {message.window for message in world.messages}:
+        wrong, _ = world.expect(window, {m.instance for m in world.messages})
+        found = judged(world, window, book, PRODUCER)
+        heard = {each.instance for each in book.reporters.values()}
+        there = {m.instance for m in world.messages if m.window == window}
+        if wrong["producer"]["missing"] and there <= heard:
+            assert found.state not in (State.COMPLETE, State.EXPLAINED)
+        lost = {
+            (m.instance, m.sequence)
+            for m in world.messages
+            if m.outcome is Outcome.ACKNOWLEDGED and not m.dc1
+        }
+        for cell in found.cells:
+            for first, last in cell.missing:
+                for sequence in range(first, last + 1):
+                    assert (cell.key.instance, sequence) in lost

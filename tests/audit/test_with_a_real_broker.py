@@ -1,0 +1,155 @@
+"""The audit around a real broker: a Producer that finds the interceptor by its entry point, the
+collector as its service, one producer that is killed in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tallymark.client import Producer
+from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
+from tallymark.testing.broker_thread import BrokerThread
+from tallymark_audit.collector.service import CollectorService
+from tallymark_audit.store import Store, open_store, queries
+from tallymark_audit.store.rows import Row
+from tallymark_audit.verdicts import State
+
+pytestmark = pytest.mark.process
+EDGE = "producer-to-dc1"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path, num_partitions=2) as running:
+        yield running
+
+
+@pytest.fixture
+def deployment(broker: BrokerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    port = int(broker.bootstrap_servers.rsplit(":", 1)[1])
+    made = Deployment(
+        data_dir=tmp_path / "data",
+        clusters=(Cluster(name="dc1", brokers=(BrokerAddress(port=port),)),),
+        mirrors=(),
+        audit=AuditSettings(
+            window_ms=1000, settle_min_ms=500, report_interval_ms=100, silence_ms=60_000
+        ),
+    )
+    path = tmp_path / "tallymark.toml"
+    path.write_text(dump_toml(made))
+    monkeypatch.setenv("TALLYMARK_SETTINGS", str(path))
+    return made
+
+
+@pytest.fixture
+def store(deployment: Deployment) -> Iterator[Store]:
+    with open_store(deployment.audit_store) as opened:
+        yield opened
+
+
+@pytest.fixture
+def collector(deployment: Deployment, store: Store) -> Iterator[CollectorService]:
+    service = CollectorService(deployment, "dc1")
+    yield service
+    service.close()
+    service.check()
+
+
+def wait_for(what: Callable[[], object], seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(0.1)
+
+
+def rows(store: Store) -> list[Row]:
+    with store.read() as connection:
+        return queries.windows(connection, EDGE)
+
+
+def all_decided(store: Store, at_least: int) -> bool:
+    found = rows(store)
+    waiting = {State.OPEN, State.SETTLING, State.UNKNOWN}
+    decided = not any(State(row["state"]) in waiting for row in found)
+    return decided and sum(row["claimed"] for row in found) >= at_least
+
+
+def test_what_is_published_is_complete(
+    broker: BrokerThread, collector: CollectorService, store: Store
+) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, server="web-1") as producer:
+        for number in range(2000):
+            producer.send("views", b"x" * 50, key=str(number).encode())
+    wait_for(lambda: all_decided(store, 2000))
+    assert {row["state"] for row in rows(store)} == {State.COMPLETE}
+    assert sum(row["observed"] for row in rows(store)) == 2000
+    with store.read() as connection:
+        (reporter,) = queries.all_reporters(connection)
+        assert queries.all_incidents(connection) == []
+    assert (reporter["server"], reporter["closed"]) == ("web-1", True)
+
+
+PUBLISHER = """
+    import sys, time
+    from tallymark.client import Producer
+    producer = Producer(bootstrap_servers=sys.argv[1], server="doomed", linger_ms=20)
+    number = 0
+    while True:
+        producer.send("views", b"x" * 50, key=str(number).encode())
+        number += 1
+        if number % 50 == 0:
+            print(number, flush=True)
+            time.sleep(0.002)
+"""
+
+
+def test_kill_9_of_a_producer_loses_no_claim(
+    broker: BrokerThread, collector: CollectorService, deployment: Deployment, store: Store
+) -> None:
+    """It is killed with records in every state. Its journal is published by the collector of the
+    host; afterwards every window is decided, and nothing is missing, unclaimed or unknown."""
+    script = textwrap.dedent(PUBLISHER)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, broker.bootstrap_servers],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONWARNINGS": "default"},
+    )
+    assert process.stdout is not None
+    with process, process.stdout:
+        while int(process.stdout.readline()) < 3000:
+            pass
+        os.kill(process.pid, signal.SIGKILL)
+    assert list(deployment.journal_dir.glob("*.journal"))
+    wait_for(lambda: not list(deployment.journal_dir.glob("*")) and all_decided(store, 1000))
+    found = rows(store)
+    assert {row["state"] for row in found} <= {State.COMPLETE, State.EXPLAINED}
+    assert sum(row["unclaimed"] + row["missing"] + row["duplicates"] for row in found) == 0
+    with store.read() as connection:
+        (reporter,) = queries.all_reporters(connection)
+    assert (reporter["server"], reporter["closed"]) == ("doomed", True)
+
+
+def test_a_second_collector_ends_the_first(
+    deployment: Deployment, collector: CollectorService, store: Store
+) -> None:
+    second = CollectorService(deployment, "dc1")
+    try:
+        wait_for(lambda: has_ended(collector))
+        second.check()
+    finally:
+        second.close()
+    with pytest.raises(Exception, match="the collector stopped: the collector of dc1 is now"):
+        collector.check()
+    collector._failure = None
+
+
+def has_ended(service: CollectorService) -> bool:
+    return not service._thread.is_alive()

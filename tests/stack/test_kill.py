@@ -1,0 +1,103 @@
+"""Any process of the stack may be killed at any moment: it comes back, nothing that was
+acknowledged is lost, and every verdict says exactly what is in the logs."""
+
+import json
+import time
+from collections import Counter
+from typing import Any
+
+import log_oracle
+import pytest
+from log_oracle import Contents
+from running_stack import WINDOW_MS, Stack, wait_until
+from sqlalchemy import select
+
+from tallymark.cli.supervisor.plan import plan
+from tallymark_audit.store import open_store
+from tallymark_audit.store.tables import verdicts
+from tallymark_audit.verdicts import UNDECIDED
+
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(420)]
+TOPIC = "orders"
+
+
+def test_kill_each_process_in_turn(stack: Stack) -> None:
+    first = stack.publisher("dc1", TOPIC, "a")
+    stack.publisher("dc2", TOPIC, "b")
+    wait_until(lambda: bool(stack.acked("a") and stack.acked("b")), 30, "both publish")
+    for spec in plan(stack.deployment):
+        stack.kill(spec.name)
+        time.sleep(1)
+    first.kill()
+    first.wait()
+    stack.publisher("dc1", TOPIC, "c")
+    wait_until(lambda: bool(stack.acked("c")), 30, "the next publisher of the host publishes")
+    time.sleep(2)
+    stack.stop_publishers()
+
+    wait_until(lambda: settled(stack), 60, "every window is decided")
+    contents = {one.name: read(stack, one.name) for one in stack.deployment.clusters}
+
+    published = {"dc1": stack.acked("a") | stack.acked("c"), "dc2": stack.acked("b")}
+    for cluster, acked in published.items():
+        assert acked - contents[cluster].values == set(), "acknowledged, but not in the log"
+        assert acked - contents["aggregate"].values == set(), "not mirrored"
+    assert len(published["dc1"]) > 1000
+
+    rows = all_verdicts(stack, "collector")
+    for source in ("dc1", "dc2"):
+        check_mirror_edge(rows, source, contents[source], contents["aggregate"])
+        check_producer_edge(rows, source, contents[source])
+
+    code, output = stack.command("reconcile", "--all", "--json", str(stack.settings) + ".json")
+    result = json.loads((stack.settings.with_name(stack.settings.name + ".json")).read_text())
+    assert result["disagreements"] == [], output
+    wrong = sum(one["missing"] + one["duplicated"] for one in result["edges"])
+    assert code == (3 if wrong else 0), output
+
+
+def check_mirror_edge(
+    rows: list[dict[str, Any]], source: str, upstream: Contents, downstream: Contents
+) -> None:
+    """Per window: what is missing downstream, and what stands there more often than upstream."""
+    judged = {row["window"]: row for row in rows if row["edge"] == f"{source}-to-aggregate"}
+    assert set(judged) >= set(upstream.by_window)
+    for window, sent in upstream.by_window.items():
+        arrived = downstream.by_window.get(window, Counter())
+        missing = sum(1 for message in sent if message not in arrived)
+        copies = sum(
+            max(0, arrived[message] - sent[message]) for message in sent if message in arrived
+        )
+        row = judged[window]
+        assert (row["missing"], row["duplicates"]) == (missing, copies), row
+        expected = {(False, False): ("COMPLETE", "EXPLAINED"), (False, True): ("DUPLICATION",)}
+        assert row["state"] in expected[bool(missing), bool(copies)], row
+
+
+def check_producer_edge(rows: list[dict[str, Any]], cluster: str, contents: Contents) -> None:
+    """Every message in the log was claimed or in doubt, none that was claimed is missing."""
+    judged = {row["window"]: row for row in rows if row["edge"] == f"producer-to-{cluster}"}
+    for window, seen in contents.by_window.items():
+        row = judged[window]
+        assert row["observed"] == len(seen), row
+        assert row["duplicates"] == sum(seen.values()) - len(seen), row
+        assert (row["missing"], row["unclaimed"]) == (0, 0), row
+
+
+def read(stack: Stack, cluster: str) -> Contents:
+    bootstrap = stack.deployment.cluster(cluster).bootstrap_servers
+    return log_oracle.read(bootstrap, TOPIC, WINDOW_MS)
+
+
+def all_verdicts(stack: Stack, source: str) -> list[dict[str, Any]]:
+    with open_store(stack.deployment.audit_store) as store, store.read() as connection:
+        query = select(verdicts).where(verdicts.c.topic == TOPIC, verdicts.c.source == source)
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def settled(stack: Stack) -> bool:
+    """Every window that either datacenter has is decided on every hop."""
+    rows = all_verdicts(stack, "collector")
+    edges = {row["edge"] for row in rows}
+    undecided = [row for row in rows if row["state"] in UNDECIDED]
+    return len(edges) >= 4 and not undecided

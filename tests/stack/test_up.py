@@ -1,0 +1,74 @@
+"""``tallymark up``: what it says when it cannot start, and that nothing outlives it."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from running_stack import Stack, wait_until
+
+from tallymark.cli.ports import with_free_ports
+from tallymark.cli.supervisor.plan import plan
+from tallymark.deployment import Deployment, dump_toml
+
+pytestmark = pytest.mark.process
+
+
+def up(tmp_path: Path, deployment: Deployment, **environment: str) -> tuple[int, str]:
+    settings = tmp_path / "tallymark.toml"
+    settings.write_text(dump_toml(deployment))
+    done = subprocess.run(
+        [sys.executable, "-m", "tallymark", "up", "--settings", str(settings)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
+    deployment = with_free_ports(Deployment(data_dir=tmp_path / "data"))
+    with socket.create_server(("127.0.0.1", deployment.registry.port)):
+        code, said = up(tmp_path, deployment)
+    assert code == 1
+    assert said.strip() == (
+        f"tallymark: cannot start: port: {deployment.registry.port} (registry) is taken; stop what "
+        "listens there, change the settings, or start with --free-ports"
+    )
+
+
+def test_no_java_is_one_clear_line(tmp_path: Path) -> None:
+    deployment = with_free_ports(Deployment(data_dir=tmp_path / "data"))
+    code, said = up(tmp_path, deployment, PATH=str(tmp_path))
+    assert code == 1
+    assert said.startswith("tallymark: cannot start: Java: there is no java on the PATH; install")
+    assert said.count("\n") == 1
+
+
+def test_status_a_second_start_and_a_killed_supervisor(stack: Stack) -> None:
+    code, shown = stack.command("status")
+    assert code == 0, shown
+    assert all(spec.name in shown for spec in plan(stack.deployment))
+
+    code, said = stack.command("doctor")
+    assert code == 0, said
+    assert f"dashboards answers on {stack.deployment.dashboards.port}" in said
+
+    code, said = stack.command("up", "--settings", str(stack.settings))
+    assert code == 1
+    assert "is taken" in said or "already running" in said
+
+    pids = [stack.process(spec.name)["pid"] for spec in plan(stack.deployment)]
+    children = [psutil.Process(pid) for pid in pids]
+    children += [child for process in list(children) for child in process.children(recursive=True)]
+    stack.up.kill()
+    wait_until(
+        lambda: not any(child.is_running() for child in children), 30, "no process outlives it"
+    )
+    code, said = stack.command("status")
+    assert code == 1
+    assert "no stack is running here" in said

@@ -1,0 +1,92 @@
+"""The whole stack, as ``tallymark up`` starts it, and what a test does to it."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tallymark.cli.supervisor.control import ask
+from tallymark.cli.supervisor.run import control_file
+from tallymark.deployment import Deployment
+from tallymark_audit.demo.processes import Command
+
+WINDOW_MS = 2_000
+
+
+class Stack:
+    """The running stack of one test."""
+
+    def __init__(self, deployment: Deployment, settings: Path, up: Command) -> None:
+        self.deployment = deployment
+        self.settings = settings
+        self.up = up
+        self._own: list[subprocess.Popen[bytes]] = []
+
+    def process(self, name: str) -> dict[str, Any]:
+        """What the supervisor says of one process."""
+        answer = ask(control_file(self.deployment), {"do": "status"})
+        found: dict[str, Any] = next(one for one in answer["processes"] if one["name"] == name)
+        return found
+
+    def kill(self, name: str, back_within: float = 60) -> None:
+        """``kill -9``, and wait until it serves again."""
+        old = self.process(name)["pid"]
+        ask(control_file(self.deployment), {"do": "kill", "name": name})
+        wait_until(
+            lambda: self.process(name)["state"] == "ready" and self.process(name)["pid"] != old,
+            back_within,
+            f"{name} serves again",
+        )
+
+    def publisher(self, cluster: str, topic: str, run: str) -> subprocess.Popen[bytes]:
+        """Start a publisher; what was acknowledged to it is in ``acked(run)``."""
+        bootstrap = self.deployment.cluster(cluster).bootstrap_servers
+        script = Path(__file__).with_name("publisher.py")
+        log = self.deployment.log_dir / f"publisher-{run}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, str(script), bootstrap, topic, run, str(self._acked(run))],
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "TALLYMARK_SETTINGS": str(self.settings)},
+            )
+        self._own.append(process)
+        return process
+
+    def acked(self, run: str) -> set[bytes]:
+        """The values that were acknowledged to a publisher."""
+        path = self._acked(run)
+        return set(path.read_bytes().split()) if path.exists() else set()
+
+    def command(self, *arguments: str, timeout: float = 120) -> tuple[int, str]:
+        """Run a ``tallymark`` command on the stack: exit code and output."""
+        name = f"command-{time.monotonic_ns()}"
+        command = Command(name, arguments, self.settings, self.deployment.log_dir)
+        return command.wait(timeout), command.log.read_text()
+
+    def stop_publishers(self) -> None:
+        """End them in order and see that they ended well."""
+        for process in self._own:
+            if process.poll() is None:
+                process.terminate()
+                assert process.wait(60) == 0
+
+    def close(self) -> None:
+        for process in self._own:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        self.up.stop()
+
+    def _acked(self, run: str) -> Path:
+        return self.deployment.data_dir / f"acked-{run}"
+
+
+def wait_until(holds: Callable[[], bool], seconds: float, what: str) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"waited {seconds} s in vain until {what}"
+        time.sleep(0.2)
