@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from fastapi import Request
 from fastapi.templating import Jinja2Templates
@@ -35,8 +36,11 @@ class Context:
     def of(cls, deployment: Deployment, store: Store) -> Context:
         """The context of a deployment's dashboards."""
         templates = Jinja2Templates(HERE / "templates")
-        templates.env.filters.update(utc=utc, mark=mark, ranges=ranges_text)
-        templates.env.globals["evidence_href"] = evidence_href
+        # Jinja lists the types of its own filters only.
+        filters: dict[str, Any] = templates.env.filters  # pyright: ignore[reportAssignmentType]
+        filters.update(utc=utc, mark=mark, ranges=ranges_text)
+        functions: dict[str, Any] = templates.env.globals  # pyright: ignore[reportAssignmentType]
+        functions["evidence_href"] = evidence_href
         return cls(
             deployment=deployment,
             store=store,

@@ -189,7 +189,7 @@ class Demo:
         name = f"reconcile-{time.monotonic_ns()}"
         result = self.deployment.data_dir / f"{name}.json"
         arguments = ["--from", "1970-01-01", "--to", utc(until), "--json", str(result)]
-        job = Command(name, ["reconcile", *arguments], self.settings, self.logs)
+        job = Command(name, ["reconcile", "--wait", "30", *arguments], self.settings, self.logs)
         code = job.wait(120)
         self.narrator.console.print(job.log.read_text(encoding="utf-8").rstrip(), highlight=False)
         if code != expected:
