@@ -55,10 +55,10 @@ def plan(options: SourceOptions, bounds: Iterable[LogBounds]) -> list[Span]:
 
 
 def split(spans: Sequence[Span], rows: int, at_least: int) -> list[Span]:
-    """Cut the spans so that none holds more than ``rows`` offsets and there are about ``at_least``
-    of them; what comes out tiles exactly what went in."""
+    """Cut the spans so that none holds more than ``rows`` offsets and there are ``at_least`` of
+    them, if there are so many offsets; what comes out tiles exactly what went in."""
     total = sum(span.offsets for span in spans)
-    most = max(1, min(rows, -(-total // at_least)))
+    most = max(1, min(rows, total // at_least))
     return [piece for span in spans for piece in _pieces(span, most)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import UserError
@@ -59,6 +59,7 @@ def test_a_starting_timestamp_begins_where_the_broker_found_it() -> None:
     st.integers(1, 90),
     st.integers(1, 9),
 )
+@example([(0, 4)], 2, 3)
 def test_pieces_tile_the_spans(sizes: list[tuple[int, int]], rows: int, at_least: int) -> None:
     spans = [Span("t", p, start, start + size) for p, (start, size) in enumerate(sizes)]
     pieces = split(spans, rows, at_least)
