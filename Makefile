@@ -21,10 +21,10 @@ check: $(VENV)/.dev
 	$(BIN)/pyright
 
 test: $(VENV)/.dev java
-	$(PYTEST) -m "not soak"
+	$(PYTEST) -n 2 --dist loadfile -m "not soak"
 
 unit: $(VENV)/.dev
-	$(PYTEST) -m "not soak and not process and not spark"
+	$(PYTEST) -n 2 --dist loadfile -m "not soak and not process and not spark"
 
 soak: $(VENV)/.dev java
 	$(PYTEST) -m soak --timeout=7200

@@ -124,9 +124,9 @@ def encode_event(event: AuditEvent) -> bytes:
     return out.getvalue()
 
 
-def decode_event(value: bytes | memoryview) -> AuditEvent:
-    """Read one event. RemoteProtocolError: not an audit event, of an unknown version, or damaged;
-    says which."""
+def decode_event(value: bytes | memoryview, window_ms: int | None = None) -> AuditEvent:
+    """Read one event. RemoteProtocolError: not an audit event, of an unknown version, damaged, or
+    about windows of another length than ``window_ms``, which cannot be compared; says which."""
     data = bytes(value)
     if data[:2] != MARKER:
         raise RemoteProtocolError("not an audit event: the value is not single-object Avro")
@@ -142,6 +142,11 @@ def decode_event(value: bytes | memoryview) -> AuditEvent:
         raise RemoteProtocolError(f"a damaged audit event: {error}") from error
     if rest.read(1):
         raise RemoteProtocolError("a damaged audit event: bytes follow its end")
+    if window_ms is not None and event.window_ms != window_ms:
+        raise RemoteProtocolError(
+            f"{event.reporter} on {event.server} counts in windows of {event.window_ms} ms, this "
+            f"deployment in {window_ms}: start it with the deployment's settings"
+        )
     return event
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from tallymark.errors import UserError
+
+TIME_FORMS = "a date (2026-01-31) or a time (2026-01-31T12:40:05Z); without an offset it is UTC"
 
 
 def utc(timestamp_ms: int) -> str:
@@ -28,13 +30,18 @@ def percent(part: int, whole: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """ISO time (UTC where it names no zone) or ms, as ms UTC. UserError: neither."""
-    if text.lstrip("-").isdigit():
+    """ISO date or time (UTC where it names no zone) or ms, as ms UTC. UserError: neither, or before
+    1970."""
+    text = text.strip()
+    if text.isdigit():
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise UserError(f"{text!r} is no time", "write it like 2026-01-31T12:40") from None
+        raise UserError(f"{text!r} is not a time", f"give {TIME_FORMS}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    if since < timedelta(0):
+        raise UserError(f"{text!r} is before 1970", f"give {TIME_FORMS}")
+    return since // timedelta(milliseconds=1)

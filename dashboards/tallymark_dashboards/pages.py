@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
@@ -84,7 +85,7 @@ def _overview(context: Context, q: str, page: int) -> dict[str, Any]:
             "incidents": queries.all_incidents(connection, 10),
             "runs": queries.all_runs(connection, 8),
             "disagreements": queries.disagreements(connection, 20),
-            "fragment": f"/fragment/overview?q={q}&page={page}",
+            "fragment": f"/fragment/overview?{urlencode({'q': q, 'page': page})}",
         }
 
 

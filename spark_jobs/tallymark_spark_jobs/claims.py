@@ -28,14 +28,15 @@ class Claims:
         return self.books.setdefault(cluster, ClaimBook())
 
 
-def read_claims(events: Iterable[tuple[str, bytes]]) -> Claims:
-    """Fold (cluster, value) pairs of the audit topics, in any order."""
+def read_claims(events: Iterable[tuple[str, bytes]], window_ms: int) -> Claims:
+    """Fold (cluster, value) pairs of the audit topics, in any order. Claims about windows of
+    another length count as damaged."""
     from tallymark_audit.events import decode_event
 
     claims = Claims()
     for cluster, value in events:
         try:
-            event = decode_event(value)
+            event = decode_event(value, window_ms)
         except RemoteProtocolError as error:
             claims.damaged += 1
             claims.example = claims.example or f"{cluster}: {error}"

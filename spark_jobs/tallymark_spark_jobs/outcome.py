@@ -114,7 +114,12 @@ def findings(verdicts: Iterable[Verdict]) -> list[tuple[Verdict, CellVerdict]]:
 def idle_through(books: Mapping[str, ClaimBook], end: int, as_of: int) -> bool:
     """Whether reporters say by themselves that there was nothing: there are some, and each has
     published all its claims up to ``end`` (ms), or began after it."""
-    facts = [reporter.facts() for book in books.values() for reporter in book.reporters.values()]
+    facts = [
+        reporter.facts()
+        for book in books.values()
+        for reporter in book.reporters.values()
+        if reporter.tier == "producer"  # a mirror only copies what others have
+    ]
     return (
         bool(facts)
         and end <= as_of

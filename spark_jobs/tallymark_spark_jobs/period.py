@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from tallymark.errors import UserError
-from tallymark_audit.text import utc
+from tallymark_audit.text import parse_time, utc
 
 DAY_MS = 86_400_000
-FORMS = "a date (2026-01-31) or a time (2026-01-31T12:40:05Z); without an offset it is UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +48,6 @@ def parse_period(
             f"the range from {utc(first)} to {utc(last)} is empty", "--to has to be after --from"
         )
     return Period(first - first % window_ms, _up(last, window_ms))
-
-
-def parse_time(text: str) -> int:
-    """ms UTC of an ISO date or time."""
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise UserError(f"{text!r} is not a time", f"give {FORMS}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    if since < timedelta(0):
-        raise UserError(f"{text!r} is before 1970", f"give {FORMS}")
-    return since // timedelta(milliseconds=1)
 
 
 def _up(moment: int, window_ms: int) -> int:

@@ -40,7 +40,7 @@ def scan(
     """Count the data of the period and read all claims, each with one Spark action."""
     with ThreadPoolExecutor(1, thread_name_prefix="spark-warm-up") as pool:
         pool.submit(_warm_up, spark)
-        claims = _claims(spark, clusters)
+        claims = _claims(spark, clusters, window_ms)
         return Scan(_runs(spark, clusters, period, window_ms), claims)
 
 
@@ -75,13 +75,13 @@ def stamps(spark: SparkSession, cluster: ClusterSurvey, options: Mapping[str, st
     return _load(spark, cluster, {"mode": "stamps", **options})
 
 
-def _claims(spark: SparkSession, clusters: Sequence[ClusterSurvey]) -> Claims:
+def _claims(spark: SparkSession, clusters: Sequence[ClusterSurvey], window_ms: int) -> Claims:
     frames = [
         _load(spark, cluster, {"subscribe": AUDIT_TOPIC}).select("cluster", "value")
         for cluster in clusters
         if cluster.has_claims
     ]
-    return read_claims(events_of(union(frames).toArrow()) if frames else ())
+    return read_claims(events_of(union(frames).toArrow()) if frames else (), window_ms)
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -168,5 +168,5 @@ def test_times_for_people() -> None:
     assert parse_time("2023-11-14T22:13:20") == parse_time("2023-11-14T23:13:20+01:00")
     assert parse_time("1700000000000") == parse_time("2023-11-14T22:13:20Z")
     assert parse_time("2023-11-14") == 1_699_920_000_000
-    with pytest.raises(UserError, match="'yesterday' is no time"):
+    with pytest.raises(UserError, match="'yesterday' is not a time"):
         parse_time("yesterday")

@@ -146,3 +146,12 @@ def test_other_things_on_the_topic_are_told_apart() -> None:
         decode_event(b"\xc3\x01" + b"\0" * 20)
     with pytest.raises(RemoteProtocolError, match="bytes follow"):
         decode_event(encode_event(EVENT) + b"x")
+
+
+def test_claims_about_windows_of_another_length_are_refused() -> None:
+    """A producer that did not find the settings counted in windows of a minute; the deployment
+    judged windows of five seconds and found twelve claims in one of them and eleven losses."""
+    value = encode_event(replace(EVENT, window_ms=60_000))
+    assert decode_event(value, 60_000).window_ms == 60_000
+    with pytest.raises(RemoteProtocolError, match="windows of 60000 ms, this deployment in 5000"):
+        decode_event(value, 5_000)

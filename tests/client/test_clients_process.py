@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,36 @@ from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.process
+
+
+@contextmanager
+def child(script: str, argument: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python process that is gone afterwards, however the test ends: Popen by itself would wait
+    for it, and for a stopped one for ever."""
+    command = [sys.executable, "-c", script, argument]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # SIGKILL ends a stopped process too
+
+
+@contextmanager
+def stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+    """The process stands still inside and goes on afterwards, however the block ends.
+
+    kill() only leaves the signal: the process stops when its main thread is next given a core, and
+    its other threads work on until then. The kernel is asked when all of them have stopped.
+    """
+    process.send_signal(signal.SIGSTOP)
+    try:
+        # WEXITED, or one that died would be waited for in vain; WNOWAIT leaves its end to Popen.
+        state = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        assert state is not None
+        assert state.si_code == os.CLD_STOPPED
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
 
 
 def test_the_brokers_are_found_in_zookeeper(tmp_path: Path) -> None:
@@ -61,8 +93,7 @@ while True:
 def test_what_a_killed_producer_was_told_is_in_the_log(tmp_path: Path) -> None:
     """kill -9 in the middle: every record whose delivery had been reported is there, in order."""
     with BrokerThread(tmp_path) as broker:
-        command = [sys.executable, "-c", SENDER, broker.bootstrap_servers]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with child(SENDER, broker.bootstrap_servers) as process:
             assert process.stdout is not None
             told = [int(process.stdout.readline()) for _ in range(50)]
             process.send_signal(signal.SIGKILL)
@@ -86,22 +117,23 @@ with BrokerThread(pathlib.Path(sys.argv[1])) as broker:
 def test_a_broker_that_hangs_is_left_and_found_again(tmp_path: Path) -> None:
     """The broker's process is stopped (SIGSTOP): its socket still accepts, nothing answers. The
     producer's requests time out, it connects again and again; when the broker goes on, nothing is
-    missing and nothing is there twice."""
-    command = [sys.executable, "-c", BROKER, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    missing and nothing is there twice.
+
+    This test once sent as soon as kill() returned. On a busy machine the broker, not yet stopped,
+    answered some of it; the test gave up before SIGCONT and waited for a process that stood still.
+    """
+    with child(BROKER, str(tmp_path)) as process:
         assert process.stdout is not None
         servers = process.stdout.readline().strip()
         with Producer(
             bootstrap_servers=servers, interceptors=[], request_timeout_ms=300, batch_size=100
         ) as producer:
             producer.send("t", b"0").result(20)
-            os.kill(process.pid, signal.SIGSTOP)
-            deliveries = [producer.send("t", b"%d" % number) for number in range(1, 20)]
-            time.sleep(1.0)
-            assert not any(delivery.done() for delivery in deliveries)
-            os.kill(process.pid, signal.SIGCONT)
+            with stopped(process):
+                deliveries = [producer.send("t", b"%d" % number) for number in range(1, 20)]
+                time.sleep(1.0)
+                assert not any(delivery.done() for delivery in deliveries)
             assert [d.result(20).offset for d in deliveries] == list(range(1, 20))
         with SimpleConsumer(bootstrap_servers=servers) as consumer:
             values = [record.value for record in consumer.fetch("t", 0, 0).records()]
-        process.terminate()
     assert values == [b"%d" % number for number in range(20)]

@@ -62,3 +62,11 @@ def test_a_wrong_file_is_one_clear_line(tmp_path: Path, text: str, said: str) ->
 def test_a_missing_file() -> None:
     with pytest.raises(UserError, match=r"there is no settings file /nowhere/x\.toml"):
         load("/nowhere/x.toml")
+
+
+@pytest.mark.parametrize("name", ["producer", "dc1-to-dc2"])
+def test_cluster_names_that_would_be_read_as_edges(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "tallymark.toml"
+    path.write_text(f'mirrors = []\n[[clusters]]\nname = "{name}"\nbrokers = [{{ port = 9092 }}]\n')
+    with pytest.raises(UserError, match="a cluster cannot be called"):
+        load(path)

@@ -90,10 +90,11 @@ def claims_of(*reports: tuple[str, str, int, int]) -> Claims:
         )
         for _, instance, first, last in reports
     ]
-    return read_claims(
+    pairs = [
         (cluster, encode_event(event))
         for (cluster, _, _, _), event in zip(reports, events, strict=True)
-    )
+    ]
+    return read_claims(pairs, W)
 
 
 def judged(runs: list[dict[str, Any]], claims: Claims, **more: Any) -> Decision:
@@ -249,7 +250,7 @@ def test_records_without_a_stamp_are_counted_and_damaged_events_reported() -> No
     by_edge = {one.edge: one for one in decision.verdicts}
     assert by_edge["dc1-to-aggregate"].state is State.LOSS
     assert by_edge["dc1-to-aggregate"].missing == 2
-    claims = read_claims([("dc1", b"garbage"), ("dc1", b"")])
+    claims = read_claims([("dc1", b"garbage"), ("dc1", b"")], W)
     assert (claims.damaged, claims.books) == (2, {})
     assert "dc1" in claims.example
 

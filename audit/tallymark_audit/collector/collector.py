@@ -181,7 +181,7 @@ class Collector:
         )
         if topic == AUDIT_TOPIC:
             trimmed = fetched.log_start_offset > 0
-            read = read_events(fetched.batches, partition, start, trimmed)
+            read = read_events(fetched.batches, partition, start, trimmed, self.settings.window_ms)
             return Counted(start, to, monitoring=read)
         rules = self._rules(sent_at)
         return Counted(start, to, runs_in(fetched.batches, topic, partition, start, rules))

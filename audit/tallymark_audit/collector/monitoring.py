@@ -22,9 +22,10 @@ class MonitoringBatch:
 
 
 def read_events(
-    batches: Iterable[Batch], partition: int, start: int, trimmed: bool
+    batches: Iterable[Batch], partition: int, start: int, trimmed: bool, window_ms: int
 ) -> MonitoringBatch:
-    """Decode every record at ``start`` and after. CorruptRecordError: a batch cannot be read."""
+    """Decode every record at ``start`` and after; an event about windows of another length is bad
+    too. CorruptRecordError: a batch cannot be read."""
     events: list[AuditEvent] = []
     bad: list[tuple[int, str]] = []
     for batch in batches:
@@ -34,7 +35,7 @@ def read_events(
             if record.offset < start:
                 continue
             try:
-                events.append(decode_event(record.value or b""))
+                events.append(decode_event(record.value or b"", window_ms))
             except RemoteProtocolError as error:
                 bad.append((record.offset, str(error)))
     return MonitoringBatch(partition, tuple(events), tuple(bad), trimmed)

@@ -111,7 +111,10 @@ class Journal:
         file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.posix_fallocate(file, 0, size)
+            if hasattr(os, "posix_fallocate"):  # so that a full disk is an error here, not SIGBUS
+                os.posix_fallocate(file, 0, size)
+            else:
+                os.truncate(file, size)
             mapped = mmap.mmap(file, size)  # MAP_SHARED
             mapped[: len(entries)] = entries
             os.rename(draft, self.path)

@@ -1,4 +1,4 @@
-"""A cluster whose truth is in ZooKeeper (design section 4).
+"""A cluster whose truth is in ZooKeeper.
 
 Every command blocks, so all of them run on one thread of their own, in order. A change of what is
 watched (brokers, topics, the controller, requests to delete) leads to one refresh: stand for

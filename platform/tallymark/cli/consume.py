@@ -63,7 +63,7 @@ def _messages(
                 specs[index] = specs[index]._replace(
                     offset=outcome.next_offset, last_epoch=outcome.last_epoch
                 )
-            elif not outcome.retriable or len(specs) == 1:
+            elif not outcome.retriable or len(specs) == 1 or outcome.name == "CORRUPT_MESSAGE":
                 raise outcome
 
 

@@ -57,9 +57,6 @@ class ConsumerConnector:
       given up, also at shutdown; it may wait for what the application has under way, and returns
       the offsets to store (``{(topic, partition): next offset}``). From the coordinator's thread;
       the other consumers of the group wait for it meanwhile.
-    * ``before_release``: without auto-commit, asked for the offsets to store when partitions are
-      about to be given up; nothing more of them is handed out by then. From the group's thread; it
-      may wait for work that is under way, but must not call the connector.
     * ``fetch_max_bytes`` per partition, ``fetch_max_wait_ms``, ``queue_bytes`` per stream.
     * ``start_timeout_ms``: how long creating streams waits for the first division of partitions.
     * ``client_factory``: another maker of fetch clients, given the bootstrap servers.
@@ -116,7 +113,6 @@ class ConsumerConnector:
         self._fetch_settings = FetchSettings(
             auto_offset_reset, fetch_max_bytes, fetch_max_wait_ms, retry_backoff_ms, on_gap
         )
-        self._before_release = before_release
         self._queue_bytes = queue_bytes
         self._start_seconds = start_timeout_ms / 1000
         self._lock = threading.Lock()

@@ -79,7 +79,6 @@ class Coordinator:
         self._committer = committer
         self._auto_commit_ms = auto_commit_interval_ms
         self._before_release = before_release
-        self._before_release = before_release
         self._on_error = on_error
         self._consumer = consumer
         self._registry = ConsumerRegistry(zookeeper, group)
@@ -302,12 +301,6 @@ class Coordinator:
                 self._committer.commit_owned(offsets)
         if self._auto_commit_ms:
             self._committer.commit()
-
-    def _commit_finished(self) -> None:
-        """Without auto-commit only the application knows what is done; it is asked, if it wants."""
-        offsets = self._before_release() if self._before_release else {}
-        if offsets:
-            self._committer.commit(offsets)
 
     def _load(self, partitions: Sequence[TopicPartition]) -> None:
         self._stored = self._committer.load(partitions, self._state.session)

@@ -1,4 +1,4 @@
-"""Coordination through ZooKeeper: one module per registry (design section 4).
+"""Coordination through ZooKeeper: one module per registry.
 
 Start with :mod:`.paths` (what is where) and :mod:`.zookeeper` (the session). Everything blocks;
 the broker calls it from an executor's thread. :mod:`.zookeeper_server` runs the server itself.

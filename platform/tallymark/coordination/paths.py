@@ -1,4 +1,4 @@
-"""Where everything is, below the chroot of a cluster (design section 4).
+"""Where everything is, below the chroot of a cluster.
 
 ::
 

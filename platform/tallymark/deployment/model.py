@@ -193,6 +193,10 @@ class Deployment(_Part):
         names = [cluster.name for cluster in self.clusters]
         if len(set(names)) != len(names):
             raise ValueError("two clusters have the same name")
+        for name in names:
+            # Edges are called producer-to-dc1 and dc1-to-aggregate, and read back by their name.
+            if name == "producer" or "-to-" in name:
+                raise ValueError(f"a cluster cannot be called {name!r}")
         for mirror in self.mirrors:
             for end in (mirror.source, mirror.target):
                 if end not in names:

@@ -20,7 +20,7 @@ from tallymark.mirror.topics import TopicCopier
 _POLL_SECONDS: Final = 0.05
 _log = logging.getLogger("mirror")
 
-Settled = tuple[PartitionCopy, Message, Exception | None]
+Settled = tuple[PartitionCopy, int, Message, Exception | None]
 
 
 class Copier:
@@ -51,8 +51,10 @@ class Copier:
         copy = self.progress.get(partition)
         assert copy is not None, "begun before it is copied"
 
+        ticket = copy.ticket
+
         def settled(error: Exception | None) -> None:
-            self._settled.put((copy, message, error))
+            self._settled.put((copy, ticket, message, error))
 
         start, end = copy.next, message.offset
         hole = start not in (NONE, end)
@@ -66,10 +68,10 @@ class Copier:
         """Take note of what has arrived; wait up to ``seconds`` for news."""
         try:
             while True:
-                copy, message, error = self._settled.get(seconds > 0, seconds)
+                copy, ticket, message, error = self._settled.get(seconds > 0, seconds)
                 seconds = 0.0
                 if error is None:
-                    copy.acknowledged(message.offset)
+                    copy.acknowledged(message.offset, ticket)
                     self.copied += 1
                 else:
                     self._refused(message, error)

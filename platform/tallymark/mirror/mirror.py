@@ -194,7 +194,7 @@ class Mirror:
                 stale |= self._look()
                 copy = self._copier.progress.get(partition)
                 if copy is not None:
-                    copy.cut()
+                    copy.cut_somewhere()
             gaps.popleft()
             if gap.reason == "expired":
                 self._source.holes.told(partition, gap.from_offset, gap.to_offset)

@@ -41,13 +41,13 @@ class Turn(Enum):
 
 
 class PartitionCopy:
-    """One source partition as this run has copied it, until its log is cut or it is let go. Then
-    it stays valid for the acknowledgements under way, which must not count for what follows.
+    """One source partition as this run has copied it, until it is let go. Then it stays valid for
+    the acknowledgements under way, which count for nothing else.
 
     ``copied`` collects the ranges that were acknowledged: those of the partition's life in this
     mirror, whatever happened to it in between."""
 
-    __slots__ = ("_copied", "_open", "_skip_below", "epoch", "next", "stored", "storing")
+    __slots__ = ("_copied", "_cuts", "_open", "_skip_below", "epoch", "next", "stored", "storing")
 
     def __init__(self, stored: int = UNKNOWN, copied: list[Range] | None = None) -> None:
         self.next = stored
@@ -59,7 +59,9 @@ class PartitionCopy:
         self.epoch = _NOTHING_COPIED
         """The leader epoch of the newest message."""
         self._skip_below = UNKNOWN
-        self._open: OrderedDict[int, int] = OrderedDict()
+        self._cuts = 0
+        self._open: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        """Offset -> (timestamp, how many cuts there had been)."""
         self._copied: list[Range] = [] if copied is None else copied
 
     def is_repeated(self, offset: int) -> bool:
@@ -70,22 +72,36 @@ class PartitionCopy:
         """All that was sent is handed out once more."""
         self._skip_below = self.next
 
+    @property
+    def ticket(self) -> int:
+        """What the acknowledgement of a message that is sent now has to show."""
+        return self._cuts
+
     def sent(self, offset: int, epoch: int, timestamp: int) -> None:
         """The message was handed to the target. ``timestamp`` in ms."""
-        self._open[offset] = timestamp
+        self._open[offset] = (timestamp, self._cuts)
         self.next = offset + 1
         self.epoch = epoch
 
-    def acknowledged(self, offset: int) -> None:
-        """The target has the message."""
-        if self._open.pop(offset, None) is None:
-            return
+    def acknowledged(self, offset: int, ticket: int) -> None:
+        """The target has the message. (If another one has taken its place at the source by now,
+        that one is still open.)"""
+        if self._open.get(offset, (0, UNKNOWN))[1] == ticket:
+            del self._open[offset]
         if self._copied and self._copied[-1][1] == offset - 1:
             self._copied[-1] = (self._copied[-1][0], offset)
         else:
             self._copied.append((offset, offset))
 
-    def cut(self) -> None:
+    def cut_at(self, offset: int) -> None:
+        """From ``offset`` on the log holds other messages now; what is open before it stays so."""
+        for at in [at for at in self._open if at >= offset]:
+            del self._open[at]
+        self._cuts += 1
+        self._skip_below = UNKNOWN
+        self.next = offset
+
+    def cut_somewhere(self) -> None:
         """The source has cut the log. Where it tells no epochs by which to know its new messages,
         whatever comes again has to be copied again."""
         if self.epoch == UNKNOWN:
@@ -104,7 +120,7 @@ class PartitionCopy:
     @property
     def oldest(self) -> int | None:
         """The smallest timestamp among the open messages."""
-        return min(self._open.values(), default=None)
+        return min((timestamp for timestamp, _ in self._open.values()), default=None)
 
 
 class CopyProgress:
@@ -135,7 +151,7 @@ class CopyProgress:
         if offset >= copy.next:
             return Turn.COPY
         if epoch > copy.epoch:
-            self.begin(partition)
+            copy.cut_at(offset)
             return Turn.COPY
         return Turn.SKIP if copy.is_repeated(offset) else Turn.ASK
 

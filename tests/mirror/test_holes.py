@@ -1,0 +1,83 @@
+"""Offsets that a log does not have, and what is known of the reason."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallymark.mirror import holes
+from tallymark.mirror.holes import COMPACTION, CONTROL, UNKNOWN, Hole, HoleNotes
+from tallymark.protocol.records import BatchHeader, encode_batch, read_header
+
+P = ("clicks", 0)
+
+
+def header(first: int, last: int, records: int, control: bool = False) -> BatchHeader:
+    whole = read_header(encode_batch([(None, b"x", (), 1)], base_offset=first))
+    return whole._replace(
+        last_offset_delta=last - first,
+        record_count=records,
+        attributes=0x20 if control else 0,
+    )
+
+
+def noted(*headers: BatchHeader) -> HoleNotes:
+    notes = HoleNotes()
+    notes.note(P, headers)
+    return notes
+
+
+def test_a_marker_a_removed_record_and_a_removed_batch() -> None:
+    notes = noted(header(0, 9, 10), header(10, 10, 1, control=True), header(11, 20, 4))
+    assert notes.explain(P, 10, 11) == [Hole(10, 11, CONTROL)]
+    assert notes.explain(P, 12, 15) == [Hole(12, 15, COMPACTION)]
+    assert notes.explain(P, 19, 40) == [Hole(19, 21, COMPACTION), Hole(21, 40, UNKNOWN)]
+    assert notes.explain(P, 50, 52) == [Hole(50, 52, UNKNOWN)]
+    assert notes.explain(("views", 0), 1, 2) == [Hole(1, 2, UNKNOWN)]
+
+
+def test_what_was_told_otherwise_is_not_told_again() -> None:
+    notes = HoleNotes()
+    notes.told(P, 5, 100)
+    assert notes.explain(P, 3, 102) == [Hole(3, 5, UNKNOWN), Hole(100, 102, UNKNOWN)]
+
+
+def test_whole_batches_leave_no_note_and_old_ones_are_forgotten() -> None:
+    notes = noted(*(header(at, at + 9, 10) for at in range(0, 1000, 10)))
+    assert not notes._notes
+    notes = noted(header(0, 0, 1, control=True), header(1, 9, 2))
+    notes.explain(P, 0, 10)
+    assert not notes._notes[P]
+    notes.note(P, [header(10, 10, 1, control=True)])
+    notes.forget()
+    assert notes.explain(P, 10, 11) == [Hole(10, 11, UNKNOWN)]
+
+
+def test_a_fetch_that_is_repeated_says_the_same() -> None:
+    marker = header(3, 3, 1, control=True)
+    assert noted(marker, marker).explain(P, 3, 4) == [Hole(3, 4, CONTROL)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5), st.booleans()), max_size=12),
+    st.integers(0, 40),
+    st.integers(1, 20),
+)
+def test_the_parts_are_the_hole(
+    batches: list[tuple[int, int, bool]], start: int, length: int
+) -> None:
+    notes = noted(*(header(first, first + more, 0, control) for first, more, control in batches))
+    parts = notes.explain(P, start, start + length)
+    assert [at for part in parts for at in range(part.start, part.end)] == list(
+        range(start, start + length)
+    )
+    known = {at for first, more, _ in batches for at in range(first, first + more + 1)}
+    for part in parts:
+        assert (part.reason != UNKNOWN) == set(range(part.start, part.end)).issubset(known)
+
+
+def test_notes_are_bounded() -> None:
+    count = holes.NOTES_KEPT + 10
+    notes = noted(*(header(2 * at, 2 * at, 1, control=True) for at in range(count)))
+    assert len(notes._notes[P]) == holes.NOTES_KEPT
+    assert notes.explain(P, 0, 1) == [Hole(0, 1, UNKNOWN)]

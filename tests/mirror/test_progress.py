@@ -1,0 +1,272 @@
+"""The offset a mirror stores never passes a message that the target does not have, and what is
+handed out again is neither left out nor copied twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallymark.mirror.progress import (
+    UNKNOWN,
+    CopyProgress,
+    Partition,
+    PartitionCopy,
+    Turn,
+    merged,
+)
+
+P: Partition = ("clicks", 0)
+OURS = {P}
+
+
+def begun(stored: int = UNKNOWN) -> tuple[CopyProgress, PartitionCopy]:
+    progress = CopyProgress()
+    return progress, progress.begin(P, stored)
+
+
+def copied(copy: PartitionCopy, *offsets: int, epoch: int = 0) -> None:
+    for offset in offsets:
+        copy.sent(offset, epoch, 1000 + offset)
+        copy.acknowledged(offset, copy.ticket)
+
+
+def test_nothing_is_stored_before_anything_was_sent() -> None:
+    assert CopyProgress().to_store(OURS) == {}
+    progress, _ = begun(7)
+    assert progress.to_store(OURS) == {}
+
+
+def test_an_open_message_holds_the_offset() -> None:
+    progress, copy = begun()
+    for offset in (5, 6, 7):
+        copy.sent(offset, 0, 1000 - offset)
+    copy.acknowledged(6, copy.ticket)
+    assert (progress.to_store(OURS), progress.oldest, progress.open_count) == ({P: 5}, 993, 2)
+    copy.acknowledged(5, copy.ticket)
+    assert progress.to_store(OURS) == {P: 7}
+    copy.acknowledged(7, copy.ticket)
+    assert (progress.to_store(OURS), progress.oldest, progress.open_count) == ({P: 8}, None, 0)
+
+
+def test_what_is_stored_is_not_stored_again_nor_what_is_not_owned() -> None:
+    progress, copy = begun()
+    copied(copy, 0)
+    assert progress.to_store(set()) == {}
+    progress.stored(progress.to_store(OURS))
+    assert progress.to_store(OURS) == {}
+
+
+def test_an_acknowledgement_of_a_lost_partition_changes_nothing() -> None:
+    progress, copy = begun()
+    copy.sent(3, 0, 0)
+    progress.forget(P)
+    copy.acknowledged(3, copy.ticket)
+    assert progress.to_store(OURS) == {}
+    assert progress.open_count == 0
+    assert progress.take_copied() == {P: [(3, 3)]}, "the target has it all the same"
+
+
+def test_an_acknowledgement_from_before_a_cut_does_not_count_for_the_message_after_it() -> None:
+    """Offset 3 was in flight when the log was cut, and another message took its place. The old
+    answer settled the new message, whose offset was stored before the target had it."""
+    progress, copy = begun()
+    old = copy.ticket
+    copy.sent(3, 0, 0)
+    assert progress.turn(P, 3, 1) is Turn.COPY
+    copy.sent(3, 1, 0)
+    copy.acknowledged(3, old)
+    assert progress.to_store(OURS) == {P: 3}
+    copy.acknowledged(3, copy.ticket)
+    assert progress.to_store(OURS) == {P: 4}
+
+
+def test_what_is_open_below_a_cut_holds_the_offset_still() -> None:
+    """Offsets 0 and 1 were in flight when the log was cut at 1. The new 1 arrived first and was
+    stored; a kill then left 0 out."""
+    progress, copy = begun()
+    copy.sent(0, 0, 0)
+    copy.sent(1, 0, 0)
+    assert progress.turn(P, 1, 1) is Turn.COPY
+    copy.sent(1, 1, 0)
+    copy.acknowledged(1, copy.ticket)
+    assert progress.to_store(OURS) == {P: 0}
+
+
+def test_what_comes_again_is_left_out_if_nobody_else_had_the_partition() -> None:
+    progress, copy = begun(2)
+    copied(copy, 2, 3, 4, epoch=6)
+    assert progress.turn(P, 2, 6) is Turn.ASK
+    assert progress.again(P, 2) is Turn.SKIP
+    assert [progress.turn(P, at, 6) for at in (3, 4, 5)] == [Turn.SKIP, Turn.SKIP, Turn.COPY]
+
+    progress, copy = begun(2)
+    copied(copy, 2, 3, 4, epoch=6)
+    assert progress.turn(P, 3, 6) is Turn.ASK
+    assert progress.again(P, 3) is Turn.COPY, "somebody else has stored 3"
+    assert progress.turn(P, 4, 6) is Turn.COPY
+
+
+def test_what_may_have_been_stored_counts_as_ours() -> None:
+    progress, copy = begun(2)
+    copied(copy, 2, 3)
+    assert progress.to_store(OURS) == {P: 4}  # ZooKeeper did not say whether it was done
+    copied(copy, 4)
+    assert progress.turn(P, 4, 0) is Turn.ASK
+    assert progress.again(P, 4) is Turn.SKIP
+
+
+def test_the_first_message_may_lie_below_the_stored_offset() -> None:
+    """The log was cut while nobody copied it. A source without epochs (-1) does not show that."""
+    for epoch in (-1, 0, 5):
+        progress, _ = begun(10)
+        assert progress.turn(P, 6, epoch) is Turn.COPY
+
+
+def test_without_epochs_a_cut_makes_everything_new() -> None:
+    progress, copy = begun()
+    copied(copy, 0, 1, 2, epoch=-1)
+    copy.cut_somewhere()
+    assert progress.turn(P, 0, -1) is Turn.COPY
+    progress, copy = begun()
+    copied(copy, 0, 1, 2, epoch=3)
+    copy.cut_somewhere()
+    assert progress.turn(P, 0, 3) is Turn.ASK, "with epochs the old ones are known by them"
+
+
+def test_a_release_remembers_only_what_is_open() -> None:
+    progress, copy = begun()
+    other = progress.begin(("views", 1))
+    copied(copy, 0, 1)
+    other.sent(0, 0, 0)
+    assert progress.release() == {P: 2, ("views", 1): 0}
+    assert progress.get(P) is None
+    assert progress.get(("views", 1)) is other
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 4))))
+def test_merged_ranges_hold_the_same_offsets(spans: list[tuple[int, int]]) -> None:
+    ranges = [(first, first + more) for first, more in spans]
+    found = merged(ranges)
+    flat = [at for first, last in found for at in range(first, last + 1)]
+    assert flat == sorted({at for first, last in ranges for at in range(first, last + 1)})
+    assert all(one[1] + 1 < other[0] for one, other in pairwise(found))
+
+
+@dataclass
+class Simulation:
+    """A source log that grows and is cut, a group that hands it out, one mirror, one target."""
+
+    progress: CopyProgress = field(default_factory=CopyProgress)
+    log: list[tuple[int, int]] = field(default_factory=list)
+    """Leader epoch and content of each offset."""
+    epoch: int = 0
+    written: int = 0
+    position: int = 0
+    stored: int = UNKNOWN
+    stored_epoch: int = UNKNOWN
+    handed: dict[int, int] = field(default_factory=dict)
+    """The epoch of the record last handed out at an offset."""
+    flying: list[tuple[PartitionCopy, int, int, int]] = field(default_factory=list)
+    arrived: Counter[int] = field(default_factory=Counter)
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            self.log.append((self.epoch, self.written))
+            self.written += 1
+
+    def cut(self, count: int) -> None:
+        del self.log[max(0, len(self.log) - count) :]
+        self.epoch += 1
+        self.position = min(self.position, len(self.log))
+
+    @property
+    def resume(self) -> int:
+        """Where the stored offset leads: there, or where the log was cut below it (KIP-320)."""
+        later = (at for at, (epoch, _) in enumerate(self.log) if epoch > self.stored_epoch)
+        return min(max(self.stored, 0), next(later, len(self.log)))
+
+    def hand_out(self, count: int) -> None:
+        for _ in range(min(count, len(self.log) - self.position)):
+            offset = self.position
+            self.position += 1
+            epoch, content = self.log[offset]
+            self.handed[offset] = epoch
+            if self.progress.get(P) is None:
+                self.progress.begin(P, self.stored)
+            turn = self.progress.turn(P, offset, epoch)
+            if turn is Turn.ASK:
+                turn = self.progress.again(P, self.stored)
+            if turn is Turn.COPY:
+                copy = self.progress.get(P)
+                assert copy is not None
+                copy.sent(offset, epoch, 0)
+                self.flying.append((copy, offset, copy.ticket, content))
+
+    def acknowledge(self, which: int) -> None:
+        if self.flying:
+            copy, offset, ticket, content = self.flying.pop(which % len(self.flying))
+            copy.acknowledged(offset, ticket)
+            self.arrived[content] += 1
+
+    def store(self, offsets: dict[Partition, int], told: bool = True) -> None:
+        if P in offsets:
+            self.stored = offsets[P]
+            self.stored_epoch = self.handed.get(self.stored - 1, UNKNOWN)
+            if told:
+                self.progress.stored(offsets)
+        missing = [c for _, c in self.log[: self.resume] if not self.arrived[c]]
+        assert not missing, "a mirror that is killed now would leave these out"
+
+    def rebalance(self) -> None:
+        self.store(self.progress.release(), told=False)
+        self.position = self.resume
+
+    def lose_session(self) -> None:
+        self.position = self.resume
+
+
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.integers(1, 6)),
+        st.tuples(st.just("cut"), st.integers(1, 5)),
+        st.tuples(st.just("hand out"), st.integers(1, 8)),
+        st.tuples(st.just("acknowledge"), st.integers(0, 9)),
+        st.tuples(st.just("store"), st.booleans()),
+        st.tuples(st.just("rebalance"), st.just(0)),
+        st.tuples(st.just("lose session"), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(OPERATIONS)
+def test_everything_arrives_once_whatever_happens(operations: list[tuple[str, int]]) -> None:
+    """But for kills: with one mirror that lives, every message arrives exactly once."""
+    world = Simulation()
+    for name, value in operations:
+        match name:
+            case "write":
+                world.write(value)
+            case "cut":
+                world.cut(value)
+            case "hand out":
+                world.hand_out(value)
+            case "acknowledge":
+                world.acknowledge(value)
+            case "store":
+                world.store(world.progress.to_store(OURS), told=bool(value))
+            case "rebalance":
+                world.rebalance()
+            case _:
+                world.lose_session()
+    world.hand_out(len(world.log))
+    while world.flying:
+        world.acknowledge(0)
+    world.store(world.progress.to_store(OURS))
+    assert all(world.arrived[content] == 1 for _, content in world.log)
+    assert max(world.arrived.values(), default=0) <= 1
