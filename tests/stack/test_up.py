@@ -1,6 +1,7 @@
 """``tallymark up``: what it says when it cannot start, and that nothing outlives it."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from tallymark.cli.supervisor.plan import plan
 from tallymark.deployment import Deployment, dump_toml
 
 pytestmark = pytest.mark.process
+ROOT = Path(__file__).parent.parent.parent
 
 
 def up(tmp_path: Path, deployment: Deployment, **environment: str) -> tuple[int, str]:
@@ -47,6 +49,31 @@ def test_no_java_is_one_clear_line(tmp_path: Path) -> None:
     assert code == 1
     assert said.startswith("tallymark: cannot start: Java: there is no java on the PATH; install")
     assert said.count("\n") == 1
+
+
+def test_the_ten_lines_of_the_readme(stack: Stack) -> None:
+    """As they stand there, but for the ports."""
+    deployment = stack.deployment
+    (lines,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    for usual, here in {
+        "127.0.0.1:9092": deployment.cluster("dc1").bootstrap_servers,
+        "127.0.0.1:2181": deployment.zookeeper.connect,
+        "http://127.0.0.1:8081": deployment.registry.url,
+    }.items():
+        assert usual in lines
+        lines = lines.replace(usual, here)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", lines],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "TALLYMARK_SETTINGS": str(stack.settings)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "{'page': '/home'}"
+    wait_until(
+        lambda: "clicks" in stack.command("audit", "verdicts")[1], 30, "the audit has seen them"
+    )
 
 
 def test_status_a_second_start_and_a_killed_supervisor(stack: Stack) -> None:
