@@ -15,7 +15,7 @@ from tallymark_audit.store import Store
 from tallymark_audit.text import utc
 from tallymark_dashboards.live import Changes
 from tallymark_dashboards.marks import mark
-from tallymark_dashboards.view import evidence_href, ranges_text
+from tallymark_dashboards.view import evidence_href, ranges_text, short_time
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -38,7 +38,7 @@ class Context:
         templates = Jinja2Templates(HERE / "templates")
         # Jinja lists the types of its own filters only.
         filters: dict[str, Any] = templates.env.filters  # pyright: ignore[reportAssignmentType]
-        filters.update(utc=utc, mark=mark, ranges=ranges_text)
+        filters.update(utc=utc, mark=mark, ranges=ranges_text, short=short_time)
         functions: dict[str, Any] = templates.env.globals  # pyright: ignore[reportAssignmentType]
         functions["evidence_href"] = evidence_href
         return cls(

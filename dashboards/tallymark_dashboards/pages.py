@@ -51,9 +51,11 @@ def window_fragment(request: Request, edge: str, topic: str, window: int) -> Res
 
 def _render(request: Request, template: str, values: dict[str, Any]) -> Response:
     context = context_of(request)
+    now_ms = time.time_ns() // 1_000_000
     shared = {
         "deployment": context.deployment,
-        "now": utc(time.time_ns() // 1_000_000),
+        "now": utc(now_ms),
+        "now_ms": now_ms,
         "htmx": context.has_htmx,
         "version": context.version,
         "marks": MARKS,

@@ -13,7 +13,7 @@ from tallymark_audit.text import utc
 from tallymark_audit.verdicts import UNDECIDED
 from tallymark_dashboards.marks import mark
 
-STRIP = 24
+STRIP = 20
 """Windows shown beside a topic, the newest last."""
 
 
@@ -47,6 +47,12 @@ class Pulse:
     value: str
     tone: str
     note: str
+
+
+def short_time(timestamp_ms: int, now_ms: int) -> str:
+    """The time alone on the day of ``now_ms``, the date with it on others."""
+    full = utc(timestamp_ms)
+    return full.partition("T")[2] if full[:10] == utc(now_ms)[:10] else full
 
 
 def worst_first(summaries: Iterable[TopicSummary]) -> list[TopicSummary]:

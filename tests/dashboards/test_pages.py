@@ -8,7 +8,10 @@ from fastapi.testclient import TestClient
 
 from tallymark.deployment import Deployment
 from tallymark_audit.store import Store
+from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.verdicts import State, Verdict
 from tallymark_dashboards.app import create_app
+from tallymark_dashboards.view import short_time
 
 NOON = 1_767_268_800_000
 EVIDENCE = f"/window?edge=dc1-to-aggregate&topic=clicks&window={NOON}"
@@ -31,6 +34,21 @@ def test_the_overview_shows_the_worst_first_and_what_is_missing(client: TestClie
 
 def test_99_99_percent_never_shows_as_100(client: TestClient) -> None:
     assert "99.99 %" in text_of(client.get("/").text)
+
+
+def test_what_is_still_open_is_not_shown_as_wrong(store: Store, deployment: Deployment) -> None:
+    """The overview alarmed about records that nobody had claimed: they were a second old, and
+    their claims came with the next report."""
+    fresh = Verdict("producer-to-dc1", "clicks", NOON, State.OPEN, observed=41, unclaimed=41)
+    with store.write() as connection:
+        record_verdicts(connection, [fresh], COLLECTOR, NOON)
+    with TestClient(create_app(deployment, store)) as client:
+        assert "0 unclaimed" in text_of(client.get("/").text)
+
+
+def test_times_of_today_are_short() -> None:
+    assert short_time(NOON, NOON + 5) == "12:00:00Z"
+    assert short_time(NOON, NOON + 86_400_000) == "2026-01-01T12:00:00Z"
 
 
 def test_a_cell_leads_to_its_evidence(client: TestClient) -> None:

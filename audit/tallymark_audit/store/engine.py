@@ -6,6 +6,8 @@ the lock at once (BEGIN IMMEDIATE), so that two of them queue instead of failing
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,8 +95,22 @@ def _engine(address: str) -> Engine:
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves: the driver's own comes too late
-    connection.execute("PRAGMA journal_mode=WAL")
+    _use_wal(connection)
     connection.execute("PRAGMA synchronous=NORMAL")  # in WAL mode safe against a process's death
+
+
+def _use_wal(connection: Any) -> None:
+    """SQLite does not wait for its lock here, whatever the time-out: when several processes open a
+    new store at once, all but one are told at once that it is locked."""
+    end = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
 
 
 def _begin_sqlite(connection: Connection) -> None:

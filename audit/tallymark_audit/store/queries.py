@@ -28,11 +28,14 @@ from tallymark_audit.store.tables import (
 from tallymark_audit.store.verdicts import COLLECTOR, SPARK, effective
 from tallymark_audit.verdicts import UNDECIDED
 
+WRONG = ("missing", "duplicates", "unclaimed")
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
-    """One topic on one edge. ``states``: how many windows are in each state; the sums are in
-    messages over all windows; ``through`` and ``horizon`` are ms, -1 without a watermark."""
+    """One topic on one edge. ``states``: how many windows are in each state. The sums are in
+    messages over all windows, those of what is wrong over the decided ones. ``through`` and
+    ``horizon`` are ms, -1 without a watermark."""
 
     edge: str
     topic: str
@@ -240,7 +243,11 @@ def all_repairs(connection: Connection, limit: int = 200) -> list[Row]:
 
 
 def _summary(edge: str, topic: str, rows: list[Row], mark: Row | None) -> TopicSummary:
-    sums = {name: sum(int(row[name]) for row in rows) for name in SUMS}
+    # An open window has records that are not claimed or not mirrored yet: nothing is wrong with it.
+    decided = [row for row in rows if row["state"] not in UNDECIDED]
+    sums = {
+        name: sum(int(row[name]) for row in (decided if name in WRONG else rows)) for name in SUMS
+    }
     return TopicSummary(
         edge=edge,
         topic=topic,
