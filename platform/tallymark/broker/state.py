@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tallymark.broker.authorizer import AllowAll, Authorizer
 from tallymark.broker.cluster import Cluster
 from tallymark.broker.image import MetadataImage
 from tallymark.broker.offsets_store import OffsetsStore
@@ -22,6 +23,8 @@ class BrokerState:
     cluster: Cluster
     offsets: OffsetsStore
     now_ms: Callable[[], int]
+    authorizer: Authorizer = field(default_factory=AllowAll)
+    """Who may do what; handlers ask it with their ``call.connection``."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when everything this broker leads is open."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

@@ -90,6 +90,10 @@ class ServerConnection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self.peer = "?"
         """``host:port`` of the client."""
+        self.host = "?"
+        """The address of the client."""
+        self.principal = "User:ANONYMOUS"
+        """Who it is: what TLS or SASL found out."""
         self.closed = False
         self.last_activity = 0.0
         """Loop time at which bytes last came in or a response last left."""
@@ -142,7 +146,8 @@ class ServerConnection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         self._writer = PayloadWriter(transport, self._writable.wait)
         name = transport.get_extra_info("peername")
-        self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "local")
+        self.host = str(name[0]) if isinstance(name, tuple) else str(name or "local")
+        self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else self.host
         self.last_activity = self._loop.time()
         if not self._server.admit(self, transport):
             self._stopping = True
