@@ -23,7 +23,7 @@ Case = tuple[type[Message], int]
 
 @pytest.fixture(scope="module")
 def kafka_classes() -> dict[str, Any]:
-    parts = ("admin", "consumer", "metadata", "producer")
+    parts = ("admin", "consumer", "metadata", "producer", "sasl")
     modules = [importlib.import_module(f"kafka.protocol.{part}") for part in parts]
     return {name: getattr(module, name) for module in modules for name in dir(module)}
 

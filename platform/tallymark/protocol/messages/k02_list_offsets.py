@@ -1,5 +1,6 @@
 """ListOffsets (key 2): the first offset at or after a time, or one end of the log.
 
+* v0 answers several offsets, newest first: where segments begin that are before the time
 * v2 adds the isolation level, v4 leader epochs, v6 is flexible
 * v7 knows the offset of the largest timestamp (-3), v8 the local log's start (-4), v9 the last
   tiered offset (-5), v11 the earliest pending upload (-6)
@@ -37,6 +38,9 @@ class ListOffsetsResponsePartition(Struct):
 
     partition_index: int = f(Int32, about="Number of the partition.")
     error_code: int = f(Int16, about="0, or why there is no offset.")
+    old_style_offsets: Sequence[int] = f(
+        Array(Int64), until=0, default=(), about="The offsets found, newest first."
+    )
     timestamp: int = f(Int64, since=1, default=-1, about="Timestamp of the record found, or -1.")
     offset: int = f(Int64, since=1, default=-1, about="The offset, -1 when no record is so late.")
     leader_epoch: int = f(Int32, since=4, default=-1, about="Epoch of the record found, or -1.")
@@ -57,7 +61,7 @@ class ListOffsetsResponse(Message):
     """The offsets found."""
 
     api_key = ApiKey.LIST_OFFSETS
-    valid_versions = (1, 11)
+    valid_versions = (0, 11)
     flexible_from = 6
 
     throttle_time_ms: int = f(Int32, since=2, about="How long a quota held the request back.")
@@ -75,6 +79,7 @@ class ListOffsetsRequestPartition(Struct):
         Int32, since=4, default=-1, about="Leader epoch the asker knows; fences stale ones."
     )
     timestamp: int = f(Int64, about="Milliseconds, or -1 latest, -2 earliest, -3 the maximum.")
+    max_num_offsets: int = f(Int32, until=0, default=1, about="The most offsets to answer.")
 
 
 @wire
@@ -92,7 +97,7 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
     """Look up offsets by time."""
 
     api_key = ApiKey.LIST_OFFSETS
-    valid_versions = (1, 11)
+    valid_versions = (0, 11)
     flexible_from = 6
 
     replica_id: int = f(
