@@ -11,7 +11,7 @@ SEED ?=
 FAULT ?= cut-tail
 INPUT ?=
 
-.PHONY: check test unit soak demo lock java clean format
+.PHONY: check test unit soak demo lock java others clean format
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -20,13 +20,13 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-test: $(VENV)/.dev java
+test: $(VENV)/.dev java others
 	$(PYTEST) -n 2 --dist loadfile -m "not soak"
 
 unit: $(VENV)/.dev
 	$(PYTEST) -n 2 --dist loadfile -m "not soak and not process and not spark"
 
-soak: $(VENV)/.dev java
+soak: $(VENV)/.dev java others
 	$(PYTEST) -m soak --timeout=7200
 
 demo: $(VENV)/.run java
@@ -38,6 +38,11 @@ format: $(VENV)/.dev
 
 java:
 	@deploy/ensure-java
+
+# Other people's clients that pip does not bring.
+others:
+	@deploy/ensure-kcat
+	@deploy/ensure-java-clients
 
 lock: $(VENV)/.dev
 	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 pyproject.toml --extra all --no-header --no-annotate -o deploy/requirements.txt

@@ -120,6 +120,7 @@ TABLE: Final[dict[int, ErrorRow]] = _table(
     ErrorRow(80, "PREFERRED_LEADER_NOT_AVAILABLE", True, "broker", "the preferred leader is not available", True),
     ErrorRow(81, "GROUP_MAX_SIZE_REACHED", False, "client", "the group is full"),
     ErrorRow(82, "FENCED_INSTANCE_ID", False, "client", "another member uses this group.instance.id"),
+    ErrorRow(86, "GROUP_SUBSCRIBED_TO_TOPIC", False, "client", "a member of the group is subscribed to the topic"),
     ErrorRow(87, "INVALID_RECORD", False, "client", "a record is not valid for the topic"),
     ErrorRow(88, "UNSTABLE_OFFSET_COMMIT", True, "broker", "offsets of an open transaction are pending"),
     ErrorRow(89, "THROTTLING_QUOTA_EXCEEDED", True, "client", "the quota is exceeded"),
@@ -129,6 +130,9 @@ TABLE: Final[dict[int, ErrorRow]] = _table(
     ErrorRow(93, "UNACCEPTABLE_CREDENTIAL", False, "client", "the credential does not meet the rules"),
     ErrorRow(100, "UNKNOWN_TOPIC_ID", True, "client", "this broker does not host the topic id", True),
     ErrorRow(103, "INCONSISTENT_TOPIC_ID", True, "client", "the topic id is not the one in use", True),
+    ErrorRow(106, "FETCH_SESSION_TOPIC_ID_ERROR", True, "client", "the fetch session mixes topic names and topic ids"),
+    ErrorRow(114, "MISMATCHED_ENDPOINT_TYPE", False, "client", "brokers are asked for what controllers know"),
+    ErrorRow(115, "UNSUPPORTED_ENDPOINT_TYPE", False, "client", "there is no such type of endpoint"),
 )
 # fmt: on
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tallymark.errors import CODES
+from tallymark.broker.config_types import ConfigSource
+from tallymark.broker.image import BrokerImage, Endpoint
+from tallymark.broker.local_cluster import LocalCluster
+from tallymark.broker.patience import Patience
+from tallymark.broker.topic_rules import RULES
+from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequestAssignment,
@@ -17,11 +25,13 @@ from tallymark.protocol.messages import (
     CreateTopicsResponseTopic,
     DeleteTopicsRequest,
     DeleteTopicsRequestTopic,
+    FindCoordinatorRequest,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
 from tallymark.testing.broker_thread import BrokerThread
+from tallymark.testing.memory_files import MemoryFiles
 from tallymark.testing.wire import WireClient
 
 
@@ -53,7 +63,7 @@ def create(
     replicas: int = 1,
     version: int = 7,
     configs: dict[str, str | None] | None = None,
-    **rest: bool,
+    **rest: Any,
 ) -> CreateTopicsResponseTopic:
     topic = CreateTopicsRequestTopic(
         name=name,
@@ -140,7 +150,11 @@ def test_create_and_delete_in_every_version(wire: WireClient, version: int) -> N
         assert created.topic_id == described.topic_id
     if version >= 5:
         assert (created.num_partitions, created.replication_factor) == (3, 1)
-        assert [(c.name, c.value) for c in created.configs or ()] == [("retention.ms", "5000")]
+        told = {c.name: (c.value, c.config_source) for c in created.configs or ()}
+        assert list(told) == list(RULES), "every config, set or not"
+        assert told["retention.ms"] == ("5000", ConfigSource.TOPIC)
+        assert told["segment.bytes"] == (str(1024**3), ConfigSource.DEFAULT)
+        assert created.topic_config_error_code == 0
     assert create(wire, name, 3, version=version).error_code == CODES["TOPIC_ALREADY_EXISTS"]
     by_name = DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
     assert wire.ask(by_name, min(version, 5)).responses[0].error_code == 0
@@ -151,7 +165,7 @@ def test_create_and_delete_in_every_version(wire: WireClient, version: int) -> N
 def test_a_created_again_topic_has_another_id_and_no_records(wire: WireClient) -> None:
     name = fresh()
     first = create(wire, name).topic_id
-    by_id = DeleteTopicsRequest(topics=[DeleteTopicsRequestTopic(topic_id=first)])
+    by_id = DeleteTopicsRequest(topics=[DeleteTopicsRequestTopic(topic_id=first)], timeout_ms=5000)
     deleted = wire.ask(by_id, 6).responses[0]
     assert (deleted.error_code, deleted.name) == (0, name)
     assert create(wire, name).topic_id != first
@@ -172,7 +186,13 @@ def test_defaults_and_validation_only(wire: WireClient) -> None:
         ({"partitions": 0}, "INVALID_PARTITIONS"),
         ({"partitions": -7}, "INVALID_PARTITIONS"),
         ({"partitions": 2**31 - 1}, "INVALID_PARTITIONS"),
+        ({"partitions": 10_001}, "INVALID_PARTITIONS"),
         ({"replicas": 3}, "INVALID_REPLICATION_FACTOR"),
+        ({"replicas": 0}, "INVALID_REPLICATION_FACTOR"),
+        ({"replicas": -2}, "INVALID_REPLICATION_FACTOR"),
+        ({"configs": {"compression.type": "gzip"}}, "INVALID_CONFIG"),
+        ({"configs": {"min.insync.replicas": "2"}}, "INVALID_CONFIG"),
+        ({"configs": {"x" * 30_000: "y"}}, "INVALID_CONFIG"),
         ({"configs": {"retention.ms": "x"}}, "INVALID_CONFIG"),
         ({"configs": {"retention.ms": None}}, "INVALID_CONFIG"),
         ({"configs": {"nonsense": "1"}}, "INVALID_CONFIG"),
@@ -181,9 +201,13 @@ def test_defaults_and_validation_only(wire: WireClient) -> None:
 def test_impossible_topics_are_refused(
     wire: WireClient, change: dict[str, object], name: str
 ) -> None:
-    answer = create(wire, fresh(), **change)  # type: ignore[arg-type] # a table of wrong values
-    assert answer.error_code == CODES[name]
-    assert answer.error_message
+    for validate_only in (True, False):
+        topic = fresh()
+        answer = create(wire, topic, validate_only=validate_only, **change)  # type: ignore[arg-type] # a table of wrong values
+        assert answer.error_code == CODES[name]
+        assert answer.error_message
+        assert len(answer.error_message) < 500
+        assert ask(wire, topic, create=False).topics[0].error_code != 0
 
 
 def test_placement_by_hand_names_every_partition(wire: WireClient) -> None:
@@ -199,6 +223,20 @@ def test_placement_by_hand_names_every_partition(wire: WireClient) -> None:
     assert placed(there, second) == CODES["INVALID_REPLICA_ASSIGNMENT"]
     hole = CreateTopicsRequestAssignment(partition_index=2, broker_ids=[0])
     assert placed(there, hole) == CODES["INVALID_REPLICA_ASSIGNMENT"]
+    assert placed(there, there) == CODES["INVALID_REPLICA_ASSIGNMENT"]
+    negative = CreateTopicsRequestAssignment(partition_index=-1, broker_ids=[0])
+    assert placed(negative) == CODES["INVALID_REPLICA_ASSIGNMENT"]
+    many = CreateTopicsRequestAssignment(partition_index=0, broker_ids=[0, 1])
+    assert placed(many) == CODES["INVALID_REPLICATION_FACTOR"]
+
+
+def test_placement_by_hand_and_numbers_contradict_each_other(wire: WireClient) -> None:
+    there = CreateTopicsRequestAssignment(partition_index=0, broker_ids=[0])
+    for numbers in ({"num_partitions": 1}, {"replication_factor": 1}):
+        asked = {"num_partitions": -1, "replication_factor": -1} | numbers
+        topic = CreateTopicsRequestTopic(name=fresh(), assignments=[there], **asked)  # type: ignore[arg-type] # a table of numbers
+        answer = wire.ask(CreateTopicsRequest(topics=[topic], validate_only=True), 7)
+        assert answer.topics[0].error_code == CODES["INVALID_REQUEST"]
 
 
 def test_a_name_twice_in_one_request_creates_nothing(wire: WireClient) -> None:
@@ -215,3 +253,149 @@ def test_the_brokers_own_topic_cannot_be_created_or_deleted(wire: WireClient) ->
     request = DeleteTopicsRequest(topic_names=["__consumer_offsets", "nowhere"])
     codes = [topic.error_code for topic in wire.ask(request, 3).responses]
     assert codes == [own, CODES["UNKNOWN_TOPIC_OR_PARTITION"]]
+
+
+def test_ten_thousand_partitions_in_one_request_are_the_most(wire: WireClient) -> None:
+    names = [fresh(), fresh()]
+    topics = [
+        CreateTopicsRequestTopic(name=name, num_partitions=6000, replication_factor=1)
+        for name in names
+    ]
+    answer = wire.ask(CreateTopicsRequest(topics=topics), 7)
+    assert [t.error_code for t in answer.topics] == [CODES["POLICY_VIOLATION"]] * 2
+    assert all(t.error_code for t in ask(wire, *names, create=False).topics)
+
+
+def test_a_config_named_twice_is_refused(wire: WireClient) -> None:
+    twice = [CreateTopicsRequestConfig(name="retention.ms", value="1")] * 2
+    topic = CreateTopicsRequestTopic(
+        name=fresh(), num_partitions=1, replication_factor=1, configs=twice
+    )
+    answer = wire.ask(CreateTopicsRequest(topics=[topic]), 7).topics[0]
+    assert answer.error_code == CODES["INVALID_REQUEST"]
+
+
+def test_names_that_differ_in_dots_and_underscores_only_collide(wire: WireClient) -> None:
+    """What watches a cluster often writes ``_`` for both, and would take two topics for one."""
+    name, refused = fresh(), CODES["INVALID_TOPIC_EXCEPTION"]
+    assert create(wire, f"{name}.a.b").error_code == 0
+    assert create(wire, f"{name}.a.b").error_code == CODES["TOPIC_ALREADY_EXISTS"]
+    collided = create(wire, f"{name}_a.b")
+    assert collided.error_code == refused
+    assert f"{name}.a.b" in (collided.error_message or "")
+    assert create(wire, f"{name}_a_b", validate_only=True).error_code == refused
+    assert ask(wire, f"{name}_a_b").topics[0].error_code == refused  # auto-creation
+    assert create(wire, f"{name}-a-b").error_code == 0
+    both = [
+        CreateTopicsRequestTopic(name=f"{name}{dot}c", num_partitions=1, replication_factor=1)
+        for dot in "._"
+    ]
+    answer = wire.ask(CreateTopicsRequest(topics=both), 7).topics
+    assert [topic.error_code for topic in answer] == [0, refused]
+    wire.ask(DeleteTopicsRequest(topic_names=[f"{name}.a.b"], timeout_ms=10_000), 3)
+    assert create(wire, f"{name}_a_b").error_code == 0
+
+
+def test_the_name_of_the_brokers_own_topic_is_kept_free(tmp_path: Path) -> None:
+    """A topic that collides with it, created before any group came, would have kept all groups
+    from ever committing an offset."""
+    with BrokerThread(tmp_path) as broker, WireClient(broker.bootstrap_servers) as wire:
+        assert create(wire, "__consumer.offsets").error_code == CODES["INVALID_TOPIC_EXCEPTION"]
+        refused = ask(wire, "..consumer.offsets").topics[0]
+        assert refused.error_code == CODES["INVALID_TOPIC_EXCEPTION"]
+        assert wire.ask(FindCoordinatorRequest(key="g"), 0).error_code == 0
+
+
+def test_topics_that_collide_are_created_at_once_only_one_of_them() -> None:
+    """Both creations had looked before either was done."""
+
+    async def scenario() -> list[object]:
+        files = MemoryFiles()
+        files.make_dirs("/d")
+        cluster = LocalCluster(files, "/d")
+        await cluster.cluster_id()
+        me = BrokerImage(0, {"PLAINTEXT": Endpoint("h", 1)})
+        await cluster.join(me, lambda image: asyncio.sleep(0))
+        both = (cluster.create_topic(name, 1, {}) for name in ("a.b", "a_b"))
+        return await asyncio.gather(*both, return_exceptions=True)
+
+    done, refused = asyncio.run(scenario())
+    assert done is None
+    assert isinstance(refused, KafkaError)
+    assert refused.code == CODES["INVALID_TOPIC_EXCEPTION"]
+
+
+def test_a_timeout_of_zero_sets_it_off_and_does_not_wait(wire: WireClient) -> None:
+    """librdkafka asks so for a creation that it does not wait for, and takes REQUEST_TIMED_OUT for
+    success."""
+    name = fresh()
+    assert create(wire, name, timeout_ms=0).error_code == CODES["REQUEST_TIMED_OUT"]
+    deadline = time.monotonic() + 10
+    while ask(wire, name, create=False).topics[0].error_code and time.monotonic() < deadline:
+        time.sleep(0.01)
+    gone = wire.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=-1), 5).responses[0]
+    assert gone.error_code == CODES["REQUEST_TIMED_OUT"]
+    while not ask(wire, name, create=False).topics[0].error_code and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert ask(wire, name, create=False).topics[0].error_code != 0
+
+
+def test_a_change_that_fails_after_its_asker_has_gone_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Only who stopped waiting by its timeout left somebody behind to tell of it; who closed its
+    connection left an exception that nobody ever looked at."""
+
+    async def scenario() -> None:
+        patience, gone = Patience(), asyncio.Event()
+
+        async def fails() -> None:
+            await gone.wait()
+            raise KafkaError(CODES["KAFKA_STORAGE_ERROR"], "disk")
+
+        asker = asyncio.create_task(patience.within(60_000, fails()))
+        await asyncio.sleep(0.01)
+        asker.cancel()
+        await asyncio.gather(asker, return_exceptions=True)
+        gone.set()
+        await asyncio.sleep(0.01)
+        await patience.stop()
+
+    asyncio.run(scenario())
+    assert "nobody waited for failed" in caplog.text
+    assert "never retrieved" not in caplog.text
+
+
+def test_deletion_may_be_off(tmp_path: Path) -> None:
+    with (
+        BrokerThread(tmp_path, delete_topic_enable=False) as strict,
+        WireClient(strict.bootstrap_servers) as wire,
+    ):
+        assert create(wire, "t").error_code == 0
+        request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
+        assert wire.ask(request, 2).responses[0].error_code == CODES["INVALID_REQUEST"]
+        assert wire.ask(request, 3).responses[0].error_code == CODES["TOPIC_DELETION_DISABLED"]
+        assert ask(wire, "t", create=False).topics[0].error_code == 0
+
+
+def test_a_topic_meant_twice_is_not_deleted(wire: WireClient) -> None:
+    name = fresh()
+    identity = create(wire, name).topic_id
+    by_name = DeleteTopicsRequestTopic(name=name)
+    by_id = DeleteTopicsRequestTopic(topic_id=identity)
+    for pair in ([by_name, by_name], [by_name, by_id], [by_id, by_id]):
+        answer = wire.ask(DeleteTopicsRequest(topics=pair, timeout_ms=5000), 6)
+        assert [t.error_code for t in answer.responses] == [CODES["INVALID_REQUEST"]] * 2
+    assert ask(wire, name, create=False).topics[0].error_code == 0
+
+
+def test_a_topic_is_deleted_by_its_name_or_its_id_and_not_by_both_or_none(wire: WireClient) -> None:
+    name = fresh()
+    identity = create(wire, name).topic_id
+    both = DeleteTopicsRequestTopic(name=name, topic_id=identity)
+    none = DeleteTopicsRequestTopic()
+    answer = wire.ask(DeleteTopicsRequest(topics=[both, none]), 6)
+    assert [t.error_code for t in answer.responses] == [CODES["INVALID_REQUEST"]] * 2
+    huge = wire.ask(DeleteTopicsRequest(topic_names=["x" * 30_000]), 5).responses[0]
+    assert huge.error_code == CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert len(huge.error_message or "") < 500

@@ -11,7 +11,7 @@ import pytest
 
 from tallymark.errors import CODES
 from tallymark.groups.placement import OFFSETS_TOPIC
-from tallymark.groups.records import OffsetKey, decode_key, decode_value
+from tallymark.groups.records import OffsetKey, decode_key, decode_offset
 from tallymark.protocol.messages import (
     DeleteTopicsRequest,
     FetchRequest,
@@ -136,9 +136,15 @@ def test_null_asks_for_everything_of_a_group(wire: WireClient, topic: str) -> No
 
 def test_commits_that_are_refused(wire: WireClient, topic: str) -> None:
     assert commit(wire, "nowhere", 1) == CODES["UNKNOWN_TOPIC_OR_PARTITION"]
-    assert commit(wire, topic, 1, member="m") == CODES["UNKNOWN_MEMBER_ID"]
     assert commit(wire, topic, 1, group="") == CODES["INVALID_GROUP_ID"]
-    assert commit(wire, topic, 1, generation=4) == CODES["ILLEGAL_GENERATION"]
+    old, new = (
+        commit(wire, topic, 1, version, group="nobody", member="m", generation=4)
+        for version in (8, 9)
+    )
+    assert (old, new) == (CODES["ILLEGAL_GENERATION"], CODES["GROUP_ID_NOT_FOUND"])
+    commit(wire, topic, 1, group="simple")
+    stranger = commit(wire, topic, 2, group="simple", member="m", generation=4)
+    assert stranger == CODES["UNKNOWN_MEMBER_ID"]
     assert fetched(wire, "g", topic) == (-1, "", 0)
 
 
@@ -150,7 +156,7 @@ def test_commits_are_records_in_kafkas_format(wire: WireClient, topic: str) -> N
     answer = wire.ask(FetchRequest(max_bytes=1_000_000, topics=topics), 11)
     batches = split_batches(answer.responses[0].partitions[0].records or b"")
     found = {
-        decode_key(bytes(r.key or b"")): decode_value(bytes(r.value))
+        decode_key(bytes(r.key or b"")): decode_offset(bytes(r.value))
         for batch in batches
         for r in batch.records()
         if r.value is not None
@@ -161,7 +167,7 @@ def test_commits_are_records_in_kafkas_format(wire: WireClient, topic: str) -> N
 
 def test_a_deleted_topics_offsets_are_forgotten(wire: WireClient, topic: str) -> None:
     commit(wire, topic, 2)
-    wire.ask(DeleteTopicsRequest(topic_names=[topic]), 3)
+    wire.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000), 3)
     wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 12)
     assert fetched(wire, "g", topic) == (-1, "", 0)
 

@@ -241,7 +241,7 @@ def test_two_brokers_are_one_cluster(tmp_path: Path, zookeeper: ZooKeeperServer)
         eventually(lambda: len(metadata(first).brokers) == 1)
 
 
-def test_a_restart_raises_the_epoch_and_keeps_the_topic(
+def test_a_restart_keeps_the_topic_and_a_crash_raises_the_epoch(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     broker = member(tmp_path, zookeeper, "restart")
@@ -252,8 +252,14 @@ def test_a_restart_raises_the_epoch_and_keeps_the_topic(
     with broker:
         after = metadata(broker, "t").topics[0]
         assert after.topic_id == before.topic_id
-        assert after.partitions[0].leader_epoch > before.partitions[0].leader_epoch
+        assert after.partitions[0].leader_epoch == before.partitions[0].leader_epoch
         assert produce(broker, "t").base_offset == 1
+        broker.kill()
+    with broker:
+        assert metadata(broker, "t").topics[0].topic_id == before.topic_id
+        epoch = metadata(broker, "t").topics[0].partitions[0].leader_epoch
+        assert epoch == before.partitions[0].leader_epoch + 1
+        assert produce(broker, "t").base_offset == 2
 
 
 def test_a_killed_broker_does_not_wait_for_its_old_session(

@@ -6,9 +6,11 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tallymark.broker.authorizer import Operation, ResourceType, Who
 from tallymark.errors import CODES
 from tallymark.protocol import frames
 from tallymark.protocol.messages import (
@@ -229,20 +231,6 @@ def test_leader_epochs_fence(wire: WireClient, topic: str) -> None:
     assert ahead.error_code == CODES["UNKNOWN_LEADER_EPOCH"]
 
 
-def test_fetch_sessions_are_never_opened(wire: WireClient, topic: str) -> None:
-    produce(wire, topic, batch(b"x"))
-    fresh = fetch_request(topic, 0)
-    for epoch in (-1, 0):
-        asked = FetchRequest(
-            max_wait_ms=0, min_bytes=1, max_bytes=9999, session_epoch=epoch, topics=fresh.topics
-        )
-        answer = wire.ask(asked, 12)
-        assert (answer.session_id, answer.error_code) == (0, 0)
-        assert len(records_of(only(answer))) == 1
-    assert wire.ask(FetchRequest(session_id=5, session_epoch=1), 12).error_code == 70
-    assert wire.ask(FetchRequest(session_id=0, session_epoch=3), 12).error_code == 71
-
-
 def test_unknown_topics_partitions_and_ids(wire: WireClient, topic: str) -> None:
     unknown = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
     assert produce(wire, "nowhere", batch(b"x")).error_code == unknown
@@ -348,3 +336,86 @@ def test_pipelined_requests_are_answered_in_order(wire: WireClient, topic: str) 
     assert [correlation for correlation, _ in answers] == sent
     offsets = [answer.responses[0].partition_responses[0].base_offset for _, answer in answers]
     assert offsets == list(range(50))
+
+
+def test_a_reader_of_what_was_cut_is_told_where_its_epoch_ends(tmp_path: Path) -> None:
+    """KIP-595: it names the epoch of what it read last, and need not ask OffsetForLeaderEpoch."""
+
+    def told(wire: WireClient, offset: int, last_epoch: int) -> FetchResponsePartition:
+        ask = FetchRequestPartition(
+            partition=0,
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch,
+            partition_max_bytes=9999,
+        )
+        topics = [FetchRequestTopic(topic="t", partitions=[ask])]
+        return only(wire.ask(FetchRequest(max_wait_ms=5000, min_bytes=1, topics=topics), 12))
+
+    with BrokerThread(tmp_path) as broker:
+        with WireClient(broker.bootstrap_servers) as wire:
+            topic_id(wire, "t")
+            produce(wire, "t", batch(b"a", b"b", b"c"))
+        broker.kill()
+        broker.start()
+        with WireClient(broker.bootstrap_servers) as wire:
+            produce(wire, "t", batch(b"d", b"e"))
+            old, new = (
+                split_batches(only(wire.ask(fetch_request("t", offset), 12)).records or b"")[
+                    0
+                ].header.partition_leader_epoch
+                for offset in (0, 3)
+            )
+            assert old < new
+            cut = told(wire, 5, old)
+            assert (cut.diverging_epoch.epoch, cut.diverging_epoch.end_offset) == (old, 3)
+            assert (cut.error_code, bytes(cut.records or b"")) == (0, b"")
+            fine = told(wire, 3, old)
+            assert (fine.diverging_epoch.epoch, len(records_of(fine))) == (-1, 2)
+            assert told(wire, 5, new + 1).error_code == CODES["OFFSET_OUT_OF_RANGE"]
+
+
+class Only:
+    """Lets everybody do one thing, to the topic of one name."""
+
+    def __init__(self, operation: Operation, topic: str) -> None:
+        self._allowed = (operation, topic)
+
+    def may(
+        self, who: Who, operation: Operation, kind: ResourceType, name: str, *, quiet: bool = False
+    ) -> bool:
+        return (operation, name) == self._allowed
+
+    def may_somewhere(self, who: Who, operation: Operation, kind: ResourceType) -> bool:
+        return operation == self._allowed[0]
+
+
+@pytest.mark.parametrize("version", [4, 11, 12])
+def test_reading_and_writing_are_asked_for(
+    broker: BrokerThread, wire: WireClient, topic: str, version: int
+) -> None:
+    """A writer may not read, nor write elsewhere; one refused topic does not spoil the other."""
+    identity = topic_id(wire, topic)
+    other = f"{topic}-other"
+    topic_id(wire, other)
+    assert broker.broker is not None
+    state = broker.broker.state
+    assert state is not None
+    before, denied = state.authorizer, CODES["TOPIC_AUTHORIZATION_FAILED"]
+    try:
+        state.authorizer = Only(Operation.WRITE, topic)
+        assert produce(wire, topic, batch(b"x")).error_code == 0
+        assert produce(wire, other, batch(b"x")).error_code == denied
+        assert only(wire.ask(fetch_request(topic, 0), version)).error_code == denied
+        by_id = fetch_request(topic, 0, identity=identity)
+        assert only(wire.ask(by_id, 13)).error_code == denied
+        state.authorizer = Only(Operation.READ, topic)
+        assert produce(wire, topic, batch(b"x")).error_code == denied
+        both = FetchRequest(
+            max_bytes=9999,
+            topics=[*fetch_request(other, 0).topics, *fetch_request(topic, 0).topics],
+        )
+        found = [each.partitions[0] for each in wire.ask(both, version).responses]
+        assert [part.error_code for part in found] == [denied, 0]
+        assert len(records_of(found[1])) == 1
+    finally:
+        state.authorizer = before

@@ -5,6 +5,7 @@ import pytest
 from tallymark.cli.ports import listening, with_free_ports
 from tallymark.cli.supervisor.plan import plan
 from tallymark.deployment import Deployment, RegistrySettings, ZooKeeperSettings
+from tallymark.deployment.model import BrokerAddress, Cluster
 
 
 def test_the_default_stack() -> None:
@@ -26,6 +27,23 @@ def test_the_default_stack() -> None:
 def test_a_mirror_waits_for_both_its_ends() -> None:
     mirror = {spec.name: spec for spec in plan(Deployment())}["mirror-dc2-to-aggregate"]
     assert mirror.after == ("broker-dc2-0", "broker-aggregate-0")
+
+
+def test_a_cluster_may_have_several_brokers() -> None:
+    brokers = tuple(BrokerAddress(id=n, port=0) for n in (4, 7, 2))
+    clusters = (Cluster(name="dc1", brokers=brokers), *Deployment().clusters[1:])
+    deployment = with_free_ports(Deployment(clusters=clusters))
+    specs = {spec.name: spec for spec in plan(deployment)}
+    assert specs["broker-dc1-7"].arguments == ("broker", "--cluster", "dc1", "--id", "7")
+    waited = specs["mirror-dc1-to-aggregate"].after
+    assert waited == ("broker-dc1-4", "broker-dc1-7", "broker-dc1-2", "broker-aggregate-0")
+    assert len(set(deployment.cluster("dc1").bootstrap_servers.split(","))) == 3
+
+
+def test_two_brokers_of_a_cluster_with_one_id_are_refused() -> None:
+    twice = (BrokerAddress(id=1, port=1), BrokerAddress(id=1, port=2))
+    with pytest.raises(ValueError, match="two brokers of dc1 have the same id"):
+        Cluster(name="dc1", brokers=twice)
 
 
 def test_what_runs_elsewhere_is_neither_started_nor_waited_for() -> None:

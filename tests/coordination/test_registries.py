@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import queue
 import threading
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -20,24 +20,22 @@ from tallymark.coordination import (
     ControllerElection,
     Create,
     Delete,
+    ListenerInfo,
     MalformedNodeError,
     NodeExistsError,
     NoNodeError,
     OffsetRegistry,
-    PartitionState,
     Position,
     SessionLostError,
     SetData,
     Subscription,
-    TopicConfigs,
-    TopicRegistry,
     ZooKeeper,
     groups,
     next_block,
     paths,
 )
 from tallymark.coordination.cluster_id import cluster_id
-from tallymark.errors import KafkaError, UserError
+from tallymark.errors import UserError
 from tallymark.testing.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.process
@@ -168,69 +166,28 @@ def test_the_entry_of_apache_kafka_is_read(zookeeper: ZooKeeper) -> None:
         b'["SSL://kafka3:9094"],"jmx_port":-1,"port":-1,"host":null,"version":5,"timestamp":"17"}',
         parents=True,
     )
-    assert BrokerRegistry(zookeeper).brokers() == {3: BrokerInfo(3, "kafka3", 9094, "", 17)}
+    listeners = (ListenerInfo("SSL", "SSL", "kafka3", 9094),)
+    expected = BrokerInfo(3, "kafka3", 9094, "", 17, listeners)
+    assert BrokerRegistry(zookeeper).brokers() == {3: expected}
+
+
+def test_all_listeners_and_the_rack_are_told(zookeeper: ZooKeeper) -> None:
+    """And ``host`` is null without a plain one, as Apache Kafka writes it."""
+    secure = ListenerInfo("OUTSIDE", "SASL_SSL", "::1", 9094)
+    plain = ListenerInfo("INSIDE", "PLAINTEXT", "127.0.0.1", 9092)
+    both = BrokerInfo(1, "127.0.0.1", 9092, "r", 5, (secure, plain), "rack-a")
+    only = BrokerInfo(2, "::1", 9094, "s", 5, (secure,))
+    for broker in (both, only):
+        BrokerRegistry(zookeeper).register(broker)
+    assert BrokerRegistry(zookeeper).brokers() == {1: both, 2: only}
+    stored = json.loads(zookeeper.read(paths.broker(2)).data)
+    assert (stored["host"], stored["port"]) == (None, -1)
+    assert stored["endpoints"] == ["OUTSIDE://[::1]:9094"]
+    assert stored["listener_security_protocol_map"] == {"OUTSIDE": "SASL_SSL"}
+    assert json.loads(zookeeper.read(paths.broker(1)).data)["host"] == "127.0.0.1"
     zookeeper.put(paths.broker(3), b"rubbish")
     with pytest.raises(MalformedNodeError, match="not JSON"):
         BrokerRegistry(zookeeper).brokers()
-
-
-# -- topics and configs -----------------------------------------------------------------------
-
-
-def test_a_topic_appears_whole(zookeeper: ZooKeeper, other: ZooKeeper) -> None:
-    registry, configs = TopicRegistry(zookeeper), TopicConfigs(zookeeper)
-    identity = uuid.uuid4()
-    seen: queue.SimpleQueue[object] = queue.SimpleQueue()
-    theirs = TopicRegistry(other)
-    watch = theirs.watch(lambda: seen.put((theirs.get("t"), TopicConfigs(other).get("t"))))
-    registry.create("t", identity, {0: [1, 2], 1: [2, 1]}, {"retention.ms": "5"})
-    topic = registry.get("t")
-    assert topic is not None
-    assert (topic.topic_id, topic.assignment) == (identity, {0: (1, 2), 1: (2, 1)})
-    arrives(seen, (topic, {"retention.ms": "5"}))
-    assert registry.states([topic]) == {
-        ("t", 0): PartitionState(1, 0, (1, 2), 0, 0),
-        ("t", 1): PartitionState(2, 0, (2, 1), 0, 0),
-    }
-    assert registry.get_many(["t", "nothing"]) == {"t": topic}
-    assert configs.get_many(["t", "nothing"]) == {"t": {"retention.ms": "5"}, "nothing": {}}
-    watch.cancel()
-
-
-def test_creating_a_topic_that_is_there_changes_nothing(zookeeper: ZooKeeper) -> None:
-    registry = TopicRegistry(zookeeper)
-    registry.create("t", uuid.uuid4(), {0: [1]}, {"a": "b"})
-    before = registry.get("t")
-    with pytest.raises(KafkaError, match="TOPIC_ALREADY_EXISTS"):
-        registry.create("t", uuid.uuid4(), {0: [1], 1: [1]})
-    assert registry.get("t") == before
-    assert TopicConfigs(zookeeper).get("t") == {"a": "b"}
-
-
-def test_a_topic_is_deleted_with_everything_and_inherits_nothing(zookeeper: ZooKeeper) -> None:
-    registry = TopicRegistry(zookeeper)
-    registry.create("t", uuid.uuid4(), {0: [1]}, {"a": "b"})
-    registry.request_delete("t")
-    registry.request_delete("t")
-    assert registry.deletions() == ["t"]
-    registry.delete("t")
-    assert registry.deletions() == []
-    assert registry.names() == []
-    TopicConfigs(zookeeper).put("t", {"orphan": "1"})
-    registry.create("t", uuid.uuid4(), {0: [1]})
-    assert TopicConfigs(zookeeper).get("t") == {}
-
-
-def test_states_change_by_compare_and_set(zookeeper: ZooKeeper) -> None:
-    registry = TopicRegistry(zookeeper)
-    registry.create("t", uuid.uuid4(), {0: [1]})
-    registry.put_state("t", 0, PartitionState(1, 1, (1,), version=0))
-    with pytest.raises(BadVersionError):
-        registry.put_state("t", 0, PartitionState(1, 2, (1,), version=0))
-    registry.put_state("t", 1, PartitionState(1, 0, (1,)))  # a partition that was added
-    topic = registry.get("t")
-    assert topic is not None
-    assert registry.states([topic])["t", 0].leader_epoch == 1
 
 
 # -- controller, ids --------------------------------------------------------------------------
@@ -255,20 +212,6 @@ def test_one_controller_and_an_epoch_that_counts_them(
     mine.resign()
     assert mine.current() is None
     watch.cancel()
-
-
-def test_a_deposed_controller_changes_nothing(zookeeper: ZooKeeper, other: ZooKeeper) -> None:
-    mine = ControllerElection(zookeeper, 1, lambda: 17)
-    office = mine.elect()
-    registry = TopicRegistry(zookeeper)
-    registry.create("t", uuid.uuid4(), {0: [1]}, fence=office.fence)
-    mine.resign()
-    ControllerElection(other, 2, lambda: 17).elect()
-    with pytest.raises(KafkaError, match="STALE_CONTROLLER_EPOCH"):
-        registry.create("u", uuid.uuid4(), {0: [1]}, fence=office.fence)
-    with pytest.raises(KafkaError, match="STALE_CONTROLLER_EPOCH"):
-        registry.put_state("t", 0, PartitionState(2, 1, (2,), version=0), fence=office.fence)
-    assert registry.names() == ["t"]
 
 
 def test_a_cluster_has_one_identity(zookeeper: ZooKeeper, other: ZooKeeper) -> None:

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tallymark.coordination import (
+    Access,
     BrokerInfo,
     BrokerRegistry,
+    Create,
+    NotAuthorizedError,
     SessionEvent,
     SessionState,
     ZooKeeper,
@@ -200,3 +203,43 @@ def test_closing_ends_a_wait_for_the_connection(server: ZooKeeperServer) -> None
     session.close()
     assert isinstance(errors.get(timeout=5), ClosedError)
     waiting.join()
+
+
+def test_closed_nodes_are_read_by_all_and_changed_by_those_with_the_password(
+    server: ZooKeeperServer,
+) -> None:
+    """The credentials of users are not even read; what consumers write is open to all."""
+    mine = Access("broker", "secret", closed=True)
+    with (
+        ZooKeeper(server.connect, "/closed", access=mine).start(create_root=True) as broker,
+        ZooKeeper(server.connect, "/closed") as stranger,
+        ZooKeeper(server.connect, "/closed", access=Access("broker", "guess")) as guesser,
+        ZooKeeper(server.connect, "/closed", access=Access("broker", "secret")) as tool,
+    ):
+        for path in ("/brokers/topics/t", "/config/users/alice"):
+            broker.create(path, b"x", parents=True)
+        broker.commit([Create("/brokers/topics/u", b"y")])
+        broker.ensure("/consumers")
+        for other in (stranger, guesser):
+            assert other.read("/brokers/topics/u").data == b"y"
+            for path in ("/brokers/topics/t", "/brokers/topics/u"):
+                with pytest.raises(NotAuthorizedError, match="does not let us"):
+                    other.write(path, b"z")
+            with pytest.raises(NotAuthorizedError):
+                other.commit([Create("/brokers/topics/v")])
+            with pytest.raises(NotAuthorizedError):
+                other.read("/config/users/alice")
+        stranger.create("/consumers/g/ids", parents=True)
+        tool.write("/config/users/alice", b"z")
+        tool.delete_tree("/brokers")
+
+
+def test_parts_without_settings_take_the_credentials_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TALLYMARK_ZOOKEEPER_USER", "broker")
+    monkeypatch.setenv("TALLYMARK_ZOOKEEPER_PASSWORD", "secret")
+    assert Access.from_environment().auth_data == [("digest", "broker:secret")]
+    assert "secret" not in repr(Access.from_environment())
+    monkeypatch.delenv("TALLYMARK_ZOOKEEPER_USER")
+    assert Access.from_environment().auth_data == []

@@ -81,6 +81,20 @@ def test_missing_files(files: Files, tmp_path: Path) -> None:
         files.listdir(f"{tmp_path}/none")
 
 
+def test_sizes_and_readers(files: Files, tmp_path: Path) -> None:
+    file = files.open(f"{tmp_path}/a")
+    file.append(b"hello")
+    assert files.size(f"{tmp_path}/a") == 5
+    reader = files.reader(f"{tmp_path}/a")
+    file.append(b" you")
+    assert reader.pread(100, 3) == b"lo you"
+    total, usable = files.space(str(tmp_path))
+    assert 0 < usable <= total
+    for missing in (files.size, files.reader, files.read):
+        with pytest.raises(FileNotFoundError):
+            missing(f"{tmp_path}/none")
+
+
 def test_a_lock_tells_who_holds_it(files: Files, tmp_path: Path) -> None:
     lock = files.lock(f"{tmp_path}/.lock", "broker 7")
     with pytest.raises(LockHeldError, match="broker 7"):
@@ -198,3 +212,34 @@ def test_a_broken_disk(memory: MemoryFiles) -> None:
         with pytest.raises(OSError, match=r"."):
             act()
     memory.make_dirs("/e")
+
+
+def test_the_nth_operation_fails_whatever_it_is(memory: MemoryFiles) -> None:
+    def change() -> None:
+        memory.make_dirs("/d/x")
+        file = memory.open("/d/x/a")
+        file.append(b"0123456789")
+        file.truncate(8)
+        file.handle.sync()
+        memory.rename("/d/x/a", "/d/x/b")
+        memory.sync_dir("/d/x")
+        memory.remove("/d/x/b")
+        memory.remove_dir("/d/x")
+
+    failed: list[str | None] = []
+    for number in range(9):
+        memory.fail_operation(number, error=28, written=0.5)
+        with pytest.raises(OSError, match="No space left"):
+            change()
+        failed.append((memory.failed or "").split()[0])
+        if number == 2:
+            assert memory.content("/d/x/a") == b"01234"
+        for name in ("a", "b"):
+            memory.remove(f"/d/x/{name}") if memory.exists(f"/d/x/{name}") else None
+        if memory.is_dir("/d/x"):
+            memory.remove_dir("/d/x")
+    assert failed == ["make_dirs", "create", "append", "truncate", "sync", "rename", "sync",
+                      "remove", "remove_dir"]  # fmt: skip
+    before = memory.operations
+    change()  # each failed once
+    assert memory.operations - before == 9

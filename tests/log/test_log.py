@@ -50,7 +50,7 @@ def test_offsets_and_epoch_are_placed() -> None:
     log = new_log()
     log.start_epoch(4)
     data = batch(1, 2, 3)
-    assert log.append(data, 0, 4) == (0, 2, False, 3)
+    assert log.append(data, 0, 4) == (0, 2, False, 3, -1)
     second = log.append(bytes(batch(4)), 0, 4)
     third = log.append(memoryview(bytes(batch(5))), 0, 4)
     assert (second.first_offset, third.first_offset, log.end_offset) == (3, 4, 5)

@@ -10,6 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tallymark.errors import KafkaError
 from tallymark.log import Log, LogConfig
+from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.start_offsets import StartOffsets
+from tallymark.log.verify import Surroundings, verify_log
 from tallymark.protocol.records import encode_batch, split_batches
 from tallymark.testing.memory_files import MemoryFiles
 
@@ -36,6 +39,7 @@ class LogUnderCrashes(RuleBasedStateMachine):
         self.sent: list[tuple[bytes, int]] = []
         self.flushed = 0
         self.checkpoint = 0
+        self.deleted = 0
         self.epoch = 0
         self.open(clean=False)
 
@@ -43,8 +47,9 @@ class LogUnderCrashes(RuleBasedStateMachine):
         self.log = Log.open(
             self.files, FOLDER, CONFIG, clean=clean, now_ms=0, recovery_point=self.checkpoint
         )
-        assert self.flushed <= self.log.end_offset <= len(self.records)
-        assert clean or self.log.end_offset in [*self.starts, len(self.records)]
+        assert max(self.flushed, self.deleted) <= self.log.end_offset <= len(self.records)
+        assert clean or self.log.end_offset in [*self.starts, self.deleted, len(self.records)]
+        assert self.log.start_offset >= self.deleted
         del self.records[self.log.end_offset :]
         self.starts = [start for start in self.starts if start < self.log.end_offset]
         self.sent = [pair for pair in self.sent if pair[1] < self.log.end_offset]
@@ -62,7 +67,8 @@ class LogUnderCrashes(RuleBasedStateMachine):
         data = encode_batch([(None, bytes(size), (), stamp) for stamp in stamps])
         self.starts.append(len(self.records))
         info = self.log.append(data, 0, self.epoch)
-        assert info == (len(self.records), len(self.records) + len(stamps) - 1, False, max(stamps))
+        first = len(self.records)
+        assert info == (first, first + len(stamps) - 1, False, max(stamps), -1)
         self.records += stamps
 
     @rule(count=st.integers(1, 3))
@@ -108,9 +114,30 @@ class LogUnderCrashes(RuleBasedStateMachine):
     def delete_old_segments(self) -> None:
         self.log.apply_retention(0)
 
+    @precondition(lambda self: self.records)
+    @rule(data=st.data())
+    def delete_records(self, data: st.DataObject) -> None:
+        offset = data.draw(st.integers(0, len(self.records)))
+        start = max(self.log.start_offset, offset)
+        assert self.log.delete_records(offset) == self.log.start_offset == start
+        self.deleted = max(self.deleted, offset)
+
+    @rule()
+    def verify(self) -> None:
+        self.check_files(clean=False)
+
+    def check_files(self, *, clean: bool) -> None:
+        """The checker finds nothing in what the log wrote."""
+        flushed = {TopicPartition("orders", 0): self.log.recovery_point}
+        around = Surroundings(clean, flushed, {}, StartOffsets(self.files, "/d"))
+        report = verify_log(self.files, FOLDER, around, deep=True)
+        assert (report.damage, report.end_offset) == ([], self.log.end_offset)
+        assert report.start_offset == self.log.start_offset
+
     @rule()
     def stop_and_start(self) -> None:
         self.log.close()
+        self.check_files(clean=True)
         self.flushed = self.checkpoint = len(self.records)
         self.open(clean=True)
 
@@ -157,7 +184,7 @@ class LogUnderCrashes(RuleBasedStateMachine):
                 batch.check_crc()
                 found = {record.offset: record.timestamp for record in batch.records()}
                 assert found == {offset: self.records[offset] for offset in found}
-                assert min(found) == at
+                assert min(found) == at or min(found) < at == log.start_offset
                 at = max(found) + 1
             assert at == piece.next_offset
 

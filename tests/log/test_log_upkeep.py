@@ -41,9 +41,9 @@ def test_a_repeated_batch_gets_its_first_offsets() -> None:
     log = new_log()
     log.append(batch(1), 0, -1)
     data = batch(7, 8, producer_id=1, producer_epoch=0, base_sequence=0)
-    assert log.append(bytes(data), 0, -1) == (1, 2, False, 8)
+    assert log.append(bytes(data), 0, -1) == (1, 2, False, 8, -1)
     log.append(batch(9, producer_id=1, producer_epoch=0, base_sequence=2), 0, -1)
-    assert log.append(bytes(data), 0, -1) == (1, 2, True, 8)
+    assert log.append(bytes(data), 0, -1) == (1, 2, True, 8, -1)
     assert log.end_offset == 4
     with refusal("OUT_OF_ORDER_SEQUENCE_NUMBER"):
         log.append(batch(9, producer_id=1, producer_epoch=0, base_sequence=4), 0, -1)
@@ -72,6 +72,7 @@ def test_repetitions_are_recognised_after_a_restart(clean: bool, roll: bool) -> 
             2 * number + 1,
             True,
             number,
+            -1,
         )
     assert not again.append(
         batch(1, producer_id=1, producer_epoch=0, base_sequence=14), 0, -1
@@ -81,10 +82,10 @@ def test_repetitions_are_recognised_after_a_restart(clean: bool, roll: bool) -> 
 def test_idle_producers_are_forgotten() -> None:
     log = new_log(LogConfig(producer_id_expiration_ms=1000))
     log.append(batch(1, producer_id=1, producer_epoch=3, base_sequence=0), 0, -1)
-    log.apply_retention(999)
+    assert log.expire_producers(999) == 0
     with refusal("INVALID_PRODUCER_EPOCH"):
         log.append(batch(1, producer_id=1, producer_epoch=2, base_sequence=0), 999, -1)
-    log.apply_retention(1000)
+    assert log.expire_producers(1000) == 1
     log.append(batch(1, producer_id=1, producer_epoch=2, base_sequence=9), 1000, -1)
 
 

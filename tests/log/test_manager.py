@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import uuid
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log import LogConfig, LogManager, OsFiles
 from tallymark.log.partition_folder import deleted_name, parse_folder
+from tallymark.log.progress import Progress
 from tallymark.protocol.records import encode_batch
 from tallymark.testing.memory_files import MemoryFiles
 
@@ -66,20 +68,6 @@ def test_after_a_kill_logs_are_verified_from_the_recovery_point() -> None:
     assert again is not None
     assert again.recovered is not None
     assert (again.end_offset, again.recovery_point) == (6, 3)
-
-
-def test_flush_jobs_are_those_that_are_due() -> None:
-    files = MemoryFiles()
-    manager = open_manager(files)
-    log = manager.create("orders", 0, ORDERS, 0)
-    manager.create("clicks", 0, CLICKS, 0)
-    log.append(batch(), 1000, -1)
-    assert manager.flush_jobs(1000 + CONFIG.flush_ms - 1) == []
-    ((due, job),) = manager.flush_jobs(1000 + CONFIG.flush_ms)
-    assert due is log
-    job.run()
-    log.finish_flush(job)
-    assert log.recovery_point == 3
 
 
 def test_partition_metadata_is_kafkas() -> None:
@@ -197,8 +185,7 @@ def test_two_directories_share_the_partitions_and_one_may_fail() -> None:
                 log.read(0, 10)
             assert refusal.value.code == CODES["KAFKA_STORAGE_ERROR"]
     assert manager.create("orders", 9, ORDERS, 0).directory.startswith("/d2")
-    assert manager.flush_jobs(10**9)
-    assert manager.apply_retention(0) == 0
+    assert manager.at_risk("/d2") == [(good.name, 0, 3)]
     manager.close()
     assert files.exists("/d2/.kafka_cleanshutdown")
     assert not files.exists("/d1/.kafka_cleanshutdown")
@@ -275,4 +262,84 @@ def test_on_the_disk(tmp_path: Path) -> None:
     manager.close()
     again = LogManager.open(files, [tmp_path], CONFIG, broker_id=0, now_ms=0, cluster_id="c")
     assert [key.partition for key in again] == [0, 2]
+    again.close()
+
+
+def test_a_log_made_again_knows_nothing_of_the_one_before() -> None:
+    """A topic was deleted and made again under its name. The checkpoints still told of the old one:
+    the new log would have begun at offset 5, and after a crash nothing below 9 would have been
+    verified."""
+    files = MemoryFiles()
+    files.make_dirs("/d")
+    files.sync_dir("/")
+    manager = open_manager(files)
+    log = manager.create("orders", 0, ORDERS, 0)
+    for _ in range(3):
+        log.append(batch(), 0, -1)
+    log.flush()
+    log.delete_records(5)
+    manager.checkpoint()
+    manager.delete("orders", 0)
+    again = manager.create("orders", 0, CLICKS, 0)
+    assert again.start_offset == 0
+    again.append(batch(), 0, -1)
+    again.roll()
+    again.append(batch(), 0, -1)
+    files.kill()
+    first = f"/d/orders-0/{0:020d}.log"
+    files.overwrite(first, files.content(first)[:-1])
+    found = open_manager(files).get("orders", 0)
+    assert found is not None
+    assert (found.start_offset, found.end_offset) == (0, 0)
+    assert found.recovered is not None
+    assert found.recovered.cut > 0
+
+
+def test_many_logs_tell_how_far_they_are(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = MemoryFiles()
+    manager = open_manager(files)
+    for number in range(7):
+        manager.create("orders", number, ORDERS, 0)
+    manager.close()
+    seconds = itertools.count()
+    monkeypatch.setattr(
+        Progress.__init__, "__kwdefaults__", {"seconds": 3.0, "clock": lambda: float(next(seconds))}
+    )
+    with caplog.at_level("INFO"):
+        open_manager(files)
+    told = [each for each in caplog.messages if each.startswith("opened")]
+    assert told == ["opened 3 of 7 logs of /d", "opened 6 of 7 logs of /d"]
+
+
+def test_a_clean_start_changes_nothing_on_the_disk() -> None:
+    """Ten thousand partitions are to start in seconds: nothing is synced or written for each."""
+    files = MemoryFiles()
+    manager = open_manager(files)
+    for number in range(20):
+        log = manager.create("orders", number, ORDERS, 0)
+        log.start_epoch(4)
+        for _ in range(number % 3):
+            log.append(batch(), 0, 4)
+    manager.close()
+    before = files.operations
+    again = open_manager(files)
+    for key in again:
+        found = again.get(*key)
+        assert found is not None
+        assert found.latest_epoch == 4
+        found.start_epoch(4)  # an empty log used to have forgotten its epoch, and wrote it again
+    assert len(again) == 20
+    assert files.operations - before == 2  # the marker of the clean stop goes
+
+
+def test_open_logs_hold_no_descriptors(tmp_path: Path) -> None:
+    manager = LogManager.open(OsFiles(), [tmp_path], CONFIG, broker_id=0, now_ms=0, cluster_id="c")
+    for number in range(5):
+        manager.create("orders", number, ORDERS, 0).append(batch(), 0, -1)
+    manager.close()
+    before = len(os.listdir("/proc/self/fd"))
+    again = LogManager.open(OsFiles(), [tmp_path], CONFIG, broker_id=0, now_ms=0, cluster_id="c")
+    assert len(os.listdir("/proc/self/fd")) == before + 1  # the lock
     again.close()

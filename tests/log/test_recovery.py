@@ -318,3 +318,16 @@ def test_epochs_lost_from_the_checkpoint_are_read_from_the_batches() -> None:
     again = open_log(files)
     assert again.end_offset_for_epoch(0) == (0, 8)
     assert again.end_offset_for_epoch(3) == (3, 10)
+
+
+def test_a_cut_to_nothing_leaves_a_good_time_index(caplog: pytest.LogCaptureFixture) -> None:
+    """The cut saved the index of the now empty segment with the greatest timestamp of no batch: an
+    entry for offset 0, and the first batch's own entry behind it was "not ascending"."""
+    files = small_log(0)
+    files.overwrite(LOG, b"torn")
+    log = open_log(files)
+    log.append(bytearray(encode_batch([(None, b"v", (), 5)])), 0, 0)
+    log.close()
+    again = open_log(files, clean=True)
+    assert again.offset_for_time(5) == (0, 5)
+    assert "building the indexes again" not in caplog.text

@@ -421,6 +421,72 @@ def test_idle_and_half_sent_requests_are_harmless_and_closed_in_the_end() -> Non
     run(scenario)
 
 
+def test_a_request_that_never_ends_takes_its_connection_down() -> None:
+    """A client that sends a byte now and then is never idle, and would stay for ever."""
+
+    async def scenario() -> None:
+        async with serving(request_timeout=0.3) as server, connected(server) as other:
+            reader, writer = await asyncio.open_connection(*server.address)
+            writer.write((1000).to_bytes(4, "big"))
+            with contextlib.suppress(ConnectionError):
+                for _ in range(50):
+                    writer.write(b"\0")
+                    await asyncio.sleep(0.05)
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+            assert len(server.connections) == 1
+            assert (await other.request(ask("still here"))).cluster_id == "still here"
+
+    run(scenario)
+
+
+def test_half_requests_share_a_bounded_memory_and_small_ones_need_none() -> None:
+    async def scenario() -> None:
+        limits: dict[str, Any] = {"max_arriving_bytes": 2_000_000}
+        async with serving(**limits) as server, connected(server) as other:
+            half = (10_000_000).to_bytes(4, "big") + bytes(5_000_000)
+            streams = [await asyncio.open_connection(*server.address) for _ in range(6)]
+            for _, writer in streams:
+                writer.write(half)
+            while server.request_memory.waiting < 4:
+                await asyncio.sleep(0.01)
+            assert server.request_memory.held <= 2_000_000 + 10_000_000
+            assert (await other.request(ask("small"))).cluster_id == "small"
+            for _, writer in streams:
+                writer.transport.abort()
+            while server.request_memory.held:
+                await asyncio.sleep(0.01)
+            assert server.request_memory.waiting == 0
+
+    run(scenario)
+
+
+def test_many_requests_of_one_piece_are_answered_in_order_and_together() -> None:
+    """Each write is a system call: what is ready in one turn leaves with one."""
+
+    async def scenario() -> None:
+        def at_once(header: RequestHeader, body: memoryview, connection: ServerConnection) -> bytes:
+            return metadata(header, str(header.correlation_id))
+
+        async with serving(at_once) as server:
+            reader, writer = await asyncio.open_connection(*server.address)
+            count = 1000
+            asked = [frames.encode_request(ask("x"), 9, n, None) for n in range(count)]
+            writer.write(b"".join(asked))
+            buffer = frames.FrameBuffer()
+            got: list[int] = []
+            while len(got) < count:
+                got += [
+                    frames.decode_correlation_id(f)
+                    for f in buffer.receive(await reader.read(65536))
+                ]
+            assert got == list(range(count))
+            writer.close()
+
+    run(scenario)
+
+
 def test_a_stop_lets_answers_under_way_leave() -> None:
     async def scenario() -> None:
         server = Server(answer)

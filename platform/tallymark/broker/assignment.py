@@ -1,26 +1,65 @@
-"""Which broker gets which partition of a new topic. Pure."""
+"""Which broker gets which partition. Pure.
+
+Every broker that creates a topic computes this from what it has just read, so that the outcome
+does not depend on who was asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tallymark.errors import CODES, KafkaError
 
 
-def assign(partitions: int, brokers: Sequence[int], already: int) -> tuple[tuple[int, ...], ...]:
-    """Replicas of each partition: one each, round robin over the live brokers.
+def place(
+    partitions: int, load: Mapping[int, int], asked: Sequence[Sequence[int]] | None = None
+) -> tuple[tuple[int, ...], ...]:
+    """Replicas of each new partition: as ``asked`` where the client says so, else spread.
 
-    ``already`` is the number of topics there are; it moves the start, so that many topics of one
-    partition do not all go to the first broker. Raises BROKER_NOT_AVAILABLE without brokers.
+    ``load`` has the number of partitions of every live broker. Raises as :func:`spread` and
+    :func:`check_assignment`.
     """
-    if not brokers:
+    return spread(partitions, load) if asked is None else check_assignment(asked, load)
+
+
+def spread(partitions: int, load: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
+    """One replica each, round robin over the live brokers, those with the fewest partitions first.
+
+    A topic is spread evenly whatever the load is, since its traffic is its own; what is left over
+    (and the many topics of one partition) goes where the fewest partitions are. Raises
+    BROKER_NOT_AVAILABLE without brokers.
+    """
+    if not load:
         raise KafkaError(CODES["BROKER_NOT_AVAILABLE"], "no broker is registered")
-    ordered = sorted(brokers)
-    return tuple((ordered[(already + index) % len(ordered)],) for index in range(partitions))
+    ordered = sorted(load, key=lambda broker: (load[broker], broker))
+    return tuple((ordered[index % len(ordered)],) for index in range(partitions))
+
+
+def grow(
+    there: int,
+    count: int,
+    load: Mapping[int, int],
+    asked: Sequence[Sequence[int]] | None = None,
+) -> tuple[tuple[int, ...], ...]:
+    """Replicas of the partitions that a topic of ``there`` partitions needs to have ``count``.
+
+    Raises INVALID_PARTITIONS unless it grows, INVALID_REPLICA_ASSIGNMENT where ``asked`` is of
+    another number, and what :func:`place` raises.
+    """
+    if count <= there:
+        raise KafkaError(
+            CODES["INVALID_PARTITIONS"], f"{count} partitions are asked for, there are {there}"
+        )
+    if asked is not None and len(asked) != count - there:
+        raise KafkaError(
+            CODES["INVALID_REPLICA_ASSIGNMENT"],
+            f"{len(asked)} partitions are placed, {count - there} are new",
+        )
+    return place(count - there, load, asked)
 
 
 def check_assignment(
-    assignment: Sequence[Sequence[int]], brokers: Sequence[int]
+    assignment: Sequence[Sequence[int]], brokers: Mapping[int, int]
 ) -> tuple[tuple[int, ...], ...]:
     """The assignment a client asks for, if it is possible: one live broker a partition.
 

@@ -1,7 +1,7 @@
 """The port behind which the cluster's truth is kept: ZooKeeper, or this broker's own disk.
 
-The broker asks here for changes (create, delete, lead) and is told the outcome as a new
-:class:`~tallymark.broker.image.MetadataImage`; it then makes its logs fit the picture. Two
+The broker asks here for changes (create, grow, configure, delete, lead) and is told the outcome as
+a new :class:`~tallymark.broker.image.MetadataImage`; it then makes its logs fit the picture. Two
 implementations: :mod:`~tallymark.broker.local_cluster` and
 :mod:`~tallymark.broker.zookeeper_cluster`.
 """
@@ -9,12 +9,31 @@ implementations: :mod:`~tallymark.broker.local_cluster` and
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from tallymark.broker.image import BrokerImage, MetadataImage
+from tallymark.errors import KafkaError
 
 OnChange = Callable[[MetadataImage], Awaitable[None]]
 """Called with every new picture, one call at a time; has returned when the broker acts by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A partition that this broker is to lead and has opened.
+
+    ``told`` is the leader epoch of the picture that said so. ``log_epoch`` is the highest epoch
+    that the log was ever in, -1 before the first; one that a crash has cut off counts too, or a
+    reader could not tell the cut. ``intact``: the log holds all that was ever read from it (it was
+    closed cleanly, or the partition is new).
+    """
+
+    topic: str
+    index: int
+    told: int
+    log_epoch: int
+    intact: bool
 
 
 class Cluster(Protocol):
@@ -41,6 +60,23 @@ class Cluster(Protocol):
         """
         ...
 
+    async def create_partitions(
+        self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """Let a topic have ``count`` partitions; ``assignment`` places the new ones, in order.
+        Returns when this broker's picture has them.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS unless ``count`` is more than there
+        are; INVALID_REPLICA_ASSIGNMENT where the assignment is of another number; what
+        :mod:`~tallymark.broker.assignment` raises.
+        """
+        ...
+
+    async def alter_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace all that a topic has of its own; the caller has checked it. Returns when this
+        broker's logs go by it. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        ...
+
     async def delete_topic(self, name: str) -> None:
         """Delete a topic; returns when this broker's picture has it no more.
 
@@ -48,18 +84,20 @@ class Cluster(Protocol):
         """
         ...
 
-    async def lead(self, topic: str, index: int, log_epoch: int) -> int:
-        """Become the leader of a partition: the new leader epoch, above every one before.
-
-        ``log_epoch`` is the highest epoch the partition's log was ever in, -1 before the first; one
-        that a crash has cut off counts too, or a reader could not tell the cut.
-        """
+    async def lead(self, claims: Sequence[Claim]) -> Sequence[int | KafkaError]:
+        """Become the leader of partitions: the leader epoch of each, or why not. See
+        :func:`~tallymark.broker.leader_epoch.next_epoch` for when it rises."""
         ...
 
     async def next_producer_id(self) -> int:
         """A producer id that no one else has or will get."""
         ...
 
+    async def retire(self) -> None:
+        """Be gone for the others, so that they tell clients at once; this broker may serve on for
+        a moment. Never raises, takes a few seconds at most."""
+        ...
+
     async def leave(self) -> None:
-        """Unregister. Never raises."""
+        """Unregister and end. Never raises."""
         ...

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from tallymark.broker.authorizer import Operation, ResourceType, Who, require
+from tallymark.broker.group_shard import GroupShard
 from tallymark.broker.image import BrokerImage
-from tallymark.broker.partition import Partition
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topics import auto_create
 from tallymark.errors import CODES, KafkaError
-from tallymark.groups.offsets import OffsetsState
 from tallymark.groups.placement import OFFSETS_TOPIC, partition_of_group
-
-_MOST_GROUP_BYTES: Final = 32_767
-"""A group's name stands in record keys as a string with a 16-bit length."""
+from tallymark.groups.records import LONGEST_TEXT
 
 
 async def coordinator_of(state: BrokerState, group: str) -> BrokerImage:
@@ -33,8 +29,17 @@ async def coordinator_of(state: BrokerState, group: str) -> BrokerImage:
     return state.image.brokers[leader]
 
 
-def offsets_of(state: BrokerState, group: str) -> tuple[Partition, OffsetsState]:
-    """What the group committed, if we are its coordinator.
+def authorized_shard(state: BrokerState, who: Who, operation: Operation, group: str) -> GroupShard:
+    """Where the group is, for somebody who may do that to it.
+
+    Raises GROUP_AUTHORIZATION_FAILED, and as :func:`shard_of`.
+    """
+    require(state.authorizer, who, operation, ResourceType.GROUP, group)
+    return shard_of(state, group)
+
+
+def shard_of(state: BrokerState, group: str) -> GroupShard:
+    """Where the group is, if we are its coordinator.
 
     Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID.
     """
@@ -47,5 +52,5 @@ def offsets_of(state: BrokerState, group: str) -> tuple[Partition, OffsetsState]
 
 def _check_name(group: str) -> None:
     # Kafka lets consumers without a group id (the empty one) commit in its old protocol only.
-    if not group or len(group.encode()) > _MOST_GROUP_BYTES:
+    if not group or len(group.encode()) > LONGEST_TEXT:
         raise KafkaError(CODES["INVALID_GROUP_ID"], f"{group[:40]!r}")

@@ -2,54 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final, cast
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, cast
 
+from tallymark.broker.authorizer import Operation, ResourceType, require
 from tallymark.broker.batches import uses_zstd
 from tallymark.broker.leaders import leader_hint
 from tallymark.broker.partition import Partition, first_header
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
+from tallymark.log import Log
+from tallymark.log.segment import ColdSegmentError
+from tallymark.net import ServerConnection
+from tallymark.net.responses import SENDFILE_FROM
+from tallymark.protocol.fetch_wire import Ask, Found, PlainFetch, Topic
 from tallymark.protocol.messages import (
-    FetchRequest,
-    FetchRequestPartition,
-    FetchResponse,
-    FetchResponseAbortedTransaction,
+    FetchResponseEpochEndOffset,
     FetchResponseLeader,
     FetchResponseNode,
-    FetchResponsePartition,
-    FetchResponseTopic,
 )
-from tallymark.protocol.schema import Buffer
 
 _FIRST_WITH_ZSTD: Final = 10
-_FIRST_WITH_IDS: Final = 13
-_READ_COMMITTED: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """One partition of a request: the partition, or why there is none."""
 
-    topic: str
-    ask: FetchRequestPartition
+    topic: Topic
+    name: str
+    ask: Ask
     found: Partition | KafkaError
 
 
-def resolve(state: BrokerState, request: FetchRequest, version: int) -> list[Wanted]:
-    """Find what the request names, in its order."""
+def resolve(
+    state: BrokerState, connection: ServerConnection, asked: Iterable[tuple[Topic, Ask]]
+) -> list[Wanted]:
+    """Find what is asked for, in its order, and whether ``connection`` may read it."""
     wanted: list[Wanted] = []
-    for topic in request.topics:
-        name, unknown = topic.topic, None
-        if version >= _FIRST_WITH_IDS:
+    topic: Topic | None = None
+    name, refused = "", None
+    for each, ask in asked:
+        if each is not topic:
+            topic, refused = each, None
             try:
-                name = state.partitions.name_of(topic.topic_id)
+                name = each if isinstance(each, str) else state.partitions.name_of(each)
+                require(state.authorizer, connection, Operation.READ, ResourceType.TOPIC, name)
             except KafkaError as error:
-                unknown = error
-        for ask in topic.partitions:
-            found = unknown or _find(state, name, ask.partition)
-            wanted.append(Wanted(name, ask, found))
+                refused = error
+        wanted.append(Wanted(each, name, ask, refused or _find(state, name, ask.partition)))
     return wanted
 
 
@@ -60,86 +61,113 @@ def _find(state: BrokerState, topic: str, index: int) -> Partition | KafkaError:
         return error
 
 
-@dataclass(slots=True)
 class FetchRound:
-    """Reads on construction. ``complete``: the answer need not wait for more."""
+    """Reads on construction. ``complete``: the answer need not wait for more. ``found`` is in the
+    order of ``wanted``; what only some answers have stands beside it, by the place in it.
 
-    state: BrokerState
-    request: FetchRequest
-    version: int
-    wanted: Sequence[Wanted]
-    complete: bool = False
-    _size: int = 0
-    _answers: list[FetchResponsePartition] = field(default_factory=list[FetchResponsePartition])
-    _nodes: dict[int, FetchResponseNode] = field(default_factory=dict[int, FetchResponseNode])
+    Without ``wait``, logs whose indexes are not in memory are ``cold`` instead of read: bring them
+    there in a thread (:meth:`warm`) and make another round."""
 
-    def __post_init__(self) -> None:
-        limit = min(self.request.max_bytes, self.state.settings.fetch_max_bytes)
-        for item in self.wanted:
+    def __init__(
+        self,
+        state: BrokerState,
+        request: PlainFetch,
+        version: int,
+        wanted: Sequence[Wanted],
+        listener: str,
+        wait: bool,
+    ) -> None:
+        self.found: list[tuple[Topic, Found]] = []
+        self.complete = not wanted
+        self.cold: list[tuple[Log, int]] = []
+        self.diverging: dict[tuple[Topic, int], FetchResponseEpochEndOffset] = {}
+        self.leaders: dict[tuple[Topic, int], FetchResponseLeader] = {}
+        self.nodes: dict[int, FetchResponseNode] = {}
+        self._state = state
+        self._version = version
+        self._listener = listener
+        self._wait = wait
+        limit = min(request.max_bytes, state.settings.fetch_max_bytes)
+        size = 0
+        for item in wanted:
             try:
-                self._answers.append(self._read(item, limit - self._size))
+                # Only the first batch of the whole answer may be larger than asked for (KIP-74).
+                found = self._read(item, limit - size, first=not size)
+                size += length_of(found)
             except KafkaError as error:
-                self._answers.append(self._failed(item, error))
+                found = self._failed(item, error)
                 self.complete = True
-        if self._size >= self.request.min_bytes or not self.wanted:
+            except ColdSegmentError:
+                found = self._cold(item)
+            self.found.append((item.topic, found))
+        if size >= request.min_bytes:
             self.complete = True
 
-    def response(self) -> FetchResponse:
-        """The answer, with the partitions in the order of the request."""
-        answers = iter(self._answers)
-        return FetchResponse(
-            responses=[
-                FetchResponseTopic(
-                    topic=topic.topic,
-                    topic_id=topic.topic_id,
-                    partitions=[next(answers) for _ in topic.partitions],
-                )
-                for topic in self.request.topics
-            ],
-            node_endpoints=list(self._nodes.values()),
-        )
-
-    def _read(self, item: Wanted, room: int) -> FetchResponsePartition:
+    def _read(self, item: Wanted, room: int, *, first: bool) -> Found:
         partition, ask = item.found, item.ask
         if isinstance(partition, KafkaError):
             raise partition
         partition.check_epoch(ask.current_leader_epoch)
-        # Only the first batch of the whole answer may be larger than asked for (KIP-74).
-        found = partition.log.read(
-            ask.fetch_offset,
-            max(0, min(ask.partition_max_bytes, room)),
-            min_one=self._size == 0,
-        )
-        if self.version < _FIRST_WITH_ZSTD and uses_zstd(first_header(found.data)):
-            raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], f"{partition}: zstd")
-        self._size += len(found)
-        return FetchResponsePartition(
-            partition_index=ask.partition,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.log.last_stable_offset,
-            log_start_offset=partition.log.start_offset,
-            aborted_transactions=self._aborted(),
-            # A slice of a file stands for its bytes until they are written to the socket.
-            records=cast(Buffer, found.data),
+        log = partition.log
+        if ask.last_fetched_epoch >= 0 and self._diverges(item, partition):
+            data: object = b""
+        else:
+            room = max(0, min(ask.max_bytes, room))
+            data = log.read(ask.fetch_offset, room, min_one=first, wait=self._wait).data
+            if not isinstance(data, bytes):
+                if self._version < _FIRST_WITH_ZSTD and uses_zstd(first_header(data)):
+                    raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], f"{partition}: zstd")
+                if data.size < SENDFILE_FROM:
+                    data = data.read()  # cheaper than a system call of its own
+        high_watermark = partition.high_watermark
+        return Found(
+            ask.partition,
+            0,
+            high_watermark,
+            min(log.last_stable_offset, high_watermark),
+            log.start_offset,
+            data,
         )
 
-    def _failed(self, item: Wanted, error: KafkaError) -> FetchResponsePartition:
-        leader = FetchResponseLeader()
-        hint = leader_hint(self.state.partitions, item.topic, item.ask.partition, error)
+    def _cold(self, item: Wanted) -> Found:
+        assert isinstance(item.found, Partition)
+        self.cold.append((item.found.log, item.ask.fetch_offset))
+        return Found(item.ask.partition, 0, -1, -1, -1, b"")
+
+    def _diverges(self, item: Wanted, partition: Partition) -> bool:
+        """Whether the reader has read what was cut since (KIP-595): then it is told where the epoch
+        that it knows ends, and gets no records. OFFSET_OUT_OF_RANGE where that is not known."""
+        ask, log = item.ask, partition.log
+        epoch, end = log.end_offset_for_epoch(ask.last_fetched_epoch)
+        if epoch < 0 or ask.fetch_offset < log.start_offset:
+            raise KafkaError(
+                CODES["OFFSET_OUT_OF_RANGE"],
+                f"{partition}: offset {ask.fetch_offset} of epoch {ask.last_fetched_epoch}",
+            )
+        if epoch == ask.last_fetched_epoch and ask.fetch_offset <= end:
+            return False
+        self.diverging[item.topic, ask.partition] = FetchResponseEpochEndOffset(epoch, end)
+        self.complete = True
+        return True
+
+    def _failed(self, item: Wanted, error: KafkaError) -> Found:
+        index = item.ask.partition
+        hint = leader_hint(self._state.partitions, item.name, index, error, self._listener)
         if hint is not None:
-            leader = FetchResponseLeader(hint.node.node_id, hint.epoch)
-            self._nodes[hint.node.node_id] = FetchResponseNode(
+            self.leaders[item.topic, index] = FetchResponseLeader(hint.node.node_id, hint.epoch)
+            self.nodes[hint.node.node_id] = FetchResponseNode(
                 node_id=hint.node.node_id, host=hint.node.host, port=hint.node.port
             )
-        return FetchResponsePartition(
-            partition_index=item.ask.partition,
-            error_code=error.code,
-            high_watermark=-1,
-            current_leader=leader,
-            aborted_transactions=self._aborted(),
-            records=b"",
-        )
+        return Found(index, error.code, -1, -1, -1, b"")
 
-    def _aborted(self) -> Sequence[FetchResponseAbortedTransaction] | None:
-        """Null for a reader who did not ask for committed records only."""
-        return () if self.request.isolation_level == _READ_COMMITTED else None
+    def warm(self) -> None:
+        """Load what was ``cold``. For a thread."""
+        for log, offset in self.cold:
+            with suppress(KafkaError):  # the next round meets it again, and tells
+                log.warm(offset)
+
+
+def length_of(found: Found) -> int:
+    """Bytes of records."""
+    records = found.records
+    return len(records) if isinstance(records, bytes) else cast(int, records.size)

@@ -1,19 +1,29 @@
-"""What happens by itself: flushes, recovery points, retention. The disk is waited for in a thread,
-so the event loop goes on serving."""
+"""What happens by itself: flushes, recovery points, retention, and telling of disks that failed.
+The disk is waited for in threads, so the event loop goes on serving."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
 
+from tallymark.broker.metrics import UpkeepMetrics
+from tallymark.broker.partition import Partition
 from tallymark.broker.partitions import Partitions
 from tallymark.broker.settings import BrokerSettings
-from tallymark.errors import KafkaError
-from tallymark.log import Log, LogManager
+from tallymark.errors import CODES, KafkaError
+from tallymark.log import LogManager
 
 log = logging.getLogger(__name__)
+
+_FLUSHES: Final = 4
+"""So many partitions are flushed at a time: a disk does several syncs as fast as one."""
+_TURN: Final = 500
+"""So many partitions are looked over before the event loop gets its turn."""
 
 
 class Housekeeper:
@@ -25,62 +35,108 @@ class Housekeeper:
         manager: LogManager,
         settings: BrokerSettings,
         now_ms: Callable[[], int],
+        counts: UpkeepMetrics | None = None,
     ) -> None:
         self._partitions = partitions
         self._manager = manager
         self._settings = settings
         self._now_ms = now_ms
+        self._counts = counts or UpkeepMetrics()
+        self._wanted: dict[Partition, None] = {}
         self._flush_wanted = asyncio.Event()
-        self._disk = ThreadPoolExecutor(1, "tallymark-flush")
+        self._flushing = ThreadPoolExecutor(_FLUSHES, "tallymark-flush")
+        self._upkeep = ThreadPoolExecutor(1, "tallymark-upkeep")
+        self._told: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def want_flush(self) -> None:
-        """A partition has reached its number of unflushed messages: look now, not at the tick."""
+    def want_flush(self, partition: Partition) -> None:
+        """Flush the partition now, not at the tick."""
+        self._wanted[partition] = None
         self._flush_wanted.set()
 
     def start(self) -> None:
         """Begin."""
-        for work in (self._flush(), self._checkpoint(), self._retain()):
+        flushers = [self._flush() for _ in range(_FLUSHES)]
+        for work in (*flushers, self._look_over(), self._checkpoint(), self._retain()):
             task = asyncio.create_task(work)
             task.add_done_callback(_ended)
             self._tasks.append(task)
 
     async def stop(self) -> None:
-        """End; a flush that is under way is waited for."""
+        """End; disk work that is under way is waited for."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.to_thread(self._disk.shutdown)
+        await asyncio.to_thread(self._flushing.shutdown)
+        await asyncio.to_thread(self._upkeep.shutdown)
 
-    async def _flush(self) -> None:
+    # --- flushes
+
+    async def _look_over(self) -> None:
         tick = self._settings.log_flush_scheduler_interval_ms / 1000
         while True:
-            try:
-                async with asyncio.timeout(tick):
-                    await self._flush_wanted.wait()
-            except TimeoutError:
-                pass
-            self._flush_wanted.clear()
+            await asyncio.sleep(tick)
             now_ms = self._now_ms()
-            for partition in self._partitions:
+            for number, partition in enumerate(self._partitions):
                 if partition.log.flush_due(now_ms):
-                    await self._flush_one(partition.log)
+                    self.want_flush(partition)
+                if number % _TURN == _TURN - 1:
+                    await asyncio.sleep(0)
+            self._tell_failures()
 
-    async def _flush_one(self, due: Log) -> None:
+    async def _flush(self) -> None:
+        while True:
+            while not self._wanted:
+                self._flush_wanted.clear()
+                await self._flush_wanted.wait()
+            partition = next(iter(self._wanted))
+            del self._wanted[partition]
+            try:
+                await self._flush_one(partition)
+            except KafkaError as error:
+                self._counts.flush_failures += 1
+                log.error("flush failed partition=%s: %s", partition, error)
+                partition.failed(error)
+
+    async def _flush_one(self, partition: Partition) -> None:
+        job = partition.log.take_flush()
+        if job is None:
+            return
+        began = time.perf_counter()
         try:
-            job = due.take_flush()
-            if job is not None:
-                try:
-                    await asyncio.get_running_loop().run_in_executor(self._disk, job.run)
-                finally:
-                    due.finish_flush(job)
-        except KafkaError as error:
-            log.error("flush failed partition=%s: %s", due.name, error)
+            await asyncio.get_running_loop().run_in_executor(self._flushing, job.run)
+        finally:
+            partition.log.finish_flush(job)
+        self._counts.flushes += 1
+        self._counts.flush_seconds += time.perf_counter() - began
+        partition.flushed()
+
+    def _tell_failures(self) -> None:
+        """Say once of each disk that failed what was acknowledged and is not known to be on it."""
+        for folder, why in self._manager.offline_dirs.items():
+            if folder in self._told:
+                continue
+            self._told.add(folder)
+            log.critical("data directory offline path=%s: %s", folder, why)
+            for name, flushed, end in self._manager.at_risk(folder):
+                log.critical(
+                    "partition=%s: records from offset %d to before %d were acknowledged and may "
+                    "be lost with the disk",
+                    name,
+                    flushed,
+                    end,
+                )
+            error = KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{folder} is offline: {why}")
+            for partition in self._partitions:
+                if partition.log.is_offline:
+                    partition.failed(error)
 
     async def _checkpoint(self) -> None:
         while True:
             await asyncio.sleep(self._settings.log_flush_offset_checkpoint_interval_ms / 1000)
             await asyncio.to_thread(self._manager.checkpoint)
+
+    # --- retention
 
     async def _retain(self) -> None:
         while True:
@@ -88,19 +144,30 @@ class Housekeeper:
             now_ms = self._now_ms()
             for partition in self._partitions:
                 try:
-                    deleted = partition.log.apply_retention(now_ms)
+                    await self._retain_one(partition, now_ms)
                 except KafkaError as error:
-                    log.error("retention failed partition=%s: %s", partition, error)
-                    continue
-                if deleted:
-                    log.info(
-                        "retention deleted partition=%s segments=%d start=%d",
-                        partition,
-                        deleted,
-                        partition.log.start_offset,
-                    )
-                    partition.wake()
-                await asyncio.sleep(0)  # one partition a turn of the loop
+                    if self._partitions.get(partition.topic, partition.index) is partition:
+                        log.error("retention failed partition=%s: %s", partition, error)
+
+    async def _retain_one(self, partition: Partition, now_ms: int) -> None:
+        found, loop = partition.log, asyncio.get_running_loop()
+        found.expire_producers(now_ms)
+        old = await loop.run_in_executor(self._upkeep, partial(found.look_for_old, now_ms))
+        job = found.take_old(old)
+        if job is None:
+            return
+        try:
+            await loop.run_in_executor(self._upkeep, job.run)
+        finally:
+            found.finish_deletion(job)
+        self._counts.retention_segments += len(job.segments)
+        log.info(
+            "retention deleted partition=%s segments=%d start=%d",
+            partition,
+            len(job.segments),
+            job.start_offset,
+        )
+        partition.wake()
 
 
 def _ended(task: asyncio.Task[None]) -> None:

@@ -8,19 +8,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 NO_LEADER: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
-    """A live broker and where clients reach it."""
+class Endpoint(NamedTuple):
+    """Where clients reach one listener of a broker. ``protocol`` is Kafka's name of how it is
+    secured: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
 
-    node_id: int
     host: str
     port: int
+    protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A live broker and where clients reach it: advertised endpoints by the listener's name, the
+    first of them being what is told where no listener is asked for. ``rack`` is "" for none."""
+
+    node_id: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str = ""
+
+    def at(self, listener: str = "") -> Endpoint | None:
+        """Where clients of the listener of that name reach this broker, "" the first one; None
+        where it has no such listener. Whoever came in through one listener must be told addresses
+        of the same one: the others may be out of reach, or want other credentials."""
+        return self.endpoints.get(listener or next(iter(self.endpoints), ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +78,25 @@ class MetadataImage:
         """Topic id -> name."""
         return {topic.topic_id: topic.name for topic in self.topics.values()}
 
+    @cached_property
+    def names_for_metrics(self) -> Mapping[str, str]:
+        """Topics by their name as metrics often have it, with ``_`` for ``.``; one of those that
+        collide in it."""
+        return {name.replace(".", "_"): name for name in self.topics}
+
     def leader_of(self, partition: PartitionImage) -> int:
         """The leader if it is alive, else -1."""
         return partition.leader if partition.leader in self.brokers else NO_LEADER
+
+    def load(self) -> Mapping[int, int]:
+        """How many partitions each live broker has."""
+        counts = dict.fromkeys(self.brokers, 0)
+        for topic in self.topics.values():
+            for partition in topic.partitions:
+                for replica in partition.replicas:
+                    if replica in counts:
+                        counts[replica] += 1
+        return counts
 
     def led_by(self, node_id: int) -> Iterable[tuple[TopicImage, int, PartitionImage]]:
         """The partitions whose leader is ``node_id``, alive or not."""

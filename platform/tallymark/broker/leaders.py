@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from tallymark.broker.image import BrokerImage
 from tallymark.broker.partitions import Partitions
 from tallymark.errors import CODES, KafkaError
 
 _ABOUT_LEADERS: Final = frozenset((CODES["NOT_LEADER_OR_FOLLOWER"], CODES["FENCED_LEADER_EPOCH"]))
 
 
+class LeaderNode(NamedTuple):
+    """Where the asker reaches the leader."""
+
+    node_id: int
+    host: str
+    port: int
+
+
 class LeaderHint(NamedTuple):
     """The leader as this broker's picture has it."""
 
-    node: BrokerImage
+    node: LeaderNode
     epoch: int
 
 
 def leader_hint(
-    partitions: Partitions, topic: str, index: int, error: KafkaError
+    partitions: Partitions, topic: str, index: int, error: KafkaError, listener: str
 ) -> LeaderHint | None:
-    """The partition's leader, where the error is about leaders and one is alive."""
+    """The partition's leader, where the error is about leaders and one is alive that the asker's
+    ``listener`` leads to."""
     if error.code not in _ABOUT_LEADERS:
         return None
     image = partitions.image
@@ -29,7 +37,11 @@ def leader_hint(
     if known is None or not 0 <= index < len(known.partitions):
         return None
     partition = known.partitions[index]
-    node = image.brokers.get(partition.leader)
-    if node is None:
+    broker = image.brokers.get(partition.leader)
+    reached = None if broker is None else broker.at(listener)
+    if reached is None:
         return None
-    return LeaderHint(node, partitions.epoch_of(topic, index, partition.leader_epoch))
+    return LeaderHint(
+        LeaderNode(partition.leader, reached.host, reached.port),
+        partitions.epoch_of(topic, index, partition.leader_epoch),
+    )

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from tallymark.broker.cluster import Cluster
 from tallymark.broker.image import MetadataImage, TopicImage
+from tallymark.broker.metrics import TopicTraffic
 from tallymark.broker.offsets_store import OffsetsStore
+from tallymark.broker.openings import Failed, Opened, Openings, Wanted
 from tallymark.broker.partition import Partition
 from tallymark.broker.partitions import Partitions
 from tallymark.broker.settings import BrokerSettings
-from tallymark.broker.topic_rules import log_config, understood
-from tallymark.errors import KafkaError, TallymarkError
+from tallymark.errors import KafkaError
 from tallymark.groups.placement import OFFSETS_TOPIC
-from tallymark.log import Log, LogManager
+from tallymark.log import LogManager
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +26,9 @@ log = logging.getLogger(__name__)
 class Leadership:
     """Opens what this broker is to lead, deletes what is gone, puts the picture in force.
 
-    :meth:`apply` is called by one caller at a time. The disk is waited for in a thread; the table
-    of partitions changes on the loop only.
+    :meth:`apply` is called by one caller at a time. It looks only at topics that are other objects
+    than in the picture before, so a change costs what has changed. The disk is waited for in a
+    thread; the table of partitions changes on the loop only.
     """
 
     def __init__(
@@ -36,47 +39,81 @@ class Leadership:
         partitions: Partitions,
         offsets: OffsetsStore,
         now_ms: Callable[[], int],
-        flush_wanted: Callable[[], None],
+        flush_wanted: Callable[[Partition], None],
+        traffic_of: Callable[[str], TopicTraffic] = lambda _: TopicTraffic(),
     ) -> None:
-        self._settings = settings
+        self._node_id = settings.node_id
         self._cluster = cluster
         self._manager = manager
         self._partitions = partitions
         self._offsets = offsets
+        self._openings = Openings(settings, manager, now_ms)
         self._now_ms = now_ms
         self._flush_wanted = flush_wanted
+        self._traffic_of = traffic_of
         self._loading: set[asyncio.Task[None]] = set()
+        self._offline_told: dict[tuple[str, int], str] = {}
         self._told = False
 
     async def apply(self, image: MetadataImage) -> None:
         """Act by ``image``. Partitions are open before the picture says that we lead them, and
         said to be gone before their files go."""
         before = self._partitions.image
-        gone = {t.topic_id for t in before.topics.values()} - set(image.names_by_id)
-        self._withdraw(image, gone)
-        for topic, index, _ in image.led_by(self._settings.node_id):
-            if self._partitions.get(topic.name, index) is None:
-                await self._open(topic, index)
+        changed, missing, gone = _difference(before, image)
+        self._withdraw([*missing, *changed], image, gone)
+        await self._open([*self._offline(image), *self._to_open(changed, before)])
+        self._configure(changed, before)
         self._partitions.image = image
         self._partitions.forget_offline(image)
+        if changed or gone:
+            # In the same turn: a commit on a topic that came again under its name must find those
+            # on the old one forgotten, not go with them.
+            self._tell(before, image, gone)
         await self._delete_logs(gone)
-        self._tell(before, image)
+        self._told = True
 
-    def _withdraw(self, image: MetadataImage, gone: set[UUID]) -> None:
+    def _withdraw(
+        self, topics: Iterable[TopicImage], image: MetadataImage, gone: set[UUID]
+    ) -> None:
         """Lead no more what is gone or another's."""
-        for partition in self._partitions:
-            topic = image.topics.get(partition.topic)
+        known = self._partitions.image.topics
+        for name in {topic.name for topic in topics if topic.name in known}:
+            after = image.topics.get(name)
+            for index in range(len(known[name].partitions)):
+                partition = self._partitions.get(name, index)
+                if partition is None or (
+                    after is not None
+                    and after.topic_id == partition.topic_id
+                    and index < len(after.partitions)
+                    and after.partitions[index].leader == self._node_id
+                ):
+                    continue
+                self._partitions.remove(partition)
+                self._offsets.give_up(partition)
+                if partition.topic_id in gone:
+                    # At once, so that a fetch woken by this is told that the topic is gone.
+                    self._partitions.image = self._partitions.image.without_topic(name)
+
+    def _to_open(self, changed: Iterable[TopicImage], before: MetadataImage) -> Iterable[Wanted]:
+        for topic in changed:
+            had = before.topics.get(topic.name)
+            same = had is not None and had.topic_id == topic.topic_id
+            known = len(had.partitions) if had is not None and same else 0
+            for index, partition in enumerate(topic.partitions):
+                ours = partition.leader == self._node_id
+                if ours and self._partitions.get(topic.name, index) is None:
+                    yield Wanted(topic, index, self._told and index >= known)
+
+    def _offline(self, image: MetadataImage) -> Iterable[Wanted]:
+        """What could not be opened before is tried again with every picture."""
+        for name, index in self._partitions.offline():
+            topic = image.topics.get(name)
             if (
                 topic is not None
-                and topic.topic_id == partition.topic_id
-                and topic.partitions[partition.index].leader == self._settings.node_id
+                and index < len(topic.partitions)
+                and topic.partitions[index].leader == self._node_id
             ):
-                continue
-            self._partitions.remove(partition)
-            self._offsets.give_up(partition)
-            if partition.topic_id in gone:
-                # At once, so that a fetch woken by this is told that the topic is gone.
-                self._partitions.image = self._partitions.image.without_topic(partition.topic)
+                yield Wanted(topic, index, False)
 
     async def stop(self) -> None:
         """Load no more."""
@@ -84,48 +121,75 @@ class Leadership:
             task.cancel()
         await asyncio.gather(*self._loading, return_exceptions=True)
 
-    async def _open(self, topic: TopicImage, index: int) -> None:
-        where = f"{topic.name}-{index}"
-        try:
-            opened = await asyncio.to_thread(self._log_of, topic, index)
-            epoch = await self._cluster.lead(topic.name, index, opened.next_epoch - 1)
-            await asyncio.to_thread(opened.start_epoch, epoch)
-        except TallymarkError as error:
-            log.error("partition offline partition=%s: %s", where, error)
-            self._partitions.set_offline(topic.name, index, str(error))
+    async def _open(self, wanted: list[Wanted]) -> None:
+        """Open, become leader, and note the epoch: each step for all partitions at once."""
+        wanted = list({(each.topic.name, each.index): each for each in wanted}.values())
+        if not wanted:
             return
-        partition = Partition(topic.name, index, topic.topic_id, opened, epoch, self._flush_wanted)
-        log.info(
-            "leader epoch started partition=%s epoch=%d offset=%d",
-            where,
+        began = time.monotonic()
+        opened, failed = await asyncio.to_thread(self._openings.open, wanted)
+        epochs = await self._cluster.lead([each.claim for each in opened])
+        led: list[tuple[Opened, int]] = []
+        for each, epoch in zip(opened, epochs, strict=True):
+            if isinstance(epoch, KafkaError):
+                failed.append(Failed(each.wanted, epoch))
+            else:
+                led.append((each, epoch))
+        for started in await asyncio.to_thread(self._openings.start_epochs, led):
+            if isinstance(started, Failed):
+                failed.append(started)
+            else:
+                self._lead(*started)
+        for failure in failed:
+            name, index = failure.wanted.topic.name, failure.wanted.index
+            known = self._offline_told.get((name, index)) == str(failure.error)
+            level = logging.DEBUG if known else logging.ERROR  # it is tried with every picture
+            log.log(level, "partition offline partition=%s-%d: %s", name, index, failure.error)
+            self._offline_told[name, index] = str(failure.error)
+            self._partitions.set_offline(name, index, str(failure.error))
+        log.log(
+            logging.INFO if led else logging.DEBUG,
+            "partitions opened count=%d offline=%d seconds=%.2f",
+            len(led),
+            len(failed),
+            time.monotonic() - began,
+        )
+
+    def _lead(self, opened: Opened, epoch: int) -> None:
+        topic, index = opened.wanted.topic, opened.wanted.index
+        if epoch != opened.claim.log_epoch:
+            log.log(
+                logging.DEBUG if opened.wanted.is_new else logging.INFO,
+                "leader epoch started partition=%s epoch=%d offset=%d",
+                opened.wanted,
+                epoch,
+                opened.log.end_offset,
+            )
+        partition = Partition(
+            topic.name,
+            index,
+            topic.topic_id,
+            opened.log,
             epoch,
-            opened.end_offset,
+            self._flush_wanted,
+            self._traffic_of(topic.name),
         )
         self._partitions.add(partition)
         if topic.name == OFFSETS_TOPIC:
             self._load(partition)
 
-    def _log_of(self, topic: TopicImage, index: int) -> Log:
-        """In a thread: the partition's log, a new one where there is none of this topic id."""
-        there = self._manager.topic_id(topic.name, index)
-        if there is not None and there != topic.topic_id:
-            log.warning(
-                "log deleted partition=%s-%d: it is of the topic id %s, which was deleted",
-                topic.name,
-                index,
-                there,
-            )
-            self._manager.delete(topic.name, index)
-        opened = self._manager.create(topic.name, index, topic.topic_id, self._now_ms())
-        known = understood(topic.configs)
-        if len(known) != len(topic.configs):
-            log.warning(
-                "topic configs ignored name=%s: %s",
-                topic.name,
-                sorted(set(topic.configs) - set(known)),
-            )
-        opened.config = log_config(self._settings, known)
-        return opened
+    def _configure(self, changed: Iterable[TopicImage], before: MetadataImage) -> None:
+        """Topics whose configs are others now: their logs go by them at once."""
+        for topic in changed:
+            had = before.topics.get(topic.name)
+            if had is None or had.configs == topic.configs:
+                continue
+            config = self._openings.config_of(topic)
+            for index in range(len(topic.partitions)):
+                partition = self._partitions.get(topic.name, index)
+                if partition is not None:
+                    partition.log.config = config
+            log.info("topic configured name=%s configs=%s", topic.name, dict(topic.configs))
 
     def _load(self, partition: Partition) -> None:
         """Replay committed offsets beside everything else; commits wait for it with an error."""
@@ -142,49 +206,52 @@ class Leadership:
         """At a start: logs that belong to no topic. A topic may have been deleted while this broker
         was down; where the picture comes from elsewhere it may also be the picture that is wrong,
         so there the files stay and are told."""
-        for topic, index in self._manager:
-            if topic in self._partitions.image.topics:
-                continue
-            if delete:
-                await asyncio.to_thread(self._manager.delete, topic, index)
+        topics = self._partitions.image.topics
+        strays = [key for key in self._manager if key[0] not in topics]
+        for topic, index in strays:
             log.warning(
                 "stray log %s partition=%s-%d: the cluster has no such topic",
                 "deleted" if delete else "left alone",
                 topic,
                 index,
             )
+        if delete and strays:
+            await asyncio.to_thread(self._openings.delete, strays)
 
     async def _delete_logs(self, gone: set[UUID]) -> None:
-        """By topic id, led or not: while a topic's nodes go one by one, a picture taken in between
-        has the topic without its leaders."""
-        for topic, index in self._manager:
-            if self._manager.topic_id(topic, index) not in gone:
-                continue
-            try:
-                await asyncio.to_thread(self._manager.delete, topic, index)
-            except KafkaError as error:
-                log.error("log not deleted partition=%s-%d: %s", topic, index, error)
+        """By topic id, led or not: while the nodes of a topic with very many partitions go in
+        steps, a picture taken in between has the topic without its leaders."""
+        if gone:
+            doomed = [key for key in self._manager if self._manager.topic_id(*key) in gone]
+            await asyncio.to_thread(self._openings.delete, doomed)
 
-    def _tell(self, before: MetadataImage, image: MetadataImage) -> None:
+    def _tell(self, before: MetadataImage, image: MetadataImage, gone: set[UUID]) -> None:
         """One line for every topic that came or went; the offsets committed on those that went
         are forgotten."""
-        ids = {topic.topic_id for topic in image.topics.values()}
         for topic in before.topics.values():
-            if topic.topic_id in ids:
+            if topic.topic_id not in gone:
                 continue
             log.info("topic deleted name=%s id=%s", topic.name, topic.topic_id)
-            try:
-                self._offsets.forget_topic(topic.name, self._now_ms())
-            except KafkaError as error:
-                log.error("offsets of the deleted topic %s stay: %s", topic.name, error)
+            self._offsets.forget_topic(topic.name, self._now_ms())
         for topic in image.topics.values():
             if topic.topic_id not in before.names_by_id:
-                log.info(
-                    "topic %s name=%s id=%s partitions=%d configs=%s",
-                    "created" if self._told else "found",
+                log.log(
+                    logging.INFO if self._told else logging.DEBUG,
+                    "topic created name=%s id=%s partitions=%d configs=%s",
                     topic.name,
                     topic.topic_id,
                     len(topic.partitions),
                     dict(topic.configs),
                 )
-        self._told = True
+
+
+def _difference(
+    before: MetadataImage, image: MetadataImage
+) -> tuple[list[TopicImage], list[TopicImage], set[UUID]]:
+    """Topics that are new or other objects now; those of names that are no more; the ids that are
+    no more (of those, and of topics that were created again)."""
+    if image.topics is before.topics:
+        return [], [], set()
+    changed = [t for t in image.topics.values() if before.topics.get(t.name) is not t]
+    missing = [t for t in before.topics.values() if t.name not in image.topics]
+    return changed, missing, set(before.names_by_id) - set(image.names_by_id)

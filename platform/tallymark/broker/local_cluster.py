@@ -19,9 +19,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tallymark.broker.assignment import assign, check_assignment
-from tallymark.broker.cluster import OnChange
+from tallymark.broker.assignment import grow, place
+from tallymark.broker.cluster import Claim, OnChange
 from tallymark.broker.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from tallymark.broker.leader_epoch import next_epoch
+from tallymark.broker.topic_rules import check_collision
 from tallymark.coordination.cluster_id import new_cluster_id
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.files import Files, write_file
@@ -90,28 +92,43 @@ class LocalCluster:
             image = self._image
             if name in image.topics:
                 raise KafkaError(CODES["TOPIC_ALREADY_EXISTS"], name)
-            replicas = (
-                assign(partitions, list(image.brokers), len(image.topics))
-                if assignment is None
-                else check_assignment(assignment, list(image.brokers))
+            check_collision(name, image)
+            replicas = place(partitions, image.load(), assignment)
+            changed = image.with_topic(
+                TopicImage(name, uuid.uuid4(), _led(replicas), dict(configs))
             )
-            states = tuple(PartitionImage(r[0], 0, r, r) for r in replicas)
-            changed = image.with_topic(TopicImage(name, uuid.uuid4(), states, dict(configs)))
+            await self._store(changed)
+            await self._publish(changed)
+
+    async def create_partitions(
+        self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """See :class:`~tallymark.broker.cluster.Cluster`."""
+        async with self._changing:
+            topic = self._topic(name)
+            added = grow(len(topic.partitions), count, self._image.load(), assignment)
+            grown = replace(topic, partitions=topic.partitions + _led(added))
+            changed = self._image.with_topic(grown)
+            await self._store(changed)
+            await self._publish(changed)
+
+    async def alter_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """See :class:`~tallymark.broker.cluster.Cluster`."""
+        async with self._changing:
+            changed = self._image.with_topic(replace(self._topic(name), configs=dict(configs)))
             await self._store(changed)
             await self._publish(changed)
 
     async def delete_topic(self, name: str) -> None:
         """See :class:`~tallymark.broker.cluster.Cluster`."""
         async with self._changing:
-            if name not in self._image.topics:
-                raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], name)
-            changed = self._image.without_topic(name)
+            changed = self._image.without_topic(self._topic(name).name)
             await self._store(changed)
             await self._publish(changed)
 
-    async def lead(self, topic: str, index: int, log_epoch: int) -> int:
-        """The log itself remembers the epochs: one more than its last."""
-        return log_epoch + 1
+    async def lead(self, claims: Sequence[Claim]) -> Sequence[int]:
+        """The log itself remembers the epochs; a partition begins with epoch 0."""
+        return [next_epoch(max(c.log_epoch, 0), c.log_epoch, intact=c.intact) for c in claims]
 
     async def next_producer_id(self) -> int:
         """From a block whose end is on the disk before its first id is given out."""
@@ -123,8 +140,17 @@ class LocalCluster:
             self._next_id += 1
             return self._next_id - 1
 
+    async def retire(self) -> None:
+        """There is nobody to tell."""
+
     async def leave(self) -> None:
         """There is nobody to tell."""
+
+    def _topic(self, name: str) -> TopicImage:
+        try:
+            return self._image.topics[name]
+        except KeyError:
+            raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], name) from None
 
     async def _store(self, image: MetadataImage) -> None:
         await self._write(self._topics_file, _stored(image))
@@ -143,8 +169,11 @@ class LocalCluster:
 
 
 def _led_by(topic: TopicImage, node_id: int) -> TopicImage:
-    state = PartitionImage(node_id, 0, (node_id,), (node_id,))
-    return replace(topic, partitions=(state,) * len(topic.partitions))
+    return replace(topic, partitions=_led([(node_id,)] * len(topic.partitions)))
+
+
+def _led(replicas: Sequence[tuple[int, ...]]) -> tuple[PartitionImage, ...]:
+    return tuple(PartitionImage(r[0], 0, r, r) for r in replicas)
 
 
 def _stored(image: MetadataImage) -> dict[str, Any]:

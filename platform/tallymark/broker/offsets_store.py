@@ -1,93 +1,141 @@
-"""Committed offsets on disk: append the decided records to ``__consumer_offsets``, then replay
-them. Becoming leader of one of its partitions is replaying that partition from its start."""
+"""The partitions of ``__consumer_offsets`` that are led here, and the groups in them. Becoming
+leader of one is replaying it from its start."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
+from tallymark.broker.group_log import replay_log
+from tallymark.broker.group_shard import GroupShard
 from tallymark.broker.partition import Partition
-from tallymark.errors import CODES, CorruptRecordError, KafkaError
-from tallymark.groups.offsets import OffsetRecord, OffsetsState, decide_forget_topic
-from tallymark.groups.placement import OFFSETS_TOPIC, partition_of_group
-from tallymark.log.log import Log
-from tallymark.protocol.records import encode_batch, split_batches
-
-_READ_BYTES = 1024 * 1024
-_BATCH_RECORDS = 1000
+from tallymark.broker.settings import BrokerSettings
+from tallymark.errors import CODES, KafkaError
+from tallymark.groups.group import GroupConfig, Now
+from tallymark.groups.placement import partition_of_group
 
 log = logging.getLogger(__name__)
 
 
 class OffsetsStore:
-    """The offsets of the groups whose partition of ``__consumer_offsets`` is led here."""
+    """The groups whose partition of ``__consumer_offsets`` is led here."""
 
-    def __init__(self) -> None:
-        self._owned: dict[int, tuple[Partition, OffsetsState | None]] = {}
+    def __init__(self, settings: BrokerSettings, now_ms: Callable[[], int]) -> None:
+        self._config = group_config(settings)
+        self._now_ms = now_ms
+        self._loading: dict[int, _Loading] = {}
+        self._shards: dict[int, GroupShard] = {}
 
     async def take(self, partition: Partition) -> None:
-        """Own a partition: commits are refused as loading until its log is replayed."""
-        self._owned[partition.index] = (partition, None)
-        state = await asyncio.to_thread(replay_log, partition.log)
-        if self._owned.get(partition.index, (None,))[0] is partition:
-            self._owned[partition.index] = (partition, state)
-            log.info("offsets loaded partition=%s end=%d", partition, partition.log.end_offset)
+        """Own a partition: its groups are refused as loading until its log is replayed."""
+        index = partition.index
+        loading = self._loading[index] = _Loading(partition)
+        try:
+            state = await asyncio.to_thread(replay_log, partition.log)
+            shard = GroupShard(partition, state, self._config, self._now)
+            await put_in_force(shard)
+            if self._loading.get(index) is not loading:
+                shard.close()  # given up in the meantime
+                return
+            for topic in loading.deleted:
+                _forget(shard, topic)
+            self._shards[index] = shard
+        finally:
+            # Well or not: what cannot be loaded is not led, and clients look for another broker.
+            if self._loading.get(index) is loading:
+                del self._loading[index]
+        log.info(
+            "groups loaded partition=%s groups=%d end=%d",
+            partition,
+            len(state.groups()),
+            partition.log.end_offset,
+        )
 
     def give_up(self, partition: Partition) -> None:
-        """Own it no more."""
-        if self._owned.get(partition.index, (None,))[0] is partition:
-            del self._owned[partition.index]
+        """Own it no more: who waits for something of its groups is told."""
+        loading = self._loading.get(partition.index)
+        if loading is not None and loading.partition is partition:
+            del self._loading[partition.index]
+        shard = self._shards.get(partition.index)
+        if shard is not None and shard.partition is partition:
+            del self._shards[partition.index]
+            shard.close()
 
-    def of(self, group: str, partitions: int) -> tuple[Partition, OffsetsState]:
-        """The partition and state that own a group, where the topic has so many partitions.
+    def close(self) -> None:
+        """Own nothing any more: the broker stops."""
+        self._loading.clear()
+        shards, self._shards = self._shards, {}
+        for shard in shards.values():
+            shard.close()
+
+    def of(self, group: str, partitions: int) -> GroupShard:
+        """Where a group is, if the topic has so many partitions.
 
         Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        owned = self._owned.get(partition_of_group(group, partitions))
-        if owned is None:
-            raise KafkaError(CODES["NOT_COORDINATOR"], f"group {group}")
-        partition, state = owned
-        if state is None:
+        index = partition_of_group(group, partitions)
+        if index in self._loading:
             raise KafkaError(CODES["COORDINATOR_LOAD_IN_PROGRESS"], f"group {group}")
-        return partition, state
+        try:
+            return self._shards[index]
+        except KeyError:
+            raise KafkaError(CODES["NOT_COORDINATOR"], f"group {group}") from None
 
-    def write(
-        self,
-        partition: Partition,
-        state: OffsetsState,
-        records: Sequence[OffsetRecord],
-        now_ms: int,
-    ) -> None:
-        """Append, then replay. Raises KafkaError, and then the state is as it was."""
-        for start in range(0, len(records), _BATCH_RECORDS):
-            chunk = records[start : start + _BATCH_RECORDS]
-            batch = encode_batch([(key, value, (), now_ms) for key, value in chunk])
-            partition.append(bytearray(batch), now_ms)
-            for record in chunk:
-                state.replay(record)
+    @property
+    def loading(self) -> bool:
+        """Whether some groups are not known yet."""
+        return bool(self._loading)
+
+    def shards(self) -> Iterator[GroupShard]:
+        """Every partition whose groups are known."""
+        return iter(tuple(self._shards.values()))
 
     def forget_topic(self, topic: str, now_ms: int) -> None:
         """The topic was deleted: what groups committed on it goes too."""
-        for partition, state in list(self._owned.values()):
-            if state is not None:
-                self.write(partition, state, decide_forget_topic(state, topic), now_ms)
+        for loading in self._loading.values():
+            loading.deleted.add(topic)
+        for shard in self.shards():
+            _forget(shard, topic)
+
+    def _now(self) -> Now:
+        return Now(int(asyncio.get_running_loop().time() * 1000), self._now_ms())
 
 
-def replay_log(source: Log) -> OffsetsState:
-    """The state that a partition of ``__consumer_offsets`` describes. Reads all of it; a record
-    that does not parse is told and left out."""
-    state = OffsetsState()
-    at = source.start_offset
-    while at < source.end_offset:
-        batches = split_batches(source.read(at, _READ_BYTES).read())
-        if not batches:
-            break
-        for batch in batches:
-            for record in batch.records():
-                try:
-                    state.replay((bytes(record.key or b""), record.value))
-                except CorruptRecordError as error:
-                    log.warning("%s offset=%d is left out: %s", OFFSETS_TOPIC, record.offset, error)
-        at = batches[-1].header.next_offset
-    return state
+@dataclass(slots=True, eq=False)
+class _Loading:
+    """A partition that is being replayed. ``deleted``: topics that went since that began, whose
+    commits may have been read by then. Later loads must not know of them: the names may be in use
+    again."""
+
+    partition: Partition
+    deleted: set[str] = field(default_factory=set[str])
+
+
+async def put_in_force(shard: GroupShard) -> None:
+    """The groups that were replayed are ours from now on."""
+    try:
+        await shard.take_over()
+    except BaseException:
+        shard.close()  # else its timers would go on deciding about groups that are not ours
+        raise
+
+
+def _forget(shard: GroupShard, topic: str) -> None:
+    """Where the disk of one partition has failed, the others forget all the same."""
+    try:
+        shard.forget_topic(topic)
+    except KafkaError as error:
+        log.error("%s: offsets of the deleted topic %s stay: %s", shard.partition, topic, error)
+
+
+def group_config(settings: BrokerSettings) -> GroupConfig:
+    """The limits of groups as the broker's settings have them."""
+    return GroupConfig(
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        max_size=settings.group_max_size,
+        max_protocol_bytes=settings.message_max_bytes,
+    )

@@ -1,17 +1,20 @@
 """One partition that this broker leads. The event loop is its only owner: no locks.
 
 Order of things: append to the log, then wake who waits for records, then answer. With one replica
-everything appended is committed, so the high watermark is the end of the log.
+everything appended is committed, so the high watermark is the end of the log; with
+``flush.before.expose`` it is the end of what was flushed, and a flush wakes who waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Set
+from typing import Protocol
 from uuid import UUID
 
 from tallymark.broker.batches import check_producible
+from tallymark.broker.exposure import Exposure
+from tallymark.broker.metrics import TopicTraffic
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.files import FileSlice
 from tallymark.log.log import Log
@@ -20,13 +23,33 @@ from tallymark.protocol.records import HEADER_SIZE, read_header
 from tallymark.protocol.schema import Buffer
 
 
+class Watcher(Protocol):
+    """Whoever waits for a change of a partition."""
+
+    def set(self) -> None:
+        """Something changed. Returns at once."""
+        ...
+
+
 class Partition:
     """A led partition: its log, its leader epoch, and the fetches that wait for its records.
+    ``traffic`` counts what all partitions of its topic take in and give out.
 
-    ``flush_wanted`` is called when an append makes a flush due (``flush.messages``).
+    ``flush_wanted`` is called with this partition when an append makes a flush due
+    (``flush.messages``), or somebody waits for one.
     """
 
-    __slots__ = ("_flush_wanted", "_waiting", "index", "leader_epoch", "log", "topic", "topic_id")
+    __slots__ = (
+        "_exposure",
+        "_flush_wanted",
+        "_waiting",
+        "index",
+        "leader_epoch",
+        "log",
+        "topic",
+        "topic_id",
+        "traffic",
+    )
 
     def __init__(
         self,
@@ -35,15 +58,18 @@ class Partition:
         topic_id: UUID,
         log: Log,
         leader_epoch: int,
-        flush_wanted: Callable[[], None] = lambda: None,
+        flush_wanted: Callable[[Partition], None] = lambda _: None,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch
+        self.traffic = traffic or TopicTraffic()
         self._flush_wanted = flush_wanted
-        self._waiting: set[asyncio.Event] = set()
+        self._exposure = Exposure()
+        self._waiting: set[Watcher] = set()
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -63,17 +89,67 @@ class Partition:
         check_producible(records, self.log.name)
         appended = self.log.append(records, now_ms, self.leader_epoch)
         if not appended.duplicate:
-            self.wake()
+            self.traffic.received_messages += appended.last_offset - appended.first_offset + 1
+            self.traffic.received_bytes += len(records)
+            if appended.last_offset < self.log.high_watermark:
+                self.wake()
             if self.log.flush_due(now_ms):
-                self._flush_wanted()
+                self._flush_wanted(self)
         return appended
 
+    def exposed(self, offset: int) -> asyncio.Future[None] | None:
+        """What a producer with ``acks=all`` waits for after its append: None where readers see the
+        record at ``offset`` already, which they always do without ``flush.before.expose``. Else a
+        future that is done when they do; a flush is asked for at once.
+
+        It fails with KafkaError: KAFKA_STORAGE_ERROR when the flush does, NOT_LEADER_OR_FOLLOWER
+        when the partition goes. Who stops waiting before (REQUEST_TIMED_OUT) cancels it.
+        """
+        if offset < self.log.high_watermark:
+            return None
+        future = self._exposure.wait_for(offset)
+        self._flush_wanted(self)
+        return future
+
+    def flushed(self) -> None:
+        """A flush has ended well: there may be more to see."""
+        if self.log.config.flush_before_expose or self._exposure:
+            self.wake()
+            self._exposure.shown(self.log.high_watermark)
+            if self._exposure:
+                self._flush_wanted(self)
+
+    def failed(self, error: KafkaError) -> None:
+        """The disk has failed: all who wait are told."""
+        self._exposure.fail(error)
+        self.wake()
+
+    async def delete_records(self, offset: int) -> int:
+        """Delete the records before ``offset``, -1: all that readers see; returns the offset the
+        log begins at now. On the disk when this returns.
+
+        Raises KafkaError: POLICY_VIOLATION where the topic's ``cleanup.policy`` has no ``delete``,
+        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        log = self.log
+        if not log.config.delete:
+            raise KafkaError(
+                CODES["POLICY_VIOLATION"], f"{self}: cleanup.policy does not say delete"
+            )
+        job = log.take_records(log.high_watermark if offset == -1 else offset)
+        self.wake()
+        await asyncio.to_thread(job.run)
+        log.finish_deletion(job)
+        return job.start_offset
+
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch in which the record at ``offset`` was written; ours at the end of the
-        log, -1 where there is nothing."""
-        if offset == self.log.end_offset:
+        """The leader epoch in which the record at ``offset`` was written; ours at the end of what
+        is shown, -1 where there is nothing. Any thread may ask, and should where the log is not
+        warm there."""
+        end = self.log.high_watermark
+        if offset == end:
             return self.leader_epoch
-        if not self.log.start_offset <= offset < self.log.end_offset:
+        if not self.log.start_offset <= offset < end:
             return -1
         return read_header(first_header(self.log.read(offset, 0).data)).partition_leader_epoch
 
@@ -86,31 +162,28 @@ class Partition:
                 f"{self}: epoch {known}, the leader's is {self.leader_epoch}",
             )
 
+    def withdraw(self) -> None:
+        """It is led here no more."""
+        self._exposure.fail(KafkaError(CODES["NOT_LEADER_OR_FOLLOWER"], f"{self} is gone"))
+        self.wake()
+
     def wake(self) -> None:
         """Let every waiting fetch look again: there are records, or the partition is gone."""
         for event in self._waiting:
             event.set()
 
-    def watch(self, event: asyncio.Event) -> None:
+    @property
+    def waiting(self) -> Set[Watcher]:
+        """Who waits for a change."""
+        return self._waiting
+
+    def watch(self, event: Watcher) -> None:
         """Set ``event`` at every change until :meth:`unwatch`."""
         self._waiting.add(event)
 
-    def unwatch(self, event: asyncio.Event) -> None:
+    def unwatch(self, event: Watcher) -> None:
         """The end of :meth:`watch`."""
         self._waiting.discard(event)
-
-
-@contextmanager
-def watching(partitions: Sequence[Partition]) -> Iterator[asyncio.Event]:
-    """An event that is set when one of the partitions changes."""
-    event = asyncio.Event()
-    for partition in partitions:
-        partition.watch(event)
-    try:
-        yield event
-    finally:
-        for partition in partitions:
-            partition.unwatch(event)
 
 
 def first_header(data: bytes | FileSlice) -> bytes:

@@ -65,11 +65,21 @@ class Partitions:
     def remove(self, partition: Partition) -> None:
         """It is led here no more; fetches that wait for it are told."""
         self._led.pop((partition.topic, partition.index), None)
-        partition.wake()
+        partition.withdraw()
 
     def set_offline(self, topic: str, index: int, why: str) -> None:
         """Ours to lead, but its disk does not let us."""
         self._offline[topic, index] = why
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether it is ours to lead and its disk does not let us: metadata says that it has no
+        leader (KAFKA_STORAGE_ERROR to who asks for it nevertheless)."""
+        led = self._led.get((topic, index))
+        return led.log.is_offline if led is not None else (topic, index) in self._offline
+
+    def offline(self) -> list[tuple[str, int]]:
+        """What is ours to lead and cannot be."""
+        return list(self._offline)
 
     def forget_offline(self, topics: MetadataImage) -> None:
         """Drop what is said of partitions of deleted topics."""

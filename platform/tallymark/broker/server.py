@@ -1,8 +1,8 @@
 """The broker: starts its parts in order, and stops them in the other order.
 
 Start: the cluster's id · lock the data folders, open and recover their logs · listen · join the
-cluster, which opens what is ours to lead · serve. Stop: accept no more and answer what is parked ·
-leave the cluster · flush and close the logs, with the marker of a clean stop.
+cluster, which opens what is ours to lead · serve. Stop: unregister · accept no more and answer what
+is parked · leave the cluster · flush and close the logs, with the marker of a clean stop.
 """
 
 from __future__ import annotations
@@ -13,22 +13,33 @@ import os
 import time
 from collections.abc import Callable
 
+from tallymark.broker.cleaning import Cleaner
 from tallymark.broker.cluster import Cluster
 from tallymark.broker.dispatch import Dispatcher
+from tallymark.broker.group_expiry import OffsetsExpiry
 from tallymark.broker.housekeeping import Housekeeper
 from tallymark.broker.image import BrokerImage
 from tallymark.broker.leadership import Leadership
+from tallymark.broker.listeners_open import Listeners
 from tallymark.broker.local_cluster import LocalCluster
+from tallymark.broker.logins import Logins
+from tallymark.broker.metrics import BrokerMetrics
+from tallymark.broker.metrics_endpoint import MetricsEndpoint
 from tallymark.broker.offsets_store import OffsetsStore
 from tallymark.broker.partitions import Partitions
-from tallymark.broker.settings import BrokerSettings, log_effective
+from tallymark.broker.quotas_gate import QuotaGate
+from tallymark.broker.security import Security
+from tallymark.broker.security_file import FileSecurityStore
+from tallymark.broker.security_zookeeper import ZooKeeperSecurityStore
+from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.settings_text import log_effective
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topic_rules import log_config
 from tallymark.broker.zookeeper_cluster import ZooKeeperCluster
-from tallymark.coordination import ZooKeeper
+from tallymark.coordination import Access, ZooKeeper
 from tallymark.errors import ConnectError, TallymarkError, UserError
 from tallymark.log import Files, LogManager, OsFiles
-from tallymark.net import Address, Server, ServerLimits
+from tallymark.net import Address
 
 log = logging.getLogger(__name__)
 
@@ -60,17 +71,32 @@ class Broker:
         self._now_ms = now_ms
         self._folders = [str(path.absolute()) for path in settings.log_dirs]
         self._manager: LogManager | None = None
-        self._server: Server | None = None
+        self._listeners: Listeners | None = None
+        self._security: Security | None = None
+        self._zookeeper: ZooKeeper | None = None
         self._housekeeper: Housekeeper | None = None
+        self._cleaner: Cleaner | None = None
         self._leadership: Leadership | None = None
+        self._expiry: OffsetsExpiry | None = None
         self._cluster: Cluster | None = None
         self.state: BrokerState | None = None
+        self._watched = MetricsEndpoint(settings, lambda: self.state)
 
     @property
     def address(self) -> Address:
-        """Where the broker listens; the real port when 0 was asked for."""
-        assert self._server is not None, "start() first"
-        return self._server.address
+        """Where the broker listens, by its first listener; the real port when 0 was asked for."""
+        return self.listeners.address
+
+    @property
+    def metrics_address(self) -> Address | None:
+        """Where ``/metrics`` and ``/health`` are, None where they are off."""
+        return self._watched.address
+
+    @property
+    def listeners(self) -> Listeners:
+        """What it listens on."""
+        assert self._listeners is not None, "start() first"
+        return self._listeners
 
     async def start(self) -> None:
         """Serve. UserError for what a person can mend: a taken port, a locked folder, a missing
@@ -97,8 +123,8 @@ class Broker:
     async def abort(self) -> None:
         """Stop as a crash does, as far as one process can: nothing is flushed, closed or
         unregistered in order. For tests."""
-        if self._server is not None:
-            await self._server.stop(0.0)
+        if self._listeners is not None:
+            await self._listeners.stop(0.0)
         await self._stop_tasks()
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
@@ -107,38 +133,68 @@ class Broker:
             # Closing would flush and leave the marker of a clean stop; only the locks go.
             self._manager._release()
             self._manager = None
+        await self._watched.stop()
 
     async def _start(self) -> None:
         settings = self.settings
-        partitions, offsets = Partitions(), OffsetsStore()
+        await self._watched.start()
+        partitions, offsets = Partitions(), OffsetsStore(settings, self._now_ms)
         cluster = self._cluster = self._make_cluster()
         cluster_id = await cluster.cluster_id()
         manager = self._manager = await asyncio.to_thread(self._open_logs, cluster_id)
-        state = self.state = BrokerState(settings, partitions, cluster, offsets, self._now_ms)
-        limits = ServerLimits(
-            max_frame_bytes=settings.socket_request_max_bytes,
-            max_connections=settings.max_connections,
+        security = self._security = self._make_security()
+        await security.start()
+        logins = Logins(settings, security)
+        state = self.state = BrokerState(
+            settings, partitions, cluster, offsets, self._now_ms, security, logins
         )
-        server = Server(Dispatcher(state), limits=limits)
-        await server.start(settings.host_name, settings.port)
-        self._server = server
-        housekeeper = self._housekeeper = Housekeeper(partitions, manager, settings, self._now_ms)
+        state.metrics = BrokerMetrics(settings.metrics_max_topics)
+        state.logs = manager
+        state.fetch_sessions.slots = settings.max_incremental_fetch_session_cache_slots
+        state.authorizer = security.authorizer
+        listeners = self._listeners = Listeners(
+            settings, QuotaGate(Dispatcher(state), security), logins
+        )
+        state.metrics.connections = listeners.quota
+        await listeners.start()
+        counts = state.metrics.upkeep
+        housekeeper = self._housekeeper = Housekeeper(
+            partitions, manager, settings, self._now_ms, counts
+        )
         leadership = self._leadership = Leadership(
-            settings, cluster, manager, partitions, offsets, self._now_ms, housekeeper.want_flush
+            settings,
+            cluster,
+            manager,
+            partitions,
+            offsets,
+            self._now_ms,
+            housekeeper.want_flush,
+            state.metrics.topic,
         )
-        await cluster.join(self._advertised(server.address), leadership.apply)
+        me = BrokerImage(settings.node_id, listeners.endpoints, settings.broker_rack)
+        await cluster.join(me, leadership.apply)
         await leadership.sweep_strays(delete=not settings.enable_zookeeper)
         housekeeper.start()
+        logs = [each for key in manager if (each := manager.get(*key)) is not None]
+        self._cleaner = Cleaner(partitions, logs, settings, self._files, self._now_ms, counts)
+        self._cleaner.start()
+        self._expiry = OffsetsExpiry(offsets, settings)
+        self._expiry.start()
         state.serving.set()
 
     def _make_cluster(self) -> Cluster:
         settings = self.settings
         if not settings.enable_zookeeper:
             return LocalCluster(self._files, self._folders[0])
-        zookeeper = ZooKeeper(
+        zookeeper = self._zookeeper = ZooKeeper(
             settings.zookeeper_connect,
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
             connect_timeout_ms=settings.zookeeper_connection_timeout_ms,
+            access=Access(
+                settings.zookeeper_user, settings.zookeeper_password, settings.zookeeper_set_acl
+            )
+            if settings.zookeeper_user
+            else None,
         )
         return ZooKeeperCluster(
             zookeeper, settings.node_id, self._files, self._folders[0], self._now_ms, self._fail
@@ -175,13 +231,13 @@ class Broker:
         )
         return manager
 
-    def _advertised(self, listening: Address) -> BrokerImage:
-        settings = self.settings
-        return BrokerImage(
-            settings.node_id,
-            settings.advertised_host_name or settings.host_name,
-            settings.advertised_port or listening.port,
+    def _make_security(self) -> Security:
+        store = (
+            FileSecurityStore(self.settings.log_dirs[0].absolute())
+            if self._zookeeper is None
+            else ZooKeeperSecurityStore(self._zookeeper)
         )
+        return Security(self.settings, store)
 
     def _fail(self, error: TallymarkError) -> None:
         if not self.failed.done():
@@ -189,13 +245,16 @@ class Broker:
 
     async def _undo(self) -> None:
         """Stop whatever runs, in the order of a clean stop."""
+        if self._cluster is not None:
+            await self._cluster.retire()  # so that clients elsewhere are told at once
         if self.state is not None:
             self.state.stopping.set()
+            self.state.offsets.close()
             for partition in self.state.partitions:
                 partition.wake()
-        if self._server is not None:
+        if self._listeners is not None:
             serving = self.state is not None and self.state.serving.is_set()
-            await self._server.stop(STOP_SECONDS if serving else 0.0)
+            await self._listeners.stop(STOP_SECONDS if serving else 0.0)
         await self._stop_tasks()
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
@@ -203,14 +262,27 @@ class Broker:
         manager, self._manager = self._manager, None
         if manager is not None:
             await asyncio.to_thread(manager.close)
+        await self._watched.stop()
         if self.failed.done() and not self.failed.cancelled():
             self.failed.exception()  # it was seen, or nobody asked
         self.failed.cancel()
 
     async def _stop_tasks(self) -> None:
+        security, self._security = self._security, None
+        if security is not None:
+            await security.stop()
+        expiry, self._expiry = self._expiry, None
+        if expiry is not None:
+            await expiry.stop()
+        if self.state is not None:
+            self.state.offsets.close()
+            await self.state.patience.stop()
         leadership, self._leadership = self._leadership, None
         if leadership is not None:
             await leadership.stop()
+        cleaner, self._cleaner = self._cleaner, None
+        if cleaner is not None:
+            await cleaner.stop()
         housekeeper, self._housekeeper = self._housekeeper, None
         if housekeeper is not None:
             await housekeeper.stop()

@@ -1,34 +1,67 @@
 """The settings of one broker: a frozen class whose fields are its reference manual.
 
 A field ``log_segment_bytes`` is the setting ``log.segment.bytes``; its docstring is its
-documentation, and :func:`reference` prints them all (``tallymark broker --help-settings``).
-Settings come from Kafka's names (:func:`parse`, for settings files) or from keywords
-(``BrokerSettings(num_partitions=4)``, in Python).
+documentation. Settings come from Kafka's names (:mod:`tallymark.broker.settings_text`) or from
+keywords (``BrokerSettings(num_partitions=4)``, in Python).
 """
 
 from __future__ import annotations
 
-import difflib
-import logging
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
-from tallymark.errors import UserError
+from tallymark.broker.config_types import LONG_MAX, list_of
+from tallymark.broker.listeners import (
+    WILDCARDS,
+    Listener,
+    endpoints,
+    off_loopback,
+    parse_listeners,
+    parse_protocol_map,
+)
+from tallymark.net.principals import PrincipalRules
+from tallymark.net.sasl import MECHANISMS
+from tallymark.net.tls import ClientAuth
 
-LONG_MAX: Final = 2**63 - 1
 WEEK_MS: Final = 7 * 24 * 3_600_000
 
 Positive = Annotated[int, Field(ge=1, le=LONG_MAX)]
 Limit = Annotated[int, Field(ge=-1, le=LONG_MAX)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 
-WILDCARDS: Final = ("0.0.0.0", "::", "")
-
 OTHER_NAMES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
 """Older names of Kafka that mean the same setting."""
+
+SECRET_WORDS: Final = ("password", "secret", "jaas")
+"""A setting with one of these in its name is never shown."""
+
+
+def is_secret(field: str) -> bool:
+    """Whether the value of a setting must not be told."""
+    return any(word in field for word in SECRET_WORDS)
+
+
+def _policy(text: str) -> str:
+    list_of("delete", "compact")(text)
+    return text
+
+
+def _principal_rules(text: str) -> str:
+    PrincipalRules(text)
+    return text
+
+
+def _mechanisms(text: str) -> str:
+    list_of(*MECHANISMS)(text)
+    return text
 
 
 def kafka_name(field: str) -> str:
@@ -63,6 +96,76 @@ class BrokerSettings(BaseModel):
     advertised_port: Port = 0
     """The port that clients are told to connect to; 0: the one listened on."""
 
+    listeners: str = ""
+    """Several places to listen, each with a name that says how it is secured:
+    ``PLAINTEXT://127.0.0.1:9092,SASL_SSL://10.0.0.7:9094``. It is used in place of ``host.name``
+    and ``port``. The names are PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, and those of
+    ``listener.security.protocol.map``."""
+
+    advertised_listeners: str = ""
+    """Where clients of each listener are told to connect to, by the listener's name:
+    ``SASL_SSL://broker-7.example:9094``. A listener that is not named here is told as it is."""
+
+    listener_security_protocol_map: str = ""
+    """Names of your own for listeners: ``INSIDE:SASL_PLAINTEXT,OUTSIDE:SASL_SSL``."""
+
+    listeners_allow_plaintext: bool = False
+    """Whether a listener that is reached from other machines may go without TLS: whoever is on the
+    way can read and change everything, passwords of PLAIN included."""
+
+    ssl_keystore_type: Literal["PEM"] = "PEM"
+    """The form of keystore and truststore; PEM is the only one."""
+
+    ssl_keystore_location: str = ""
+    """The PEM file with the broker's private key and its certificate chain. It is read again at
+    SIGHUP."""
+
+    ssl_key_password: str = ""
+    """The password of the private key, where it is encrypted."""
+
+    ssl_truststore_type: Literal["PEM"] = "PEM"
+    """See ``ssl.keystore.type``."""
+
+    ssl_truststore_location: str = ""
+    """The PEM file with the authorities whose certificates clients may show."""
+
+    ssl_client_auth: ClientAuth = "none"
+    """Whether clients of SSL listeners show a certificate: ``none``, ``requested`` or ``required``.
+    Its distinguished name is who they are: ``User:CN=alice,O=Example``. (Listeners of SASL_SSL ask
+    for none, there SASL says who it is.)"""
+
+    ssl_principal_mapping_rules: Annotated[str, AfterValidator(_principal_rules)] = "DEFAULT"
+    """How a distinguished name becomes a user: ``RULE:^CN=([^,]+),.*$/$1/L,DEFAULT`` takes the
+    common name in lower case. The first rule that fits counts; DEFAULT is the name as it is."""
+
+    ssl_handshake_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 10_000
+    """A TLS handshake that takes longer is given up."""
+
+    sasl_enabled_mechanisms: Annotated[str, AfterValidator(_mechanisms)] = (
+        "SCRAM-SHA-256,SCRAM-SHA-512"
+    )
+    """How clients of SASL listeners may log in: ``SCRAM-SHA-256``, ``SCRAM-SHA-512``, ``PLAIN``.
+    All of them check the same users (``tallymark users``)."""
+
+    sasl_server_max_receive_size: Annotated[int, Field(ge=1024, le=2**31 - 1)] = 524_288
+    """The largest request of a client that has not logged in yet."""
+
+    connection_failed_authentication_delay_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
+    """A client whose log-in failed hears of it so much later."""
+
+    authorizer_enable: bool = False
+    """Whether access-control lists are in force (``tallymark acls``). Once they are, whoever is
+    not allowed something may not do it."""
+
+    super_users: str = ""
+    """Who may do everything, whatever the lists say: ``User:alice;User:CN=admin,O=Example``."""
+
+    allow_everyone_if_no_acl_found: bool = False
+    """Whether what no list speaks of is open to everybody."""
+
+    broker_rack: str = ""
+    """The rack or zone this broker stands in; clients are told."""
+
     log_dirs: tuple[Path, ...] = (Path("tallymark-data"),)
     """Folders of the partitions, comma separated. A new partition goes to the emptiest one
     (also: ``log.dir``)."""
@@ -70,8 +173,44 @@ class BrokerSettings(BaseModel):
     num_partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Partitions of a topic created without a number."""
 
+    default_replication_factor: Annotated[int, Field(ge=1, le=1)] = 1
+    """Replicas of a partition of a topic created without a number. There is one."""
+
     auto_create_topics_enable: bool = True
     """Whether asking for the metadata of an unknown topic creates it."""
+
+    delete_topic_enable: bool = True
+    """Whether topics can be deleted."""
+
+    log_cleanup_policy: Annotated[str, AfterValidator(_policy)] = "delete"
+    """What becomes of old records: ``delete``, ``compact`` or both, comma separated
+    (topic: ``cleanup.policy``)."""
+
+    log_cleaner_enable: bool = True
+    """Whether compacted topics are compacted, by a process of their own."""
+
+    log_cleaner_backoff_ms: Positive = 15_000
+    """How long the cleaner sleeps where no log is worth a compaction."""
+
+    log_cleaner_dedupe_buffer_size: Annotated[int, Field(ge=1024, le=2**40)] = 134_217_728
+    """Memory for the keys of the log that is being compacted, about 200 bytes each; a log with more
+    keys is compacted part by part."""
+
+    log_cleaner_io_max_bytes_per_second: Limit = -1
+    """The most that a compaction reads and writes in a second."""
+
+    log_cleaner_min_cleanable_ratio: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """A log is compacted when this share of it was written since the last time
+    (topic: ``min.cleanable.dirty.ratio``)."""
+
+    log_cleaner_min_compaction_lag_ms: Annotated[int, Field(ge=0, le=LONG_MAX)] = 0
+    """A record younger than this is not compacted (topic: ``min.compaction.lag.ms``)."""
+
+    log_cleaner_max_compaction_lag_ms: Positive = LONG_MAX
+    """A record does not wait longer for its compaction (topic: ``max.compaction.lag.ms``)."""
+
+    log_cleaner_delete_retention_ms: Annotated[int, Field(ge=0, le=LONG_MAX)] = 86_400_000
+    """How long a tombstone stays after it was compacted first (topic: ``delete.retention.ms``)."""
 
     log_segment_bytes: Annotated[int, Field(ge=1024, le=2**31 - 1)] = 1024**3
     """A segment of the log is rolled at this size (topic: ``segment.bytes``)."""
@@ -105,6 +244,22 @@ class BrokerSettings(BaseModel):
     log_retention_check_interval_ms: Positive = 300_000
     """How often segments are looked over for retention."""
 
+    log_flush_before_expose: bool = False
+    """True: a message is shown to consumers after it is flushed (by the two settings above), and a
+    producer with ``acks=all`` is answered then (topic: ``flush.before.expose``)."""
+
+    log_message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
+    """Whose clock the timestamps of records are from: the producer's, or the broker's when it
+    appends (topic: ``message.timestamp.type``)."""
+
+    log_message_timestamp_before_max_ms: Annotated[int, Field(ge=0, le=LONG_MAX)] = LONG_MAX
+    """A batch whose first timestamp is further behind the broker's clock is refused
+    (topic: ``message.timestamp.before.max.ms``)."""
+
+    log_message_timestamp_after_max_ms: Annotated[int, Field(ge=0, le=LONG_MAX)] = LONG_MAX
+    """A batch with a timestamp further ahead of the broker's clock is refused. Kafka 4 has an hour
+    here, Kafka 3 no limit (topic: ``message.timestamp.after.max.ms``)."""
+
     message_max_bytes: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1_048_588
     """The largest record batch accepted (topic: ``max.message.bytes``)."""
 
@@ -114,17 +269,72 @@ class BrokerSettings(BaseModel):
     fetch_max_bytes: Annotated[int, Field(ge=1024, le=2**31 - 1)] = 57_671_680
     """The most bytes that one fetch is answered with, whatever it asks for."""
 
+    max_incremental_fetch_session_cache_slots: Annotated[int, Field(ge=0, le=10_000_000)] = 1000
+    """Readers for which the broker remembers what they read, so that neither requests nor answers
+    name partitions without news (fetch sessions). Others name all of them each time."""
+
     socket_request_max_bytes: Annotated[int, Field(ge=64, le=2**31 - 1)] = 104_857_600
     """A request that announces more bytes closes its connection."""
 
+    socket_request_small_max_bytes: Annotated[int, Field(ge=64, le=2**31 - 1)] = 2_097_152
+    """The same for requests other than Produce and SyncGroup: they are decoded into many small
+    objects, which take some dozen times their size."""
+
+    queued_max_request_bytes: Limit = 536_870_912
+    """What all requests that have not arrived as a whole yet may take together; one more request
+    may go beyond it. Connections beyond that wait."""
+
+    request_arrival_max_ms: Positive = 120_000
+    """A connection whose request is not whole so long after its first byte is closed."""
+
+    connections_max_idle_ms: Positive = 600_000
+    """A connection on which nothing moved for so long is closed."""
+
     max_connections: Positive = 10_000
-    """Connections beyond this number are closed at once."""
+    """Connections beyond this number, of all listeners together, are closed at once."""
+
+    max_connections_per_ip: Positive = 2**31 - 1
+    """The same for the connections from one address."""
 
     offsets_topic_num_partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Partitions of ``__consumer_offsets``, fixed when it is created. One here, Kafka has 50."""
 
     offset_metadata_max_bytes: Annotated[int, Field(ge=0, le=32_767)] = 4096
     """The longest text that may go with a committed offset."""
+
+    offsets_retention_minutes: Annotated[int, Field(ge=1, le=2**31 - 1)] = 10_080
+    """Committed offsets of a group that has been empty for so long are forgotten; so are those of a
+    topic that a group of consumers has not committed on for so long and is not subscribed to."""
+
+    offsets_retention_check_interval_ms: Positive = 600_000
+    """How often groups are looked over for offsets to be forgotten."""
+
+    group_min_session_timeout_ms: Annotated[int, Field(ge=0, le=2**31 - 1)] = 6_000
+    """The shortest session timeout that a member of a group may ask for."""
+
+    group_max_session_timeout_ms: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1_800_000
+    """The longest session timeout that a member of a group may ask for."""
+
+    group_initial_rebalance_delay_ms: Annotated[int, Field(ge=0, le=2**31 - 1)] = 3_000
+    """How long the first rebalance of an empty group waits for more members; each that comes makes
+    it wait again, up to the rebalance timeout. 0 answers the first member at once."""
+
+    group_max_size: Annotated[int, Field(ge=1, le=2**31 - 1)] = 10_000
+    """The most members of a group. (Kafka has no limit by default.)"""
+
+    metrics_port: Annotated[int, Field(ge=-1, le=65535)] = -1
+    """The port of ``/metrics`` (Prometheus) and ``/health`` over HTTP; -1: none, 0: a free one."""
+
+    metrics_host: str = "127.0.0.1"
+    """The address that ``metrics.port`` is on. Loopback unless you say otherwise: it asks nobody
+    who they are."""
+
+    metrics_max_topics: Annotated[int, Field(ge=0, le=10_000)] = 200
+    """Topics that are counted by themselves in the metrics; what comes later is ``(other)``."""
+
+    log_format: Literal["text", "json"] = "text"
+    """How the broker writes its own log to standard error: lines of text, or one JSON object a
+    line."""
 
     enable_zookeeper: bool = True
     """False: this broker is a cluster of its own and needs no ZooKeeper (tests, laptops)."""
@@ -138,10 +348,57 @@ class BrokerSettings(BaseModel):
     zookeeper_connection_timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 15_000
     """How long a starting broker waits for ZooKeeper."""
 
+    zookeeper_user: str = ""
+    """Who the broker is for ZooKeeper (its ``digest`` scheme); empty: nobody."""
+
+    zookeeper_password: str = ""
+    """The password of ``zookeeper.user``. Parts that read no broker settings (mirrors, consumers,
+    commands) take both from ``TALLYMARK_ZOOKEEPER_USER`` and ``TALLYMARK_ZOOKEEPER_PASSWORD``."""
+
+    zookeeper_set_acl: bool = False
+    """Whether what the broker writes in ZooKeeper is closed to everybody without these credentials:
+    others may read it, but neither change it nor see the users' credentials."""
+
+    def listening(self) -> tuple[Listener, ...]:
+        """Where to listen: ``listeners``, or the one of ``host.name`` and ``port``."""
+        if not self.listeners:
+            return (Listener("PLAINTEXT", "PLAINTEXT", self.host_name, self.port),)
+        protocols = parse_protocol_map(self.listener_security_protocol_map)
+        return parse_listeners(self.listeners, protocols)
+
+    def advertised(self) -> tuple[Listener, ...]:
+        """What clients are told in place of that, by the names of listeners."""
+        if self.advertised_listeners:
+            protocols = parse_protocol_map(self.listener_security_protocol_map)
+            return parse_listeners(self.advertised_listeners, protocols)
+        if self.listeners or not (self.advertised_host_name or self.advertised_port):
+            return ()
+        host, port = self.advertised_host_name or self.host_name, self.advertised_port
+        return (Listener("PLAINTEXT", "PLAINTEXT", host, port),)
+
+    @model_validator(mode="after")
+    def _who_closes_can_open(self) -> Self:
+        if self.zookeeper_set_acl and not self.zookeeper_user:
+            raise ValueError("zookeeper.set.acl needs zookeeper.user and zookeeper.password")
+        return self
+
     @model_validator(mode="after")
     def _clients_can_connect(self) -> Self:
-        if self.host_name in WILDCARDS and not self.advertised_host_name:
+        if not self.listeners and self.host_name in WILDCARDS and not self.advertised_host_name:
             raise ValueError(f"host.name={self.host_name} needs advertised.host.name")
+        endpoints(self.listening(), self.advertised())
+        return self
+
+    @model_validator(mode="after")
+    def _listeners_are_secure(self) -> Self:
+        for listener in self.listening():
+            if listener.tls and not self.ssl_keystore_location:
+                raise ValueError(f"{listener} needs ssl.keystore.location")
+            if not (listener.tls or self.listeners_allow_plaintext) and off_loopback(listener):
+                raise ValueError(
+                    f"{listener} is reached from other machines without TLS: use SSL or SASL_SSL, "
+                    "or say listeners.allow.plaintext=true"
+                )
         return self
 
     @model_validator(mode="after")
@@ -149,68 +406,3 @@ class BrokerSettings(BaseModel):
         if not self.log_dirs:
             raise ValueError("log.dirs names no folder")
         return self
-
-
-def parse(values: Mapping[str, Any]) -> BrokerSettings:
-    """Settings from a mapping of Kafka's names (or field names) to text, numbers or booleans.
-
-    Raises UserError that names each wrong setting; an unknown one comes with the nearest name.
-    """
-    known = {kafka_name(field): field for field in BrokerSettings.model_fields}
-    found: dict[str, Any] = {}
-    for given, value in values.items():
-        name = kafka_name(given)
-        name = OTHER_NAMES.get(name, name)
-        if name not in known:
-            raise _unknown(given, sorted(known))
-        found[known[name]] = _paths(value) if name == "log.dirs" else value
-    try:
-        return BrokerSettings.model_validate(found)
-    except ValidationError as error:
-        wrong = "; ".join(
-            f"{kafka_name(str(item['loc'][0]))}={item['input']!r}: {item['msg']}"
-            if item["loc"]
-            else item["msg"].removeprefix("Value error, ")
-            for item in error.errors()
-        )
-        raise UserError(
-            f"broker settings: {wrong}", "see tallymark broker --help-settings"
-        ) from error
-
-
-def _unknown(name: str, known: list[str]) -> UserError:
-    near = difflib.get_close_matches(kafka_name(name), known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return UserError(
-        f"there is no broker setting {name!r}", f"{hint}tallymark broker --help-settings lists all"
-    )
-
-
-def _paths(value: Any) -> Any:
-    if isinstance(value, str):
-        return tuple(Path(part.strip()) for part in value.split(",") if part.strip())
-    return (value,) if isinstance(value, Path) else value
-
-
-def reference() -> str:
-    """The reference page: every setting with its default and what it does."""
-    blocks: list[str] = []
-    for field, info in BrokerSettings.model_fields.items():
-        text = " ".join((info.description or "").replace("``", "").split())
-        blocks.append(f"{kafka_name(field)} = {_shown(info.default)}\n    {text}")
-    return "\n\n".join(blocks) + "\n"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return ",".join(str(item) for item in value)
-    return '""' if value == "" else str(value)
-
-
-def log_effective(settings: BrokerSettings, log: logging.Logger) -> None:
-    """One line with every setting that differs from its default."""
-    changed = settings.model_dump(exclude_defaults=True)
-    text = " ".join(f"{kafka_name(name)}={_shown(value)}" for name, value in changed.items())
-    log.info("settings: %s", text or "all defaults")

@@ -8,10 +8,16 @@ from dataclasses import dataclass, field
 
 from tallymark.broker.authorizer import AllowAll, Authorizer
 from tallymark.broker.cluster import Cluster
+from tallymark.broker.fetch_session_cache import FetchSessionCache
 from tallymark.broker.image import MetadataImage
+from tallymark.broker.logins import Logins
+from tallymark.broker.metrics import BrokerMetrics
 from tallymark.broker.offsets_store import OffsetsStore
 from tallymark.broker.partitions import Partitions
+from tallymark.broker.patience import Patience
+from tallymark.broker.security import Security
 from tallymark.broker.settings import BrokerSettings
+from tallymark.log import LogManager
 
 
 @dataclass(slots=True)
@@ -23,8 +29,21 @@ class BrokerState:
     cluster: Cluster
     offsets: OffsetsStore
     now_ms: Callable[[], int]
+    security: Security
+    """Users and access-control lists."""
+    logins: Logins
     authorizer: Authorizer = field(default_factory=AllowAll)
     """Who may do what; handlers ask it with their ``call.connection``."""
+    altering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a topic's configs are read, changed and stored."""
+    metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
+    """What is counted; see :mod:`tallymark.broker.metrics`."""
+    logs: LogManager | None = None
+    """Every log of this broker, led or not; None in tests without a disk."""
+    patience: Patience = field(default_factory=Patience)
+    """Runs changes that their client may stop waiting for."""
+    fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
+    """What readers with a session read."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when everything this broker leads is open."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

@@ -1,18 +1,62 @@
-"""What a topic may be called and how it may be configured. Pure."""
+"""What a topic may be called and how it may be configured: one table of every config. Pure.
+
+The table serves validation, DescribeConfigs and the documentation. A config without an effect is
+not in it, unless the one value that it may have is what this broker does.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
-from tallymark.broker.settings import LONG_MAX, BrokerSettings
+from tallymark.broker.config_types import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigType,
+    ConfigValue,
+    Rule,
+    between,
+    boolean,
+    list_of,
+    one_of,
+    only,
+    ratio,
+    shown,
+)
+from tallymark.broker.image import MetadataImage
+from tallymark.broker.settings import BrokerSettings
 from tallymark.errors import CODES, KafkaError
+from tallymark.groups.placement import OFFSETS_TOPIC
 from tallymark.log.config import LogConfig
 
 MAX_PARTITIONS: Final = 10_000
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One row of :data:`RULES`.
+
+    ``field`` is the one of :class:`~tallymark.log.config.LogConfig` that gets the value as ``rule``
+    returns it; empty where the log has no use for it. ``setting`` is the field of
+    :class:`~tallymark.broker.settings.BrokerSettings` that gives topics their default; without one
+    ``default`` does.
+    """
+
+    name: str
+    type: ConfigType
+    rule: Rule
+    doc: str
+    field: str = ""
+    setting: str = ""
+    default: str = ""
+
+    def inherited(self, settings: BrokerSettings) -> str:
+        """The value, as text, of topics that do not set it."""
+        return shown(getattr(settings, self.setting)) if self.setting else self.default
 
 
 def check_name(name: str) -> None:
@@ -20,6 +64,18 @@ def check_name(name: str) -> None:
     ``.`` or ``..`` (it becomes a folder and a ZooKeeper node)."""
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise KafkaError(CODES["INVALID_TOPIC_EXCEPTION"], repr(name[:80]))
+
+
+def check_collision(name: str, image: MetadataImage) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION where the name of a new topic differs from that of another one
+    in ``.`` and ``_`` only: what watches a cluster often writes ``_`` for both. The name of the
+    brokers' own topic is kept free, or nobody could commit offsets in a cluster without it."""
+    plain = name.replace(".", "_")
+    other = OFFSETS_TOPIC if plain == OFFSETS_TOPIC else image.names_for_metrics.get(plain)
+    if other is not None and other != name:
+        raise KafkaError(
+            CODES["INVALID_TOPIC_EXCEPTION"], f"{name} collides with the topic {other}"
+        )
 
 
 def check_partitions(count: int) -> None:
@@ -30,91 +86,254 @@ def check_partitions(count: int) -> None:
         )
 
 
+def check_total(count: int) -> None:
+    """Raise POLICY_VIOLATION for more than 10,000 partitions in one request, as Kafka does: it
+    would take too long, and its answer too much."""
+    if count > MAX_PARTITIONS:
+        raise KafkaError(
+            CODES["POLICY_VIOLATION"],
+            f"{count} partitions in one request, {MAX_PARTITIONS} are possible",
+        )
+
+
 def log_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> LogConfig:
-    """How the logs of a topic behave: its own settings where given, else the broker's.
+    """How the logs of a topic behave: its own configs where given, else the broker's settings.
 
-    A compacted topic keeps everything: there is no compaction, and deleting by age would lose the
-    last value of a key. Raises INVALID_CONFIG naming the wrong setting.
+    What is compacted only has no retention: deleting by age would lose the last value of a key.
+    Raises INVALID_CONFIG naming the wrong config.
     """
-    given = {name: _value(name, text) for name, text in overrides.items()}
-
-    def number(name: str, default: int) -> int:
-        value = given.get(name, default)
-        assert isinstance(value, int)
-        return value
-
-    compacted = "compact" in str(given.get("cleanup.policy", "delete"))
+    values = topic_values(settings, overrides)
+    fields: dict[str, Any] = {row.field: values[name] for name, row in RULES.items() if row.field}
+    policy = policies(values)
+    if "delete" not in policy:
+        fields |= {"retention_ms": -1, "retention_bytes": -1}
+    if "compact" in policy:  # the active segment is not compacted: it must not stay active longer
+        fields["segment_ms"] = min(fields["segment_ms"], fields["max_compaction_lag_ms"])
     return LogConfig(
-        segment_bytes=number("segment.bytes", settings.log_segment_bytes),
-        segment_ms=number("segment.ms", settings.log_roll_ms),
-        index_interval_bytes=number("index.interval.bytes", settings.log_index_interval_bytes),
-        flush_messages=number("flush.messages", settings.log_flush_interval_messages),
-        flush_ms=number("flush.ms", settings.log_flush_interval_ms),
-        retention_ms=-1 if compacted else number("retention.ms", settings.log_retention_ms),
-        retention_bytes=-1
-        if compacted
-        else number("retention.bytes", settings.log_retention_bytes),
-        max_message_bytes=number("max.message.bytes", settings.message_max_bytes),
+        **fields,
+        delete="delete" in policy,
+        compact="compact" in policy,
+        log_append_time=values["message.timestamp.type"] == "LogAppendTime",
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
     )
 
 
+def topic_values(settings: BrokerSettings, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
+    """Every config of a topic as it is in force. Raises INVALID_CONFIG naming the wrong one."""
+    given = {name: value_of(name, text) for name, text in overrides.items()}
+    return {
+        name: given[name] if name in given else row.rule(row.inherited(settings))
+        for name, row in RULES.items()
+    }
+
+
+def policies(values: Mapping[str, ConfigValue]) -> tuple[str, ...]:
+    """``cleanup.policy`` of :func:`topic_values`: ``delete``, ``compact`` or both."""
+    policy = values["cleanup.policy"]
+    assert isinstance(policy, tuple)
+    return policy
+
+
 def understood(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a topic that this broker knows. What is stored may have been written by
-    another kind of broker: a strange setting must not take the partition down."""
+    """The configs of a topic that this broker knows. What is stored may have been written by
+    another kind of broker: a strange config must not take the partition down."""
     known: dict[str, str] = {}
     for name, text in overrides.items():
         try:
-            _value(name, text)
+            value_of(name, text)
         except KafkaError:
             continue
         known[name] = text
     return known
 
 
-def _value(name: str, text: str) -> int | str:
-    rule = RULES.get(name)
-    if rule is None:
-        near = difflib.get_close_matches(name, RULES, n=1, cutoff=0.5)
-        hint = f", did you mean {near[0]}?" if near else ""
-        raise KafkaError(CODES["INVALID_CONFIG"], f"unknown topic config {name!r}{hint}")
+def value_of(name: str, text: str) -> ConfigValue:
+    """The value of one config. Raises INVALID_CONFIG, with the nearest name for an unknown one."""
     try:
-        return rule(text)
+        return rule_of(name).rule(text.strip())
     except ValueError as error:
-        raise KafkaError(CODES["INVALID_CONFIG"], f"{name}={text!r}: {error}") from None
+        raise KafkaError(CODES["INVALID_CONFIG"], f"{name}={text[:80]!r}: {error}") from None
 
 
-def _between(low: int, high: int) -> Callable[[str], int]:
-    def rule(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise ValueError(f"must be from {low} to {high}")
-        return value
-
-    return rule
-
-
-def _one_of(*allowed: str) -> Callable[[str], str]:
-    def rule(text: str) -> str:
-        if text not in allowed:
-            raise ValueError(f"only {' or '.join(allowed)} is served")
-        return text
-
-    return rule
+def rule_of(name: str) -> TopicConfig:
+    """The row of a config. Raises INVALID_CONFIG, with the nearest name for an unknown one."""
+    row = RULES.get(name)
+    if row is None:
+        near = difflib.get_close_matches(name[:80], RULES, n=1, cutoff=0.5)
+        hint = f", did you mean {near[0]}?" if near else ""
+        raise KafkaError(CODES["INVALID_CONFIG"], f"unknown topic config {name[:80]!r}{hint}")
+    return row
 
 
-RULES: Final[Mapping[str, Callable[[str], int | str]]] = {
-    "cleanup.policy": _one_of("delete", "compact", "compact,delete", "delete,compact"),
-    "compression.type": _one_of("producer"),
-    "flush.messages": _between(1, LONG_MAX),
-    "flush.ms": _between(1, LONG_MAX),
-    "index.interval.bytes": _between(1, LONG_MAX),
-    "max.message.bytes": _between(0, 2**31 - 1),
-    "message.timestamp.type": _one_of("CreateTime"),
-    "min.insync.replicas": _one_of("1"),
-    "retention.bytes": _between(-1, LONG_MAX),
-    "retention.ms": _between(-1, LONG_MAX),
-    "segment.bytes": _between(1024, 2**31 - 1),
-    "segment.ms": _between(1, LONG_MAX),
-}
-"""Every topic config that is understood, and what it may be."""
+def _table(*rows: TopicConfig) -> dict[str, TopicConfig]:
+    return {row.name: row for row in sorted(rows, key=lambda row: row.name)}
+
+
+RULES: Final[Mapping[str, TopicConfig]] = _table(
+    TopicConfig(
+        "cleanup.policy",
+        ConfigType.LIST,
+        list_of("delete", "compact"),
+        "delete: old segments go by retention; compact: the last record of each key stays; both: "
+        "records are compacted and go by retention.",
+        setting="log_cleanup_policy",
+    ),
+    TopicConfig(
+        "compression.type",
+        ConfigType.STRING,
+        one_of("producer", why="batches are stored as the producer compressed them"),
+        "Batches are stored as the producer sent them; the broker does not compress again.",
+        default="producer",
+    ),
+    TopicConfig(
+        "delete.retention.ms",
+        ConfigType.LONG,
+        between(0, LONG_MAX),
+        "How long the tombstone of a key stays in a compacted log after it was compacted first.",
+        field="delete_retention_ms",
+        setting="log_cleaner_delete_retention_ms",
+    ),
+    TopicConfig(
+        "flush.before.expose",
+        ConfigType.BOOLEAN,
+        boolean,
+        "A message is shown to consumers after it is flushed, and a producer with acks=all is "
+        "answered then.",
+        field="flush_before_expose",
+        setting="log_flush_before_expose",
+    ),
+    TopicConfig(
+        "flush.messages",
+        ConfigType.LONG,
+        between(1, LONG_MAX),
+        "A partition is flushed to the disk after so many messages.",
+        field="flush_messages",
+        setting="log_flush_interval_messages",
+    ),
+    TopicConfig(
+        "flush.ms",
+        ConfigType.LONG,
+        between(1, LONG_MAX),
+        "A partition is flushed when a message has waited so long for it.",
+        field="flush_ms",
+        setting="log_flush_interval_ms",
+    ),
+    TopicConfig(
+        "index.interval.bytes",
+        ConfigType.INT,
+        between(1, INT_MAX),
+        "Bytes of log between two entries of the sparse indexes.",
+        field="index_interval_bytes",
+        setting="log_index_interval_bytes",
+    ),
+    TopicConfig(
+        "max.message.bytes",
+        ConfigType.INT,
+        between(0, INT_MAX),
+        "The largest record batch that is accepted.",
+        field="max_message_bytes",
+        setting="message_max_bytes",
+    ),
+    TopicConfig(
+        "max.compaction.lag.ms",
+        ConfigType.LONG,
+        between(1, LONG_MAX),
+        "A record of a compacted log does not wait longer for its compaction.",
+        field="max_compaction_lag_ms",
+        setting="log_cleaner_max_compaction_lag_ms",
+    ),
+    TopicConfig(
+        "message.timestamp.type",
+        ConfigType.STRING,
+        one_of("CreateTime", "LogAppendTime"),
+        "Whose clock the timestamps of records are from: the producer's, or the broker's when it "
+        "appends.",
+        setting="log_message_timestamp_type",
+    ),
+    TopicConfig(
+        "message.timestamp.before.max.ms",
+        ConfigType.LONG,
+        between(0, LONG_MAX),
+        "A batch whose first timestamp is further behind the broker's clock is refused.",
+        field="timestamp_before_max_ms",
+        setting="log_message_timestamp_before_max_ms",
+    ),
+    TopicConfig(
+        "message.timestamp.after.max.ms",
+        ConfigType.LONG,
+        between(0, LONG_MAX),
+        "A batch with a timestamp further ahead of the broker's clock is refused.",
+        field="timestamp_after_max_ms",
+        setting="log_message_timestamp_after_max_ms",
+    ),
+    TopicConfig(
+        "min.cleanable.dirty.ratio",
+        ConfigType.DOUBLE,
+        ratio,
+        "A log is compacted when this share of it was written since the last time.",
+        field="min_cleanable_dirty_ratio",
+        setting="log_cleaner_min_cleanable_ratio",
+    ),
+    TopicConfig(
+        "min.compaction.lag.ms",
+        ConfigType.LONG,
+        between(0, LONG_MAX),
+        "A record younger than this is not compacted.",
+        field="min_compaction_lag_ms",
+        setting="log_cleaner_min_compaction_lag_ms",
+    ),
+    TopicConfig(
+        "min.insync.replicas",
+        ConfigType.INT,
+        only(1, "a partition has one replica"),
+        "A partition has one replica, which is in sync with itself.",
+        default="1",
+    ),
+    TopicConfig(
+        "preallocate",
+        ConfigType.BOOLEAN,
+        only(False, "segments grow as they are written"),
+        "Segments grow as they are written.",
+        default="false",
+    ),
+    TopicConfig(
+        "retention.bytes",
+        ConfigType.LONG,
+        between(-1, LONG_MAX),
+        "The oldest segments of a partition above this size are deleted; -1: no limit.",
+        field="retention_bytes",
+        setting="log_retention_bytes",
+    ),
+    TopicConfig(
+        "retention.ms",
+        ConfigType.LONG,
+        between(-1, LONG_MAX),
+        "A segment whose newest record is older is deleted; -1: no limit.",
+        field="retention_ms",
+        setting="log_retention_ms",
+    ),
+    TopicConfig(
+        "segment.bytes",
+        ConfigType.INT,
+        between(1024, INT_MAX),
+        "A segment of the log is rolled at this size.",
+        field="segment_bytes",
+        setting="log_segment_bytes",
+    ),
+    TopicConfig(
+        "segment.ms",
+        ConfigType.LONG,
+        between(1, LONG_MAX),
+        "A segment of the log is rolled at this age.",
+        field="segment_ms",
+        setting="log_roll_ms",
+    ),
+    TopicConfig(
+        "unclean.leader.election.enable",
+        ConfigType.BOOLEAN,
+        only(False, "a partition has one replica, nobody else can lead it"),
+        "A partition has one replica; nobody else can lead it.",
+        default="false",
+    ),
+)
+"""Every topic config that is understood, by name in order."""

@@ -6,9 +6,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tallymark.broker.assignment import check_assignment
 from tallymark.broker.image import TopicImage
 from tallymark.broker.state import BrokerState
-from tallymark.broker.topic_rules import check_name, check_partitions, log_config
+from tallymark.broker.topic_rules import (
+    check_collision,
+    check_name,
+    check_partitions,
+    log_config,
+)
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.placement import OFFSETS_TOPIC
 
@@ -31,7 +37,8 @@ async def create_topic(
     """Check, create, and return the topic as it now is. ``partitions`` -1: the broker's default.
 
     Raises KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG,
-    TOPIC_ALREADY_EXISTS, COORDINATOR_NOT_AVAILABLE without ZooKeeper.
+    INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, TOPIC_ALREADY_EXISTS,
+    COORDINATOR_NOT_AVAILABLE without ZooKeeper.
     """
     count = check_topic(state, name, partitions, configs, assignment)
     await state.cluster.create_topic(name, count, configs, assignment)
@@ -50,13 +57,22 @@ def check_topic(
 ) -> int:
     """The number of partitions that the topic would get; raises as :func:`create_topic`."""
     check_name(name)
+    if name in state.image.topics:
+        raise KafkaError(CODES["TOPIC_ALREADY_EXISTS"], name)
+    check_collision(name, state.image)
     count = state.settings.num_partitions if partitions == -1 else partitions
     count = count if assignment is None else len(assignment)
     check_partitions(count)
+    if assignment is not None:
+        check_assignment(assignment, state.image.load())
     log_config(state.settings, configs)
-    if name in state.image.topics:
-        raise KafkaError(CODES["TOPIC_ALREADY_EXISTS"], name)
     return count
+
+
+def check_not_own(name: str) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION for a topic that the brokers keep for themselves."""
+    if name == OFFSETS_TOPIC:
+        raise KafkaError(CODES["INVALID_TOPIC_EXCEPTION"], f"{name} is the brokers' own")
 
 
 async def auto_create(state: BrokerState, name: str) -> TopicImage:

@@ -1,9 +1,14 @@
 """A cluster whose truth is in ZooKeeper.
 
 Every command blocks, so all of them run on one thread of their own, in order. A change of what is
-watched (brokers, topics, the controller, requests to delete) leads to one refresh: stand for
-controller, do the controller's work if elected, read everything, hand over the new picture. Any
-broker may create a topic, since its nodes appear in one transaction; only the controller deletes.
+watched (brokers, changes of topics, the controller, requests to delete) leads to one refresh: stand
+for controller, do the controller's work if elected, read what has changed, hand over the new
+picture.
+
+Only the controller deletes. Any broker creates topics and partitions and changes settings: the
+spreading is a pure function of what was read, and the transaction holds only if that still stands
+(:mod:`tallymark.coordination.topic_writer`), so there is nothing that needs one mind to decide, and
+nothing that a deposed controller could get wrong.
 
 While the session is SUSPENDED or LOST nothing here answers, but the broker goes on serving: every
 partition has one replica, so nobody else can have taken a partition over. What needs ZooKeeper
@@ -14,13 +19,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from tallymark.broker.assignment import assign, check_assignment
-from tallymark.broker.cluster import OnChange
+from tallymark.broker.cluster import Claim, OnChange
 from tallymark.broker.image import BrokerImage, MetadataImage
 from tallymark.broker.zookeeper_registration import Registration
 from tallymark.broker.zookeeper_view import ZooKeeperView
@@ -31,6 +34,7 @@ from tallymark.coordination import (
     Watch,
     ZooKeeper,
     next_block,
+    paths,
 )
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
 from tallymark.log import Files
@@ -39,8 +43,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REFRESH_SECONDS: Final = 30.0
-"""The picture is read again this often even if no watch fires: a leader epoch raised by another
-broker has no watch of its own."""
+"""The picture is looked at again this often even if no watch fires, so that what failed once
+(a deletion, a partition whose disk was away) is tried again."""
+STOP_SECONDS: Final = 3.0
+"""How long a stop waits for each thing that may hang: a picture being acted upon, ZooKeeper."""
 DELETE_SECONDS: Final = 15.0
 """How long a deletion waits for the controller."""
 
@@ -76,26 +82,28 @@ class ZooKeeperCluster:
         self._watches: list[Watch] = []
         self._task: asyncio.Task[None] | None = None
         self._on_change: OnChange | None = None
-        self._joined = False
+        self._stopping = False
 
     async def cluster_id(self) -> str:
         """Opens the session. Raises ConnectError when ZooKeeper is not there."""
 
         def start() -> str:
             self._zookeeper.start(create_root=True)
+            # Made by us, it is open to consumers also where the cluster's root is closed to them.
+            self._zookeeper.ensure(paths.CONSUMERS)
             return self._view.check_identity()
 
         return await self._run(start)
 
     async def join(self, me: BrokerImage, on_change: OnChange) -> None:
-        """Take over what is ours (raising its leader epochs) before anyone is told that we live:
-        the others read the new epochs when they see us come. UserError: our id is in use."""
+        """Take over what is ours (raising leader epochs where that must be) before anyone is told
+        that we live: the others have the new epochs when they see us come. UserError: our id is in
+        use."""
         self._on_change = on_change
         await self._run(lambda: self._registration.check_free(me))
         await on_change(await self._run(self._view.read))
-        self._joined = True
         await self._run(lambda: self._registration.register(me, self._lost_our_id))
-        await self._run(self._watch)
+        self._watches += await self._run(lambda: self._view.watch(self._changed))
         await self.refresh()
         self._task = asyncio.create_task(self._follow(), name="metadata refresh")
         self._task.add_done_callback(_ended)
@@ -116,17 +124,19 @@ class ZooKeeperCluster:
         assignment: Sequence[Sequence[int]] | None = None,
     ) -> None:
         """See :class:`~tallymark.broker.cluster.Cluster`."""
+        await self._answered(lambda: self._view.create_topic(name, partitions, configs, assignment))
+        await self._refreshed()
 
-        def create() -> None:
-            brokers = self._view.live_brokers()
-            replicas = (
-                assign(partitions, brokers, len(self._view.topics.names()))
-                if assignment is None
-                else check_assignment(assignment, brokers)
-            )
-            self._view.create_topic(name, uuid.uuid4(), replicas, configs)
+    async def create_partitions(
+        self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """See :class:`~tallymark.broker.cluster.Cluster`."""
+        await self._answered(lambda: self._view.create_partitions(name, count, assignment))
+        await self._refreshed()
 
-        await self._answered(create)
+    async def alter_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """See :class:`~tallymark.broker.cluster.Cluster`."""
+        await self._answered(lambda: self._view.alter_configs(name, configs))
         await self._refreshed()
 
     async def delete_topic(self, name: str) -> None:
@@ -139,16 +149,9 @@ class ZooKeeperCluster:
                 raise KafkaError(CODES["REQUEST_TIMED_OUT"], f"the deletion of {name}")
             await asyncio.sleep(0.05)
 
-    async def lead(self, topic: str, index: int, log_epoch: int) -> int:
-        """By compare-and-set of the partition's state node.
-
-        A starting broker always raises the epoch, since its log may have lost its tail. Later
-        only a partition appears that is new; it has the epoch it was created with.
-        """
-        fresh = self._joined
-        return await self._answered(
-            lambda: self._view.lead(topic, index, log_epoch, keep_epoch=fresh)
-        )
+    async def lead(self, claims: Sequence[Claim]) -> Sequence[int | KafkaError]:
+        """By compare-and-set of the partitions' state nodes."""
+        return await self._answered(lambda: self._view.lead(claims))
 
     async def next_producer_id(self) -> int:
         """From a block taken for this broker alone."""
@@ -158,31 +161,44 @@ class ZooKeeperCluster:
                 self._ids = list(reversed(block))
             return self._ids.pop()
 
+    async def retire(self) -> None:
+        """Unregister and resign; without a connection there is nothing to be said to anybody."""
+        if self._stopping:
+            return
+        await self._stop_following()
+
+        def go() -> None:
+            try:
+                if self._zookeeper.state is SessionState.CONNECTED:
+                    self._registration.release()
+                    self._view.resign()
+            except (ConnectError, SessionLostError, CoordinationError) as error:
+                log.warning("left without unregistering: %s", error)
+
+        await asyncio.wait([asyncio.ensure_future(self._run(go))], timeout=STOP_SECONDS)
+
     async def leave(self) -> None:
         """Unregister, resign, end the session; without a connection only the last."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self.retire()
 
         def close() -> None:
             for watch in self._watches:
                 watch.cancel()
-            try:
-                if self._zookeeper.state is SessionState.CONNECTED:
-                    self._view.resign()
-                    self._registration.release()
-            except (ConnectError, SessionLostError, CoordinationError) as error:
-                log.warning("left without unregistering: %s", error)
             self._zookeeper.close()
 
         await self._run(close)
         self._thread.shutdown()
 
-    def _watch(self) -> None:
-        """On the ZooKeeper thread: from here on every change ends in a refresh."""
-        for watch in (self._view.brokers.watch, self._view.topics.watch, self._view.watch_office):
-            self._watches.append(watch(self._changed))
-        self._watches.append(self._view.topics.watch_deletions(self._changed))
+    async def _stop_following(self) -> None:
+        """A picture that is being acted upon is finished first, if that takes no longer than
+        :data:`STOP_SECONDS`: logs are being opened in a thread that nobody can call back."""
+        task, self._task = self._task, None
+        self._stopping = True
+        self._dirty.set()
+        if task is not None:
+            await asyncio.wait([task], timeout=STOP_SECONDS)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     def _changed(self) -> None:
         """On kazoo's thread."""
@@ -198,13 +214,15 @@ class ZooKeeperCluster:
 
     async def _follow(self) -> None:
         """Refresh after every change, and now and then without one."""
-        while True:
+        while not self._stopping:
             try:
                 async with asyncio.timeout(REFRESH_SECONDS):
                     await self._dirty.wait()
             except TimeoutError:
                 pass
             self._dirty.clear()
+            if self._stopping:
+                return
             if self._zookeeper.state is not SessionState.CONNECTED:
                 continue  # the next CONNECTED fires every watch, and so comes back here
             try:
@@ -217,14 +235,18 @@ class ZooKeeperCluster:
     async def _refreshed(self) -> MetadataImage:
         try:
             return await self.refresh()
-        except (ConnectError, SessionLostError, CoordinationError) as error:
+        except KafkaError:
+            raise
+        except TallymarkError as error:
             raise _unavailable(error) from error
 
     async def _answered(self, command: Callable[[], T]) -> T:
         """A command for a client: without ZooKeeper it may try again."""
         try:
             return await self._run(command)
-        except (ConnectError, SessionLostError, CoordinationError) as error:
+        except KafkaError:
+            raise
+        except TallymarkError as error:
             raise _unavailable(error) from error
 
     async def _run(self, command: Callable[[], T]) -> T:

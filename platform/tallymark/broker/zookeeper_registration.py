@@ -17,6 +17,7 @@ from tallymark.coordination import (
     BrokerRegistry,
     ControllerElection,
     EphemeralNode,
+    ListenerInfo,
     ZooKeeper,
     paths,
 )
@@ -78,7 +79,13 @@ class Registration:
             self._node.release()
 
     def _info(self, me: BrokerImage) -> BrokerInfo:
-        return BrokerInfo(self._node_id, me.host, me.port, self._run, self._now_ms())
+        listeners = tuple(
+            ListenerInfo(name, at.protocol, at.host, at.port) for name, at in me.endpoints.items()
+        )
+        first = listeners[0]
+        return BrokerInfo(
+            self._node_id, first.host, first.port, self._run, self._now_ms(), listeners, me.rack
+        )
 
     def _remove(self, path: str) -> None:
         node = self._zookeeper.find(path)

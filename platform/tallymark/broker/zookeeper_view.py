@@ -1,21 +1,38 @@
-"""Reading the cluster's picture from ZooKeeper, and writing what a broker may. All of it blocks."""
+"""Reading the cluster's picture from ZooKeeper, and changing what a broker may. All of it blocks.
+
+The first picture reads everything; each later one reads the live brokers and the topics that the
+changes name (:mod:`tallymark.coordination.changes`).
+"""
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tallymark.broker.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage, TopicImage
+from tallymark.broker.assignment import grow, place
+from tallymark.broker.cluster import Claim
+from tallymark.broker.image import (
+    NO_LEADER,
+    BrokerImage,
+    Endpoint,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from tallymark.broker.leader_epoch import next_epoch
+from tallymark.broker.topic_rules import check_collision
 from tallymark.coordination import (
-    BadVersionError,
+    BrokerInfo,
     BrokerRegistry,
+    ChangeReader,
     Controller,
     ControllerElection,
     PartitionState,
     TopicAssignment,
     TopicConfigs,
     TopicRegistry,
+    TopicWriter,
     Watch,
     ZooKeeper,
 )
@@ -29,117 +46,182 @@ class ZooKeeperView:
     """One broker's view of the registries. Methods raise what those raise."""
 
     def __init__(self, zookeeper: ZooKeeper, node_id: int, now_ms: Callable[[], int]) -> None:
-        self.brokers = BrokerRegistry(zookeeper)
-        self.topics = TopicRegistry(zookeeper)
         self._zookeeper = zookeeper
+        self._brokers = BrokerRegistry(zookeeper)
+        self._topics = TopicRegistry(zookeeper)
+        self._writer = TopicWriter(zookeeper)
+        self._changes = ChangeReader(zookeeper)
         self._configs = TopicConfigs(zookeeper)
         self._election = ControllerElection(zookeeper, node_id, now_ms)
         self._controller: Controller | None = None
         self._node_id = node_id
-        self._cluster_id = ""
+        self._image = MetadataImage("")
+
+    # -- reading ------------------------------------------------------------------------------
 
     def read(self) -> MetadataImage:
-        """The picture as it is now."""
+        """The picture as it is now; topics that have not changed are the same objects."""
         identity = self.check_identity()
-        assignments = self.topics.get_many(self.topics.names())
-        states = self.topics.states(list(assignments.values()))
-        configs = self._configs.get_many(list(assignments))
-        brokers = {
-            info.id: BrokerImage(info.id, info.host, info.port)
-            for info in self.brokers.brokers().values()
-        }
-        topics = {
-            name: _topic(assignment, states, configs[name])
-            for name, assignment in assignments.items()
-        }
+        touched = self._changes.unseen()
+        before = self._image.topics
+        topics: Mapping[str, TopicImage]
+        if touched is None:
+            found = self._read_topics(self._topics.names())
+            topics = {n: before[n] if before.get(n) == t else t for n, t in found.items()}
+        elif touched:
+            kept = {name: topic for name, topic in before.items() if name not in touched}
+            topics = {**kept, **self._read_topics(touched)}
+        else:
+            topics = before
+        brokers = {info.id: _broker(info) for info in self._brokers.brokers().values()}
         controller = self._controller.broker_id if self._controller else NO_LEADER
-        return MetadataImage(identity, controller, brokers, topics)
+        image = MetadataImage(identity, controller, brokers, topics)
+        self._changes.done()
+        if touched or image != self._image:
+            self._image = image
+        return self._image
 
     def check_identity(self) -> str:
         """The cluster's id. UserError where it is another one than at the first call: ZooKeeper has
         lost its data or was exchanged, and its list of topics must not be believed."""
         identity = cluster_id(self._zookeeper)
-        self._cluster_id = self._cluster_id or identity
-        if identity != self._cluster_id:
+        known = self._image.cluster_id or identity
+        if identity != known:
             raise UserError(
                 f"ZooKeeper at {self._zookeeper.connect}{self._zookeeper.chroot} is of the cluster "
-                f"{identity} now, this broker is in the cluster {self._cluster_id}",
+                f"{identity} now, this broker is in the cluster {known}",
                 "bring back ZooKeeper's data, or stop this broker",
             )
         return identity
 
     def read_in_office(self) -> MetadataImage:
-        """Stand for controller, delete what is asked to be deleted if elected, and read."""
+        """Stand for controller, do the controller's work if elected, and read."""
         self.check_identity()
         controller = self._election.elect()
         if self._controller is None or self._controller.epoch != controller.epoch:
             log.info("controller broker=%d epoch=%d", controller.broker_id, controller.epoch)
         self._controller = controller
-        if controller.is_ours:
-            for name in self.topics.deletions():
-                self.topics.delete(name)
-                log.info("topic removed by the controller name=%s", name)
+        if controller.fence is not None:
+            self._changes.remove_old()
+            for name in self._topics.deletions():
+                try:
+                    self._writer.delete(name, controller.fence)
+                except KafkaError as error:  # deposed, or tried again with the next picture
+                    log.warning("topic not removed name=%s: %s", name, error)
+                else:
+                    log.info("topic removed by the controller name=%s", name)
         return self.read()
 
-    def watch_office(self, callback: Callable[[], None]) -> Watch:
-        """Hear of the controller's coming and going."""
-        return self._election.watch(callback)
+    def watch(self, callback: Callable[[], None]) -> list[Watch]:
+        """Hear of all that calls for a new picture: brokers that come and go, topics that change,
+        the controller's coming and going, and requests to delete (which only it need heed)."""
+        watches = [self._election.watch(callback), self._brokers.watch(callback)]
+        watches.append(self._changes.watch(callback))
+        watches.append(self._topics.watch_deletions(callback))
+        return watches
 
     def resign(self) -> None:
         """Be controller no more."""
         self._election.resign()
 
-    def live_brokers(self) -> list[int]:
-        """Ids of the registered brokers."""
-        return list(self.brokers.brokers())
+    def _read_topics(self, names: Iterable[str]) -> dict[str, TopicImage]:
+        assignments = self._topics.get_many(sorted(names))
+        states = self._topics.states(list(assignments.values()))
+        configs = self._configs.get_many(list(assignments))
+        return {name: _topic(each, states, configs[name]) for name, each in assignments.items()}
+
+    # -- changing -----------------------------------------------------------------------------
 
     def create_topic(
         self,
         name: str,
-        topic_id: uuid.UUID,
-        replicas: Sequence[tuple[int, ...]],
+        partitions: int,
         configs: Mapping[str, str],
+        assignment: Sequence[Sequence[int]] | None,
     ) -> None:
-        """Create it at once. TOPIC_ALREADY_EXISTS, also while it is being deleted.
-
-        Needs no office and no fence: the transaction fails where the topic is there already.
-        """
-        if name in self.topics.deletions():
-            raise KafkaError(CODES["TOPIC_ALREADY_EXISTS"], f"{name} is being deleted")
-        office = self._controller
-        self.topics.create(
+        """Create it at once, spread by what is there now. TOPIC_ALREADY_EXISTS, also while it is
+        being deleted."""
+        image = self.read()
+        if name not in image.topics:  # else the writer knows best what is wrong
+            check_collision(name, image)
+        replicas = place(partitions, image.load(), assignment)
+        self._writer.create(
             name,
-            topic_id,
+            uuid.uuid4(),
             dict(enumerate(replicas)),
             configs,
-            controller_epoch=office.epoch if office else 0,
+            controller_epoch=self._epoch_in_office,
         )
+
+    def create_partitions(
+        self, name: str, count: int, assignment: Sequence[Sequence[int]] | None
+    ) -> None:
+        """Let the topic grow. UNKNOWN_TOPIC_OR_PARTITION, and what ``grow`` raises."""
+        load = self.read().load()
+        self._writer.grow(
+            name, lambda there: grow(there, count, load, assignment), self._epoch_in_office
+        )
+
+    def alter_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace the topic's own settings. UNKNOWN_TOPIC_OR_PARTITION."""
+        self._writer.configure(name, configs)
 
     def request_delete(self, name: str) -> None:
         """Ask the controller for it. UNKNOWN_TOPIC_OR_PARTITION."""
-        if self.topics.get(name) is None:
+        if self._topics.get(name) is None:
             raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], name)
-        self.topics.request_delete(name)
+        self._topics.request_delete(name)
 
-    def lead(self, topic: str, index: int, log_epoch: int, *, keep_epoch: bool) -> int:
-        """Become leader, by compare-and-set. ``keep_epoch``: the epoch of the state is fine
-        unless the log has had it already."""
-        part = TopicAssignment(topic, uuid.UUID(int=0), {index: ()})
-        while True:
-            state = self.topics.states([part]).get((topic, index))
+    def lead(self, claims: Sequence[Claim]) -> list[int | KafkaError]:
+        """Become leader, by compare-and-set of the states whose epoch rises. The others are left
+        as the picture has them: with one replica nobody else leads a partition of ours, so there
+        is nothing that could have changed."""
+        outcomes: dict[tuple[str, int], int | KafkaError] = {
+            (claim.topic, claim.index): claim.told for claim in claims
+        }
+        rising = [c for c in claims if c.told != next_epoch(c.told, c.log_epoch, intact=c.intact)]
+        if rising:
+            outcomes |= self._raise_epochs(rising)
+        return [outcomes[claim.topic, claim.index] for claim in claims]
+
+    def _raise_epochs(self, claims: Sequence[Claim]) -> dict[tuple[str, int], int | KafkaError]:
+        guard = self._writer.guard()
+        parts: dict[str, dict[int, tuple[int, ...]]] = {}
+        for claim in claims:
+            parts.setdefault(claim.topic, {})[claim.index] = ()
+        nil = uuid.UUID(int=0)
+        states = self._topics.states([TopicAssignment(name, nil, p) for name, p in parts.items()])
+        outcomes: dict[tuple[str, int], int | KafkaError] = {}
+        raised: dict[tuple[str, int], PartitionState] = {}
+        for claim in claims:
+            key = (claim.topic, claim.index)
+            state = states.get(key)
             if state is None or state.leader != self._node_id:
-                raise KafkaError(CODES["NOT_LEADER_OR_FOLLOWER"], f"{topic}-{index}")
-            if keep_epoch and log_epoch < state.leader_epoch:
-                return state.leader_epoch
-            epoch = max(state.leader_epoch, log_epoch) + 1
-            led = PartitionState(
-                self._node_id, epoch, (self._node_id,), state.controller_epoch, state.version
+                outcomes[key] = _not_ours(key, "is another's to lead")
+                continue
+            epoch = next_epoch(state.leader_epoch, claim.log_epoch, intact=claim.intact)
+            outcomes[key] = epoch
+            raised[key] = PartitionState(
+                state.leader, epoch, state.isr, state.controller_epoch, state.version
             )
-            try:
-                self.topics.put_state(topic, index, led)
-            except BadVersionError:
-                continue  # somebody wrote meanwhile: look again
-            return epoch
+        for key, error in self._writer.put_states(raised, guard).items():
+            outcomes[key] = _not_ours(key, str(error))
+        return outcomes
+
+    @property
+    def _epoch_in_office(self) -> int:
+        return self._controller.epoch if self._controller else 0
+
+
+def _not_ours(key: tuple[str, int], why: str) -> KafkaError:
+    return KafkaError(CODES["NOT_LEADER_OR_FOLLOWER"], f"{key[0]}-{key[1]}: {why}")
+
+
+def _broker(info: BrokerInfo) -> BrokerImage:
+    endpoints = {
+        each.name: Endpoint(each.host, each.port, each.protocol) for each in info.listeners
+    }
+    return BrokerImage(info.id, endpoints, info.rack)
 
 
 def _topic(

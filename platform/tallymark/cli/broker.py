@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
+from tallymark.broker.config_file import Read, read_properties
 from tallymark.broker.server import Broker
-from tallymark.broker.settings import BrokerSettings, parse, reference
+from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.settings_text import parse, reference
+from tallymark.cli.descriptors import raise_descriptor_limit
 from tallymark.cli.process import configure_logging, die_with_parent
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
@@ -20,7 +24,12 @@ log = logging.getLogger("broker")
 
 
 @click.command("broker")
-@click.option("--settings", type=click.Path(), help="The deployment's settings file.")
+@click.option(
+    "--settings",
+    type=click.Path(),
+    help="The deployment's settings file; with a name in .properties the same as --config.",
+)
+@click.option("--config", type=click.Path(), help="The broker's own settings: name=value lines.")
 @click.option("--cluster", help="The cluster of the deployment that the broker belongs to.")
 @click.option("--id", "node_id", type=int, help="The broker's id in the cluster (default 0).")
 @click.option("--data", type=click.Path(file_okay=False), help="Its data folder.")
@@ -31,6 +40,7 @@ log = logging.getLogger("broker")
 @click.option("--help-settings", is_flag=True, help="Print every broker setting, and exit.")
 def command(
     settings: str | None,
+    config: str | None,
     cluster: str | None,
     node_id: int | None,
     data: str | None,
@@ -42,26 +52,46 @@ def command(
 ) -> None:
     """Run one broker until SIGTERM or Ctrl-C.
 
-    As a part of a deployment: --settings FILE --cluster NAME --id N. On its own:
-    --data FOLDER --port N --no-zookeeper.
+    As a part of a deployment: --settings FILE --cluster NAME --id N. On its own: --config FILE
+    (like Kafka's server.properties), or --data FOLDER --port N --no-zookeeper. Options stand over
+    files.
     """
     if help_settings:
         click.echo(reference(), nl=False)
         return
+    if settings is not None and settings.endswith(".properties"):
+        settings, config = None, config or settings
     values: dict[str, Any] = {}
     if cluster is not None:
         values |= of_deployment(load(settings), cluster, node_id or 0)
-    elif data is None:
+    elif config is None and data is None:
         raise UserError(
             "which broker shall run?",
-            "give --cluster NAME (of a deployment) or --data FOLDER --port N --no-zookeeper",
+            "give --cluster NAME (of a deployment), --config FILE, or --data FOLDER --port N "
+            "--no-zookeeper",
         )
+    skipped: Mapping[str, str] = {}
+    if config is not None:
+        found = of_file(Path(config))
+        values |= found.values
+        skipped = found.skipped
     given = {"node.id": node_id, "log.dirs": data, "host.name": host, "port": port}
     values |= {name: value for name, value in given.items() if value is not None}
     if no_zookeeper:
         values["enable.zookeeper"] = False
     values |= dict(_pair(text) for text in extra)
-    run(parse(values))
+    run(parse(values), skipped)
+
+
+def of_file(path: Path) -> Read:
+    """What a file of ``name=value`` lines says; UserError where it cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}", "mend --config") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not text in UTF-8", "mend --config") from error
+    return read_properties(text, str(path))
 
 
 def of_deployment(deployment: Deployment, cluster_name: str, node_id: int) -> dict[str, Any]:
@@ -97,10 +127,14 @@ def _pair(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def run(settings: BrokerSettings) -> None:
-    """Serve until a signal says stop; UserError when the broker cannot start or go on."""
-    configure_logging()
+def run(settings: BrokerSettings, skipped: Mapping[str, str] | None = None) -> None:
+    """Serve until a signal says stop; UserError when the broker cannot start or go on. ``skipped``
+    are settings without an effect, and why: told in the log."""
+    configure_logging(form=settings.log_format)
     die_with_parent()
+    raise_descriptor_limit()
+    for name, why in (skipped or {}).items():
+        log.warning("%s has no effect: %s", name, why)
     asyncio.run(_serve(settings))
 
 
@@ -119,6 +153,9 @@ async def _serve(settings: BrokerSettings) -> None:
             await asyncio.gather(starting, return_exceptions=True)
             return
         await starting
+        loop.add_signal_handler(signal.SIGHUP, broker.listeners.reload_certificates)
+        if broker.metrics_address is not None:
+            log.info("metrics url=%s", f"http://{broker.metrics_address}/metrics")
         log.info("ready %s", broker.address)
         await asyncio.wait((broker.failed, stopping), return_when=asyncio.FIRST_COMPLETED)
         if broker.failed.done():

@@ -16,6 +16,7 @@ import click
 from tallymark.errors import TallymarkError, UserError
 
 SUMMARIES = {
+    "acls": "Say who may do what.",
     "audit": "Count, judge, name and repair: the audit.",
     "broker": "Run one broker.",
     "consume": "Print the messages of a topic.",
@@ -30,6 +31,8 @@ SUMMARIES = {
     "status": "Show the processes of the running stack.",
     "topics": "List, create, describe and delete topics.",
     "up": "Start the whole stack on this machine.",
+    "users": "Add, list and remove users.",
+    "verify-log": "Check the files of a broker's logs.",
     "zookeeper": "Run Apache ZooKeeper from the Spark extra.",
 }
 

@@ -1,7 +1,8 @@
 """What every long-running command does alike: log lines, signals, dying with its parent.
 
-A log line is ``2026-01-31T12:00:00.123Z INFO name: text``; the first line that begins with
-``ready`` tells the supervisor (and a person) that the process serves.
+A log line is ``2026-01-31T12:00:00.123Z INFO name: text``, or a JSON object where that is asked
+for; the first one whose text begins with ``ready`` tells the supervisor (and a person) that the
+process serves.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Literal, Protocol
+
+from tallymark.cli.json_log import JsonLines
 
 PARENT = "TALLYMARK_PARENT_PID"
 """Set by the supervisor for its children: they must not outlive it, even if it is killed."""
@@ -35,10 +38,12 @@ class _UtcFormatter(logging.Formatter):
     default_time_format = "%Y-%m-%dT%H:%M:%S"
 
 
-def configure_logging(level: int = logging.INFO) -> None:
-    """One line a record on standard error; chatty libraries only warn."""
+def configure_logging(level: int = logging.INFO, form: Literal["text", "json"] = "text") -> None:
+    """One line a record on standard error, as text or as JSON (:mod:`tallymark.cli.json_log`);
+    chatty libraries only warn."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_UtcFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    text = _UtcFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if form == "json" else text)
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for chatty in (
         "kazoo",

@@ -6,7 +6,9 @@ the broker calls it from an executor's thread. :mod:`.zookeeper_server` runs the
 Importing this loads kazoo: a client that may do without ZooKeeper imports it where it is needed.
 """
 
-from tallymark.coordination.brokers import BrokerInfo, BrokerRegistry
+from tallymark.coordination.access import Access
+from tallymark.coordination.brokers import BrokerInfo, BrokerRegistry, ListenerInfo
+from tallymark.coordination.changes import ChangeReader
 from tallymark.coordination.configs import TopicConfigs
 from tallymark.coordination.consumers import Conflict, ConsumerRegistry, groups
 from tallymark.coordination.controller import Controller, ControllerElection
@@ -18,6 +20,7 @@ from tallymark.coordination.errors import (
     NodeExistsError,
     NodeInUseError,
     NoNodeError,
+    NotAuthorizedError,
     NotEmptyError,
     SessionLostError,
 )
@@ -25,6 +28,7 @@ from tallymark.coordination.nodes import Check, Create, Delete, Node, SetData
 from tallymark.coordination.offsets import OffsetRegistry, Position
 from tallymark.coordination.producer_ids import next_block
 from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.topic_writer import TopicWriter
 from tallymark.coordination.topics import PartitionState, TopicAssignment, TopicRegistry
 from tallymark.coordination.watches import Watch
 from tallymark.coordination.zookeeper import (
@@ -35,9 +39,11 @@ from tallymark.coordination.zookeeper import (
 )
 
 __all__ = [
+    "Access",
     "BadVersionError",
     "BrokerInfo",
     "BrokerRegistry",
+    "ChangeReader",
     "Check",
     "Conflict",
     "ConsumerRegistry",
@@ -47,11 +53,13 @@ __all__ = [
     "Create",
     "Delete",
     "EphemeralNode",
+    "ListenerInfo",
     "MalformedNodeError",
     "NoNodeError",
     "Node",
     "NodeExistsError",
     "NodeInUseError",
+    "NotAuthorizedError",
     "NotEmptyError",
     "OffsetRegistry",
     "PartitionState",
@@ -64,6 +72,7 @@ __all__ = [
     "TopicAssignment",
     "TopicConfigs",
     "TopicRegistry",
+    "TopicWriter",
     "Watch",
     "ZooKeeper",
     "groups",

@@ -2,15 +2,19 @@
 
 A node holds what Apache Kafka writes there (version 5), so its tools can read it, and ``run``::
 
-    {"version":5, "host":"127.0.0.1", "port":9092, "endpoints":["PLAINTEXT://127.0.0.1:9092"],
-     "listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"}, "jmx_port":-1,
-     "timestamp":"1767225600000", "features":{}, "run":"..."}
+    {"version":5, "host":"127.0.0.1", "port":9092,
+     "endpoints":["PLAINTEXT://127.0.0.1:9092", "OUTSIDE://broker-7.example:9094"],
+     "listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT", "OUTSIDE":"SASL_SSL"},
+     "rack":"a", "jmx_port":-1, "timestamp":"1767225600000", "features":{}, "run":"..."}
+
+``host`` and ``port`` are those of the first PLAINTEXT endpoint, null and -1 where there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from tallymark.coordination import documents, paths
 from tallymark.coordination.ephemeral import EphemeralNode
@@ -20,23 +24,47 @@ from tallymark.coordination.watches import Watch, watch_children
 from tallymark.coordination.zookeeper import ZooKeeper
 from tallymark.errors import TallymarkError, UserError
 
+_PLAINTEXT: Final = "PLAINTEXT"
+
+
+class ListenerInfo(NamedTuple):
+    """One advertised endpoint: the listener's name, how it is secured, where it is."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        """``host:port``; an IPv6 host in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A live broker. ``host`` and ``port`` are what clients are told. ``run`` is what stays the
-    same when this broker restarts and differs from every other broker's (the id of its data
-    folder): by it a restarted broker knows its own entry of before a crash."""
+    """A live broker. ``host`` and ``port`` are what clients are told that ask for no listener;
+    ``listeners`` are all endpoints, in order. ``run`` is what stays the same when this broker
+    restarts and differs from every other broker's (the id of its data folder): by it a restarted
+    broker knows its own entry of before a crash. ``rack`` is "" for none."""
 
     id: int
     host: str
     port: int
     run: str = ""
     started_ms: int = 0
+    listeners: tuple[ListenerInfo, ...] = ()
+    rack: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.listeners:
+            plain = ListenerInfo(_PLAINTEXT, _PLAINTEXT, self.host, self.port)
+            object.__setattr__(self, "listeners", (plain,))
 
     @property
     def address(self) -> str:
         """``host:port``; an IPv6 host in brackets."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return ListenerInfo("", "", self.host, self.port).address
 
 
 class BrokerRegistry:
@@ -100,13 +128,17 @@ class BrokerRegistry:
 
 def encode(broker: BrokerInfo) -> bytes:
     """The content of a broker's node."""
+    plain = [listener for listener in broker.listeners if listener.protocol == _PLAINTEXT]
     return documents.dump(
         {
             "version": 5,
-            "host": broker.host,
-            "port": broker.port,
-            "endpoints": [f"PLAINTEXT://{broker.address}"],
-            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "host": plain[0].host if plain else None,
+            "port": plain[0].port if plain else -1,
+            "endpoints": [f"{each.name}://{each.address}" for each in broker.listeners],
+            "listener_security_protocol_map": {
+                each.name: each.protocol for each in broker.listeners
+            },
+            **({"rack": broker.rack} if broker.rack else {}),
             "jmx_port": -1,
             "timestamp": str(broker.started_ms),
             "features": {},
@@ -118,10 +150,12 @@ def encode(broker: BrokerInfo) -> bytes:
 def decode(path: str, data: bytes, broker_id: int) -> BrokerInfo:
     """A broker's node as we or Apache Kafka (version 2 and later) write it."""
     document = documents.load(path, data)
+    listeners = _listeners(document)
     host, port = document.get("host"), document.get("port")
     if not isinstance(host, str) or not host or type(port) is not int or port < 1:
-        # Apache Kafka leaves host null when it has no PLAINTEXT listener.
-        host, port = _endpoint(path, document.get("endpoints"))
+        if not listeners:
+            raise MalformedNodeError(path, "it names no host and port")
+        host, port = listeners[0].host, listeners[0].port
     stamp = str(document.get("timestamp", "0"))
     return BrokerInfo(
         id=broker_id,
@@ -129,12 +163,23 @@ def decode(path: str, data: bytes, broker_id: int) -> BrokerInfo:
         port=port,
         run=str(document.get("run", "")),
         started_ms=int(stamp) if stamp.isdecimal() else 0,
+        listeners=listeners,
+        rack=str(document.get("rack") or ""),
     )
 
 
-def _endpoint(path: str, endpoints: object) -> tuple[str, int]:
+def _listeners(document: Mapping[str, object]) -> tuple[ListenerInfo, ...]:
+    """The endpoints that are understood. A listener whose protocol is not told is secured as its
+    name says."""
+    endpoints, protocols = (
+        document.get("endpoints"),
+        document.get("listener_security_protocol_map"),
+    )
+    found: list[ListenerInfo] = []
     for endpoint in endpoints if isinstance(endpoints, list) else []:
-        host, colon, port = str(endpoint).rpartition("://")[2].rpartition(":")
+        name, _, place = str(endpoint).rpartition("://")
+        host, colon, port = place.rpartition(":")
         if colon and host and port.isdecimal():
-            return host.strip("[]"), int(port)
-    raise MalformedNodeError(path, "it names no host and port")
+            protocol = protocols.get(name, name) if isinstance(protocols, dict) else name
+            found.append(ListenerInfo(name, str(protocol), host.strip("[]"), int(port)))
+    return tuple(found)

@@ -1,4 +1,7 @@
-"""Settings of topics: ``/config/topics/[topic]`` holds ``{"version":1,"config":{name: text}}``."""
+"""Settings of topics: ``/config/topics/[topic]`` holds ``{"version":1,"config":{name: text}}``.
+
+They are written by :mod:`~tallymark.coordination.topic_writer`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tallymark.coordination.zookeeper import ZooKeeper
 
 
 class TopicConfigs:
-    """The settings that topics of a cluster have of their own."""
+    """Reads the settings that topics of a cluster have of their own."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
@@ -31,10 +34,6 @@ class TopicConfigs:
             topic: decode(path, node.data) if node else {}
             for topic, path, node in zip(topics, places, nodes, strict=True)
         }
-
-    def put(self, topic: str, config: Mapping[str, str]) -> None:
-        """Replace the topic's own settings."""
-        self._zookeeper.put(paths.topic_config(topic), encode(config))
 
     def watch(self, topic: str, callback: Callable[[], None]) -> Watch:
         """Hear of changes of one topic's settings until the watch is cancelled."""

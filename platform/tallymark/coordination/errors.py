@@ -41,6 +41,15 @@ class NotEmptyError(CoordinationError):
         super().__init__(path, "the node still has children")
 
 
+class NotAuthorizedError(CoordinationError):
+    """The node is closed to us."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            path, "ZooKeeper does not let us; set zookeeper.user and zookeeper.password"
+        )
+
+
 class MalformedNodeError(CoordinationError):
     """The node's content is not what its registry writes there."""
 

@@ -18,14 +18,17 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import Callback, ZnodeStat
 
+from tallymark.coordination.access import Access
 from tallymark.coordination.errors import (
     BadVersionError,
     CoordinationError,
     NodeExistsError,
     NoNodeError,
+    NotAuthorizedError,
     NotEmptyError,
     SessionLostError,
 )
+from tallymark.coordination.multi_read import NO_NODE, MultiRead
 from tallymark.coordination.nodes import Check, Create, Delete, Node, SetData, Step
 from tallymark.errors import ConnectError, TallymarkError
 
@@ -36,6 +39,8 @@ if LOG.level == logging.NOTSET:
 WatchCallback = Callable[[], None]
 """Called once on the watch thread: what was read may have changed, or the connection dropped."""
 
+_READ_TOGETHER: Final = 500
+"""Nodes asked for in one request."""
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 
 
@@ -60,12 +65,21 @@ class KazooPort:
     """Typed commands on absolute paths. Every one may raise ConnectError (nobody answered within
     ``timeout`` seconds: whether it was done is unknown), SessionLostError and CoordinationError."""
 
-    def __init__(self, hosts: str, session_seconds: float, listener: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        session_seconds: float,
+        listener: Callable[[str], None],
+        access: Access | None = None,
+    ) -> None:
         self._hosts = hosts
+        self._access = access or Access()
+        self._no_multi_read = False
         self._client: Any = KazooClient(
             hosts=_repeated(hosts),
             timeout=session_seconds,
             connection_retry=dict(_RECONNECT),
+            auth_data=self._access.auth_data,
             logger=LOG,
         )
         self._client.add_listener(listener)
@@ -102,7 +116,8 @@ class KazooPort:
         self._client.handler.dispatch_callback(Callback("watch", function, ()))
 
     def create(self, path: str, data: bytes, ephemeral: bool, timeout: float) -> None:
-        result = self._client.create_async(path, data, ephemeral=ephemeral)
+        acl = self._access.acl_of(path)
+        result = self._client.create_async(path, data, acl=acl, ephemeral=ephemeral)
         self._wait(result, path, timeout)
 
     def read(self, path: str, watch: WatchCallback | None, timeout: float) -> Node:
@@ -130,15 +145,38 @@ class KazooPort:
     ) -> list[Node | None]:
         """Many nodes with the requests in flight together; None, and no watch, where there is no
         node."""
+        if watch is None and len(paths) > 1 and not self._no_multi_read:
+            try:
+                return self._read_together(paths, timeout)
+            except CoordinationError:
+                self._no_multi_read = True  # ZooKeeper before 3.6 does not know it
         watcher = _Watcher(watch) if watch else None
         results = [(path, self._client.get_async(path, watch=watcher)) for path in paths]
         return [self._node_or_none(path, result, timeout) for path, result in results]
+
+    def _read_together(self, paths: Sequence[str], timeout: float) -> list[Node | None]:
+        results: list[Any] = []
+        for at in range(0, len(paths), _READ_TOGETHER):
+            result = self._client.handler.async_result()
+            self._client._call(MultiRead(paths[at : at + _READ_TOGETHER]), result)
+            results.append(result)
+        nodes: list[Node | None] = []
+        for number, result in enumerate(results):
+            for answer in self._wait(result, paths[number * _READ_TOGETHER], timeout):
+                if not isinstance(answer, int):
+                    nodes.append(_node(*answer))
+                elif answer == NO_NODE:
+                    nodes.append(None)
+                else:
+                    theirs = kazoo_errors.EXCEPTIONS[answer]
+                    raise self._translate(theirs(), paths[len(nodes)])
+        return nodes
 
     def commit(self, steps: Sequence[Step], timeout: float) -> None:
         """All steps or none; raises the error of the step that failed."""
         transaction = self._client.transaction()
         for step in steps:
-            _add(transaction, step)
+            _add(transaction, step, self._access)
         answers = self._wait(transaction.commit_async(), steps[0].path, timeout)
         for step, answer in zip(steps, answers, strict=True):
             if isinstance(answer, Exception) and not isinstance(answer, _COLLATERAL):
@@ -163,6 +201,8 @@ class KazooPort:
                 return ours(path)
         if isinstance(error, _SESSION_ENDED):
             return SessionLostError(f"{path}: the ZooKeeper session ended before the answer came")
+        if isinstance(error, kazoo_errors.NoAuthError):
+            return NotAuthorizedError(path)
         if isinstance(error, _NO_ANSWER):
             reason = f"no answer about {path} ({type(error).__name__})"
             return ConnectError(self._hosts, "api", reason)
@@ -204,10 +244,16 @@ def _node(data: bytes, stat: ZnodeStat) -> Node:
     )
 
 
-def _add(transaction: Any, step: Step) -> None:
+def _add(transaction: Any, step: Step, access: Access) -> None:
     match step:
         case Create():
-            transaction.create(step.path, step.data, ephemeral=step.ephemeral)
+            transaction.create(
+                step.path,
+                step.data,
+                acl=access.acl_of(step.path),
+                ephemeral=step.ephemeral,
+                sequence=step.numbered,
+            )
         case SetData():
             transaction.set_data(step.path, step.data, version=step.version)
         case Delete():

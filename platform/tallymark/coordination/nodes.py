@@ -21,11 +21,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Transaction step: create a node; its parent must be there."""
+    """Transaction step: create a node; its parent must be there. ``numbered``: ZooKeeper appends
+    ten digits to the path, which grow with every such node."""
 
     path: str
     data: bytes = b""
     ephemeral: bool = False
+    numbered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

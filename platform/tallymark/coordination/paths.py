@@ -6,8 +6,12 @@
     /brokers/ids/[id]                                   ephemeral: where a live broker listens
     /brokers/topics/[topic]                             topic id, partition -> replica ids
     /brokers/topics/[topic]/partitions/[p]/state        leader, leader epoch, in-sync replicas
+    /brokers/changes/change_[number]                    which topics have changed, for the brokers
     /controller, /controller_epoch                      who is in charge (ephemeral), and since when
     /config/topics/[topic]                              settings of a topic
+    /config/users/[user], /config/clients/[client]      credentials and quotas
+    /kafka-acl/[type]/[name]                            access-control lists of a resource
+    /kafka-acl-extended/prefixed/[type]/[prefix]        and of all whose names begin so
     /admin/delete_topics/[topic]                        asked for, not done yet
     /producer_ids                                       the last block of producer ids given out
     /consumers/[group]/ids/[consumer]                   ephemeral: a live consumer's subscription
@@ -19,15 +23,21 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import quote, unquote
 
 from tallymark.errors import UserError
 
 CLUSTER_ID: Final = "/cluster/id"
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
+CHANGES: Final = "/brokers/changes"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 TOPIC_CONFIGS: Final = "/config/topics"
+USERS: Final = "/config/users"
+CLIENTS: Final = "/config/clients"
+ACLS: Final = "/kafka-acl"
+PREFIXED_ACLS: Final = "/kafka-acl-extended/prefixed"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 PRODUCER_IDS: Final = "/producer_ids"
 CONSUMERS: Final = "/consumers"
@@ -38,6 +48,17 @@ def segment(name: str, what: str) -> str:
     if not name or name in (".", "..") or "/" in name or not name.isprintable():
         raise UserError(f"{name!r} cannot be {what}", "use letters, digits, '.', '_' and '-'")
     return name
+
+
+def encoded(name: str) -> str:
+    """Any name as one part of a path: what is not a letter, a digit or one of ``._-~*`` is
+    percent-encoded, as Apache Kafka does with the names of users."""
+    return "%2E" * len(name) if name in (".", "..") else quote(name, safe="*")
+
+
+def decoded(part: str) -> str:
+    """The name that :func:`encoded` was given."""
+    return unquote(part)
 
 
 def broker(broker_id: int) -> str:

@@ -8,8 +8,8 @@ The nodes hold what Apache Kafka writes there::
     /brokers/topics/[topic]/partitions/[p]/state
         {"controller_epoch":1, "leader":1, "version":1, "leader_epoch":0, "isr":[1,2]}
 
-A topic is created and its nodes appear in one transaction: whoever sees it sees it complete.
-Writers pass the controller's fence, so that one who was deposed changes nothing any more.
+A topic without partitions is one that is being created, and counts as none. Changes are made by
+:mod:`~tallymark.coordination.topic_writer`, but for the request to delete a topic.
 """
 
 from __future__ import annotations
@@ -19,18 +19,12 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tallymark.coordination import configs, documents, paths
-from tallymark.coordination.errors import (
-    BadVersionError,
-    MalformedNodeError,
-    NodeExistsError,
-    NoNodeError,
-)
+from tallymark.coordination import documents, paths
+from tallymark.coordination.errors import MalformedNodeError, NodeExistsError
 from tallymark.coordination.kazoo_client import WatchCallback
-from tallymark.coordination.nodes import ANY_VERSION, Check, Create, SetData, Step
+from tallymark.coordination.nodes import ANY_VERSION
 from tallymark.coordination.watches import Watch, watch_children
 from tallymark.coordination.zookeeper import ZooKeeper
-from tallymark.errors import CODES, KafkaError
 
 NO_LEADER = -1
 
@@ -60,35 +54,10 @@ class PartitionState:
 
 
 class TopicRegistry:
-    """The topics of one cluster."""
+    """Reads the topics of one cluster."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
-
-    def create(
-        self,
-        name: str,
-        topic_id: uuid.UUID,
-        assignment: Mapping[int, Sequence[int]],
-        config: Mapping[str, str] | None = None,
-        *,
-        controller_epoch: int = 0,
-        fence: Check | None = None,
-    ) -> None:
-        """Create a topic whose partitions are led by their first replica, in one transaction.
-        KafkaError TOPIC_ALREADY_EXISTS; KafkaError STALE_CONTROLLER_EPOCH when the fence fell."""
-        for parent in (paths.TOPICS, paths.TOPIC_CONFIGS):
-            self._zookeeper.ensure(parent)
-        steps: list[Step] = [fence] if fence else []
-        topic = TopicAssignment(name, topic_id, {p: tuple(r) for p, r in assignment.items()})
-        steps.append(Create(paths.topic(name), encode_topic(topic)))
-        steps.append(Create(paths.partitions(name)))
-        for partition, replicas in sorted(assignment.items()):
-            state = PartitionState(replicas[0], 0, tuple(replicas), controller_epoch)
-            steps.append(Create(f"{paths.partitions(name)}/{partition}"))
-            steps.append(Create(paths.partition_state(name, partition), encode_state(state)))
-        steps.append(self._config_step(name, config or {}))
-        self._commit(steps, name)
 
     def names(self, watch: WatchCallback | None = None) -> list[str]:
         """All topics, sorted; ``watch`` fires once when one comes or goes."""
@@ -97,7 +66,8 @@ class TopicRegistry:
     def get(self, name: str, watch: WatchCallback | None = None) -> TopicAssignment | None:
         """One topic or None; ``watch`` fires once when it comes, changes or goes."""
         node = self._zookeeper.find(paths.topic(name), watch)
-        return decode_topic(name, node.data, node.version) if node else None
+        topic = decode_topic(name, node.data, node.version) if node else None
+        return topic if topic and topic.assignment else None
 
     def get_many(
         self, names: Sequence[str], watch: WatchCallback | None = None
@@ -110,14 +80,10 @@ class TopicRegistry:
             if node is None and watch is not None:
                 node = self._zookeeper.find(paths.topic(name), watch)  # sets its watch
             if node is not None:
-                found[name] = decode_topic(name, node.data, node.version)
+                topic = decode_topic(name, node.data, node.version)
+                if topic.assignment:
+                    found[name] = topic
         return found
-
-    def put(self, topic: TopicAssignment, *, fence: Check | None = None) -> None:
-        """Replace the assignment of a topic of that version. BadVersionError; KafkaError."""
-        steps: list[Step] = [fence] if fence else []
-        steps.append(SetData(paths.topic(topic.name), encode_topic(topic), topic.version))
-        self._commit(steps, topic.name)
 
     def states(self, topics: Sequence[TopicAssignment]) -> dict[tuple[str, int], PartitionState]:
         """(topic, partition) -> state of every partition that has one."""
@@ -128,19 +94,6 @@ class TopicRegistry:
             for key, node in zip(keys, nodes, strict=True)
             if node is not None
         }
-
-    def put_state(
-        self, name: str, partition: int, state: PartitionState, *, fence: Check | None = None
-    ) -> None:
-        """Replace the state of a partition of ``state.version``; the state of a new partition is
-        created. BadVersionError; KafkaError STALE_CONTROLLER_EPOCH when the fence fell."""
-        path = paths.partition_state(name, partition)
-        steps: list[Step] = [fence] if fence else []
-        if self._zookeeper.exists(path):
-            self._commit([*steps, SetData(path, encode_state(state), state.version)], name)
-        else:
-            self._zookeeper.ensure(f"{paths.partitions(name)}/{partition}")
-            self._commit([*steps, Create(path, encode_state(state))], name)
 
     def watch(self, callback: Callable[[], None]) -> Watch:
         """Hear of topics that come and go until the watch is cancelled."""
@@ -162,29 +115,6 @@ class TopicRegistry:
     def watch_deletions(self, callback: Callable[[], None]) -> Watch:
         """Hear of requests to delete until the watch is cancelled."""
         return watch_children(self._zookeeper, paths.DELETE_TOPICS, callback)
-
-    def delete(self, name: str) -> None:
-        """Remove everything about a topic; the request to delete it goes last, so that a
-        controller which dies in the middle is followed by one that goes on."""
-        self._zookeeper.delete_tree(paths.topic(name))
-        self._zookeeper.delete(paths.topic_config(name))
-        self._zookeeper.delete(paths.delete_topic(name))
-
-    def _config_step(self, name: str, config: Mapping[str, str]) -> Step:
-        """The settings go with the topic; those of an earlier topic of that name, which may have
-        been left by a deletion cut short, are replaced and not inherited."""
-        path, data = paths.topic_config(name), configs.encode(config)
-        return SetData(path, data) if self._zookeeper.exists(path) else Create(path, data)
-
-    def _commit(self, steps: Sequence[Step], name: str) -> None:
-        try:
-            self._zookeeper.commit(steps)
-        except NodeExistsError:
-            raise KafkaError(CODES["TOPIC_ALREADY_EXISTS"], name) from None
-        except (BadVersionError, NoNodeError) as error:
-            if error.path.endswith(paths.CONTROLLER_EPOCH):
-                raise KafkaError(CODES["STALE_CONTROLLER_EPOCH"], name) from None
-            raise
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:

@@ -23,6 +23,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Final, Self
 
+from tallymark.coordination.access import Access
 from tallymark.coordination.errors import (
     NodeExistsError,
     NoNodeError,
@@ -79,7 +80,8 @@ class ZooKeeper:
     """A session. All commands block, from any thread but the connection's own.
 
     ``connect`` may hold the chroot itself (``host:port/chroot``). ``command_timeout_ms`` bounds
-    every command, a wait for the connection included. Errors of commands: ConnectError (nobody
+    every command, a wait for the connection included. ``access`` are the credentials, default:
+    those of the environment, if any. Errors of commands: ConnectError (nobody
     answered in time; unknown whether it was done), SessionLostError, ClosedError, and those of
     :mod:`tallymark.coordination.errors`. Paths are below the chroot.
     """
@@ -92,6 +94,7 @@ class ZooKeeper:
         *,
         connect_timeout_ms: int = 15_000,
         command_timeout_ms: int = 10_000,
+        access: Access | None = None,
     ) -> None:
         self.connect, inner = parse_connect(connect)
         self.chroot = (inner + "/" + chroot.strip("/")).rstrip("/") if chroot else inner
@@ -104,7 +107,12 @@ class ZooKeeper:
         self._connected = threading.Event()
         self._started = False
         self._closed = False
-        self._kazoo = KazooPort(self.connect, session_timeout_ms / 1000, self._on_state)
+        self._kazoo = KazooPort(
+            self.connect,
+            session_timeout_ms / 1000,
+            self._on_state,
+            access or Access.from_environment(),
+        )
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -327,7 +335,7 @@ class ZooKeeper:
     def _below_root(self, step: Step) -> Step:
         match step:
             case Create():
-                return Create(self._abs(step.path), step.data, step.ephemeral)
+                return Create(self._abs(step.path), step.data, step.ephemeral, step.numbered)
             case SetData():
                 return SetData(self._abs(step.path), step.data, step.version)
             case Delete():

@@ -69,6 +69,13 @@ class Cluster(_Part):
     broker_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """For every broker of the cluster, by the names of ``tallymark broker --help-settings``."""
 
+    @model_validator(mode="after")
+    def _brokers_have_ids_of_their_own(self) -> Self:
+        ids = [broker.id for broker in self.brokers]
+        if len(set(ids)) != len(ids):
+            raise ValueError(f"two brokers of {self.name} have the same id")
+        return self
+
     @property
     def root(self) -> str:
         return self.chroot or f"/{self.name}"

@@ -1,6 +1,17 @@
-"""Group decisions: what is committed where. Pure: no I/O, no clock, no random.
+"""Group decisions: who is in a group, what is committed where. Pure: no I/O, no clock, no random.
 
-:mod:`~tallymark.groups.records` holds Kafka's record formats of ``__consumer_offsets``,
-:mod:`~tallymark.groups.offsets` decides commits and replays them, and
-:mod:`~tallymark.groups.placement` says which partition owns a group.
+Kafka's classic group protocol as a state machine: ``decide_...(group, input, config, now)`` answers
+what to append and whom to answer, and the shell in the broker does it. Read in this order:
+
+:mod:`~tallymark.groups.group`          what a group is, its states and deadlines
+:mod:`~tallymark.groups.inputs`         what comes in and goes out, and :class:`Decision`
+:mod:`~tallymark.groups.joining`        JoinGroup
+:mod:`~tallymark.groups.rebalance`      the two phases of a rebalance
+:mod:`~tallymark.groups.syncing`        SyncGroup
+:mod:`~tallymark.groups.membership`     heartbeats, leaving, deadlines
+:mod:`~tallymark.groups.offsets`        commits
+:mod:`~tallymark.groups.forgetting`     deletion and expiry
+:mod:`~tallymark.groups.state`          what is kept: changed only by replaying records
+:mod:`~tallymark.groups.records`        Kafka's record formats of ``__consumer_offsets``
+:mod:`~tallymark.groups.placement`      which partition owns a group
 """

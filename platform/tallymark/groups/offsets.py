@@ -1,55 +1,60 @@
-"""Committed offsets: decided here, changed only by replaying records.
+"""Committed offsets: who may commit, and what is then remembered.
 
 A commit runs in three steps, so that a restart needs no second code path::
 
     decide_commit(...)   -> records to append, one error code per partition
     (the caller appends the records to the group's partition of __consumer_offsets)
     state.replay(record) -> the state changes; a restart replays the whole partition
-
-Groups here have no members yet (no JoinGroup): every commit comes from a consumer that assigned
-its partitions itself, with generation -1 and without member id. Anything else is told so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from tallymark.errors import CODES
+from tallymark.groups.group import Group, GroupConfig, Now, State
+from tallymark.groups.inputs import Decision
+from tallymark.groups.membership import check_generation
 from tallymark.groups.records import (
     CommittedOffset,
+    GroupRecord,
     OffsetKey,
-    decode_key,
-    decode_value,
     encode_key,
     encode_value,
 )
+from tallymark.groups.turn import Turn
 
-OffsetRecord = tuple[bytes, bytes | None]
-"""Key and value; a None value forgets the offset."""
+_Place = tuple[str, int]
+_FOR_EVER: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
 class OffsetsState:
     """The committed offsets of the groups that one partition owns. Only :meth:`replay` writes."""
 
-    _groups: dict[str, dict[tuple[str, int], CommittedOffset]] = field(
-        default_factory=dict[str, dict[tuple[str, int], CommittedOffset]]
+    _groups: dict[str, dict[_Place, CommittedOffset]] = field(
+        default_factory=dict[str, dict[_Place, CommittedOffset]]
     )
 
-    def replay(self, record: OffsetRecord) -> None:
-        """Apply one record, in log order. Raises CorruptRecordError and then changes nothing."""
-        raw_key, value = record
-        key = decode_key(raw_key)
-        if key is None:
-            return
+    def replay(self, key: OffsetKey, committed: CommittedOffset | None) -> None:
+        """Apply one record, in log order; None forgets."""
         place = (key.topic, key.partition)
-        if value is not None:
-            self._groups.setdefault(key.group, {})[place] = decode_value(value)
+        if committed is not None:
+            self._groups.setdefault(key.group, {})[place] = committed
         elif (offsets := self._groups.get(key.group)) is not None:
             offsets.pop(place, None)
             if not offsets:
                 del self._groups[key.group]
+
+    def groups(self) -> Iterator[str]:
+        """The groups that have committed something."""
+        return iter(tuple(self._groups))
+
+    def has(self, group: str) -> bool:
+        """Whether the group has committed something."""
+        return group in self._groups
 
     def get(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
         """What the group committed there, or None."""
@@ -57,7 +62,9 @@ class OffsetsState:
 
     def of_group(self, group: str) -> Iterator[tuple[str, int, CommittedOffset]]:
         """Everything the group committed: topic, partition, offset; sorted."""
-        for (topic, partition), committed in sorted(self._groups.get(group, {}).items()):
+        for (topic, partition), committed in sorted(
+            self._groups.get(group, {}).items(), key=lambda item: item[0]
+        ):
             yield topic, partition, committed
 
     def of_topic(self, topic: str) -> Iterator[OffsetKey]:
@@ -81,17 +88,32 @@ class Commit:
     error: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits. Without id and generation (-1): a consumer that has assigned its partitions
+    itself, or a tool."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+    retention_ms: int = -1
+    """How long the offsets are to be kept, where versions 2 to 4 say so."""
+
+
 def decide_commit(
-    group: str,
-    member_id: str,
-    generation: int,
+    group: Group,
+    committer: Committer,
     commits: Sequence[Commit],
-    now_ms: int,
+    config: GroupConfig,
+    now: Now,
     max_metadata: int,
-) -> tuple[list[OffsetRecord], list[int]]:
-    """The records that a commit appends, and an error code for each of ``commits``."""
-    refused = check_membership(member_id, generation)
-    records: list[OffsetRecord] = []
+) -> Decision:
+    """The records that a commit appends, and a code for each of ``commits``. It also shows that
+    the member lives."""
+    refused = check_committer(group, committer)
+    expires = min(now.wall_ms + committer.retention_ms, _FOR_EVER)
+    expires = expires if committer.retention_ms >= 0 else -1
+    records: list[GroupRecord] = []
     codes: list[int] = []
     for commit in commits:
         code = refused or commit.error
@@ -99,20 +121,34 @@ def decide_commit(
             code = CODES["OFFSET_METADATA_TOO_LARGE"]
         codes.append(code)
         if not code:
-            key = OffsetKey(group, commit.topic, commit.partition)
-            value = CommittedOffset(commit.offset, commit.leader_epoch, commit.metadata, now_ms)
+            key = OffsetKey(group.group_id, commit.topic, commit.partition)
+            value = CommittedOffset(
+                commit.offset, commit.leader_epoch, commit.metadata, now.wall_ms, expires
+            )
             records.append((encode_key(key), encode_value(value)))
-    return records, codes
+    turn = Turn(group, config, now)
+    member = turn.group.members.get(committer.member_id)
+    if not refused and member is not None:
+        turn.alive(member)
+    return Decision(
+        turn.group,
+        tuple(records),
+        codes=tuple(codes),
+        otherwise=lambda error: Decision(group, codes=tuple(code or error for code in codes)),
+    )
 
 
-def check_membership(member_id: str, generation: int) -> int:
-    """The error code for a commit by a member: no group has members here. 0 for none."""
-    if member_id:
+def check_committer(group: Group, committer: Committer) -> int:
+    """0, or why nothing is committed.
+
+    Somebody without a generation may commit while nobody is in the group: while it has members the
+    offsets are theirs. A member that does not have its assignment yet cannot know what it read.
+    """
+    if committer.generation < 0 and group.state is State.EMPTY:
+        return 0
+    if committer.generation < 0 and not committer.member_id and committer.instance_id is None:
         return CODES["UNKNOWN_MEMBER_ID"]
-    return CODES["ILLEGAL_GENERATION"] if generation >= 0 else 0
-
-
-def decide_forget_topic(state: OffsetsState, topic: str) -> list[OffsetRecord]:
-    """Tombstones for every commit on a deleted topic: one created again under the name must not
-    be resumed where the old one ended."""
-    return [(encode_key(key), None) for key in state.of_topic(topic)]
+    code = check_generation(group, committer.member_id, committer.instance_id, committer.generation)
+    if not code and group.state is State.COMPLETING_REBALANCE:
+        return CODES["REBALANCE_IN_PROGRESS"]
+    return code

@@ -32,10 +32,10 @@ def write_checkpoint(files: Files, path: str, entries: Iterable[tuple[object, ..
 def read_checkpoint(files: Files, path: str, fields: int) -> list[tuple[str, ...]]:
     """The entries, each of ``fields`` texts of which the last two are numbers; none where the file
     is missing or damaged."""
-    if not files.exists(path):
-        return []
     try:
         return _parse(files.read(path).decode(), fields)
+    except FileNotFoundError:
+        return []
     except ValueError as error:
         log.warning("%s is damaged (%s), going on without it", path, error)
         return []

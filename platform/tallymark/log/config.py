@@ -32,3 +32,24 @@ class LogConfig:
     """The largest batch that is accepted."""
     producer_id_expiration_ms: int = 86_400_000
     """Forget the sequences of an idempotent producer that is idle so long."""
+    delete: bool = True
+    """Old records may go (``cleanup.policy`` has ``delete``); without it nobody may delete any."""
+    compact: bool = False
+    """Keep the last record of each key (``cleanup.policy`` has ``compact``); what is not to be
+    deleted besides has no limit in ``retention_ms`` and ``retention_bytes``."""
+    flush_before_expose: bool = False
+    """Readers see what is on the disk, not what was appended (the paper's rule)."""
+    log_append_time: bool = False
+    """Records get the broker's time (``message.timestamp.type`` is ``LogAppendTime``)."""
+    timestamp_before_max_ms: int = NEVER
+    """How far behind the broker's clock a producer's timestamp may be ..."""
+    timestamp_after_max_ms: int = NEVER
+    """... and how far ahead of it."""
+    min_cleanable_dirty_ratio: float = 0.5
+    """A log is compacted when this share of it, 0 to 1, was written since the last time."""
+    min_compaction_lag_ms: int = 0
+    """A segment with a record younger than this is not compacted."""
+    max_compaction_lag_ms: int = NEVER
+    """A log whose oldest record is waiting longer is compacted whatever its dirty ratio."""
+    delete_retention_ms: int = 86_400_000
+    """How long a tombstone stays after it was compacted first, so that readers learn of it."""

@@ -6,6 +6,7 @@
     meta.properties                     cluster.id and broker.id: whose data this is
     .kafka_cleanshutdown                there while stopped cleanly; without it logs are verified
     recovery-point-offset-checkpoint    topic, partition, offset: everything below is on the disk
+    log-start-offset-checkpoint         topic, partition, offset: everything below was deleted
     orders-0/ ...                       the logs
 """
 
@@ -21,6 +22,7 @@ from tallymark.log.checkpoint import read_checkpoint, write_checkpoint
 from tallymark.log.files import Files, Lock, LockHeldError, write_file
 from tallymark.log.health import DiskHealth
 from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.start_offsets import StartOffsets
 
 _CLEAN: Final = ".kafka_cleanshutdown"
 _CLEAN_TEXT: Final = b'{"version":0,"brokerEpoch":-1}'
@@ -29,11 +31,15 @@ _RECOVERY: Final = "recovery-point-offset-checkpoint"
 
 
 class DataDir:
-    """A locked data directory."""
+    """A locked data directory. ``starts`` are the start offsets of its logs, ``population`` is how
+    many logs there are."""
 
     def __init__(self, files: Files, path: str, lock: Lock) -> None:
         self.path = path
         self.health = DiskHealth(path)
+        self.starts = StartOffsets(files, path)
+        self.population = 0
+        self._noted: set[TopicPartition] = set()
         self._files = files
         self._lock = lock
 
@@ -93,14 +99,21 @@ class DataDir:
         write_file(self._files, f"{self.path}/{_CLEAN}", _CLEAN_TEXT)
 
     def read_recovery_points(self) -> dict[TopicPartition, int]:
-        entries = read_checkpoint(self._files, f"{self.path}/{_RECOVERY}", 3)
-        return {
-            TopicPartition(topic, int(number)): int(offset) for topic, number, offset in entries
-        }
+        """Up to where each log was flushed."""
+        points = recovery_points_of(self._files, self.path)
+        self._noted = set(points)
+        return points
 
     def write_recovery_points(self, points: Mapping[TopicPartition, int]) -> None:
+        """Note it, durably."""
         entries = [(key.topic, key.partition, offset) for key, offset in sorted(points.items())]
         write_checkpoint(self._files, f"{self.path}/{_RECOVERY}", entries)
+        self._noted = set(points)
+
+    def remembers(self, key: TopicPartition) -> bool:
+        """Whether the checkpoints tell something of a log: of an earlier one of that name it would
+        be wrong."""
+        return key in self._noted or self.starts.get(key) > 0
 
     def _read_meta(self) -> dict[str, str]:
         path = f"{self.path}/{_META}"
@@ -109,3 +122,14 @@ class DataDir:
         lines = self._files.read(path).decode(errors="replace").splitlines()
         pairs = [line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")]
         return {key.strip(): value.strip() for key, value in pairs}
+
+
+def recovery_points_of(files: Files, folder: str) -> dict[TopicPartition, int]:
+    """Up to where the logs of a data directory were flushed, as its checkpoint says."""
+    entries = read_checkpoint(files, f"{folder}/{_RECOVERY}", 3)
+    return {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in entries}
+
+
+def clean_marker_of(files: Files, folder: str) -> bool:
+    """Whether the directory has the marker of a clean stop."""
+    return files.exists(f"{folder}/{_CLEAN}")

@@ -77,11 +77,23 @@ class Files(Protocol):
 
     def open(self, path: str, *, create: bool = True) -> File: ...
 
+    def reader(self, path: str) -> Handle:
+        """A handle of a file that is there, which cannot change it."""
+        ...
+
     def read(self, path: str) -> bytes:
         """The whole of a small file."""
         ...
 
     def exists(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int:
+        """Bytes of the file."""
+        ...
+
+    def space(self, path: str) -> tuple[int, int]:
+        """(total, usable) bytes of the disk that the folder is on."""
+        ...
 
     def listdir(self, path: str) -> list[str]:
         """Names in the folder, sorted."""
@@ -236,12 +248,28 @@ class OsFiles:
     def open(self, path: str, *, create: bool = True) -> File:
         return _OsFile(os.open(path, _NEW_FILE if create else _OLD_FILE, 0o644))
 
+    def reader(self, path: str) -> Handle:
+        return _OsHandle(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts: list[bytes] = []
+            while data := os.read(fd, 1 << 20):
+                parts.append(data)
+            return b"".join(parts)
+        finally:
+            os.close(fd)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def space(self, path: str) -> tuple[int, int]:
+        found = os.statvfs(path)
+        return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
 
     def listdir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

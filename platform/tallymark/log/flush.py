@@ -2,8 +2,8 @@
 
 ::
 
-    job = log.take_flush()      in the owner's thread: index entries are written, handles collected
-    job.run()                   in any thread: the syncs, some milliseconds
+    job = log.take_flush()      in the owner's thread: what is to be written is noted
+    job.run()                   in any thread: index entries are written, everything is synced
     log.finish_flush(job)       in the owner's thread: the recovery point moves
 
 ``log.flush()`` does all three.
@@ -11,30 +11,79 @@
 
 from __future__ import annotations
 
+import errno
+import threading
 from collections.abc import Sequence
 
+from tallymark.errors import CorruptRecordError
 from tallymark.log.files import Files, Handle
+from tallymark.log.health import is_of_the_disk
+from tallymark.log.indexes import IndexMark
+from tallymark.log.segment import Segment, SegmentGoneError
+
+
+class DiskTurn:
+    """The disk jobs of one log take turns: whoever flushes, deletes or replaces segments in a
+    thread holds ``lock``. ``error`` is the first sync that failed: a later one would succeed and
+    mean nothing, as the kernel tells of a lost write once."""
+
+    __slots__ = ("error", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.error: OSError | None = None
 
 
 class FlushJob:
-    """Makes everything below ``offset`` durable. ``error`` is set where that failed."""
+    """Makes everything below ``offset`` durable: it is when ``done``; ``error`` says why not.
+    ``since_ms`` is how long the oldest message has waited for it."""
 
-    __slots__ = ("_directory", "_files", "error", "handles", "offset")
+    __slots__ = ("_directory", "_files", "_turn", "_work", "done", "error", "offset", "since_ms")
 
     def __init__(
-        self, files: Files, handles: Sequence[Handle], directory: str, offset: int
+        self,
+        files: Files,
+        directory: str,
+        turn: DiskTurn,
+        work: Sequence[tuple[Segment, IndexMark]],
+        offset: int,
+        since_ms: int | None,
     ) -> None:
         self._files = files
-        self.handles = handles
         self._directory = directory
+        self._turn = turn
+        self._work = work
         self.offset = offset
+        self.since_ms = since_ms
+        self.done = False
         self.error: OSError | None = None
 
     def run(self) -> None:
-        """Sync the files, then the folder that names them. Raises nothing: see ``error``."""
-        try:
-            for handle in self.handles:
-                handle.sync()
-            self._files.sync_dir(self._directory)
-        except OSError as error:
-            self.error = error
+        """Write index entries, sync the files, then the folder that names them. Raises nothing:
+        see ``error``."""
+        with self._turn.lock:
+            self.error = self._turn.error
+            if self.error is not None:
+                return
+            try:
+                for handle in self._handles():
+                    handle.sync()
+                self._files.sync_dir(self._directory)
+                self.done = True
+            except OSError as error:
+                self.error = error
+                if is_of_the_disk(error):
+                    self._turn.error = error
+
+    def _handles(self) -> list[Handle]:
+        handles: list[Handle] = []
+        for segment, mark in self._work:
+            if segment.removed:
+                continue
+            try:
+                handles += segment.save(mark)
+            except SegmentGoneError:
+                continue  # its records were deleted, or compacted into a segment that is synced
+            except CorruptRecordError as error:
+                raise FileNotFoundError(errno.ENOENT, str(error)) from error
+        return handles

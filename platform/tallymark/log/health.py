@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from tallymark.errors import CODES, KafkaError
+from tallymark.errors import CODES, CorruptRecordError, KafkaError
 
 log = logging.getLogger(__name__)
 
 _NOT_THE_DISK: Final = (errno.EMFILE, errno.ENFILE)
 """Out of descriptors: the operation failed, the disk did not."""
+
+
+def is_of_the_disk(error: OSError) -> bool:
+    """Whether the disk failed, and not something else on the way to it."""
+    return error.errno not in _NOT_THE_DISK
 
 
 class DiskHealth:
@@ -36,7 +43,19 @@ class DiskHealth:
 
     def failed(self, error: OSError, doing: str) -> KafkaError:
         """Take the directory offline because of ``error``; returns the error to raise."""
-        if self.error is None and error.errno not in _NOT_THE_DISK:
+        if self.error is None and is_of_the_disk(error):
             self.error = error
             log.error("%s is offline: %s: %s", self.directory, doing, error)
         return KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{doing}: {error}")
+
+
+@contextmanager
+def guarded(health: DiskHealth, doing: str) -> Iterator[None]:
+    """Turn a disk failure into KAFKA_STORAGE_ERROR, damage found in the log into
+    CORRUPT_MESSAGE."""
+    try:
+        yield
+    except OSError as error:
+        raise health.failed(error, doing) from error
+    except CorruptRecordError as error:
+        raise KafkaError(CODES["CORRUPT_MESSAGE"], f"{doing}: {error}") from error

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from tallymark.log.files import Files, Handle, write_file
 from tallymark.log.offset_index import IndexDamagedError, OffsetIndex
 from tallymark.log.time_index import TimeIndex
 
 _REWRITE: Final = -1
+
+
+class IndexMark(NamedTuple):
+    """How many entries of both indexes there are to be saved."""
+
+    offsets: int
+    times: int
 
 
 class SegmentIndexes:
@@ -42,12 +49,15 @@ class SegmentIndexes:
         self._saved_times = _REWRITE
 
     @classmethod
-    def load(cls, files: Files, stem: str, interval: int, log_size: int) -> SegmentIndexes:
-        """Read both files. IndexDamagedError where one is missing or cannot be right."""
+    def load(
+        cls, files: Files, stem: str, interval: int, log_size: int, ending: str = ""
+    ) -> SegmentIndexes:
+        """Read both files, named with ``ending`` (a compaction's are). IndexDamagedError where one
+        is missing or cannot be right."""
         indexes = cls(stem, interval)
         try:
-            indexes.offsets = OffsetIndex.decode(files.read(stem + ".index"), log_size)
-            indexes.times = TimeIndex.decode(files.read(stem + ".timeindex"))
+            indexes.offsets = OffsetIndex.decode(files.read(f"{stem}.index{ending}"), log_size)
+            indexes.times = TimeIndex.decode(files.read(f"{stem}.timeindex{ending}"))
         except FileNotFoundError as error:
             raise IndexDamagedError(str(error)) from error
         last_position = indexes.offsets.entry(-1)[1] if len(indexes.offsets) else 0
@@ -71,28 +81,53 @@ class SegmentIndexes:
             self._since_entry = 0
         self._since_entry += size
 
-    def save(self, files: Files) -> list[Handle]:
-        """Write what is not in the files yet, with the greatest timestamp as the last entry of the
-        time index, so that a segment's file always tells it up to what was flushed.
+    def mark(self) -> IndexMark:
+        """What :meth:`save` is to write, with the greatest timestamp as the last entry of the time
+        index, so that a segment's file always tells it up to what was flushed. The owner's call."""
+        if self._since_entry:  # else there is no batch yet
+            self.times.append(self.max_timestamp, self.max_relative)
+        return IndexMark(len(self.offsets), len(self.times))
 
-        Returns the handles to sync. Nothing is synced here: it may be the event loop.
+    def settle(self, files: Files) -> list[Handle]:
+        """After the indexes were built anew: write the files that say something else. Returns the
+        handles to sync."""
+        self.mark()
+        self._saved_offsets, first = _settle(files, self._stem + ".index", self.offsets)
+        self._saved_times, second = _settle(files, self._stem + ".timeindex", self.times)
+        return [handle for handle in (first, second) if handle is not None]
+
+    def save(self, files: Files, mark: IndexMark) -> list[Handle]:
+        """Write what is not in the files yet, up to ``mark``. Any thread may, one at a time.
+
+        Returns the handles to sync.
         """
-        self.times.append(self.max_timestamp, self.max_relative)
-        handles = [
-            _save(files, self._stem + ".index", self.offsets, self._saved_offsets),
-            _save(files, self._stem + ".timeindex", self.times, self._saved_times),
-        ]
-        self._saved_offsets = len(self.offsets)
-        self._saved_times = len(self.times)
-        return [handle for handle in handles if handle is not None]
+        offsets = _save(files, self._stem + ".index", self.offsets, self._saved_offsets, mark[0])
+        self._saved_offsets = max(self._saved_offsets, mark.offsets)
+        times = _save(files, self._stem + ".timeindex", self.times, self._saved_times, mark[1])
+        self._saved_times = max(self._saved_times, mark.times)
+        return [handle for handle in (offsets, times) if handle is not None]
 
 
-def _save(files: Files, path: str, index: OffsetIndex | TimeIndex, saved: int) -> Handle | None:
+def _save(
+    files: Files, path: str, index: OffsetIndex | TimeIndex, saved: int, end: int
+) -> Handle | None:
     if saved == _REWRITE:
-        return write_file(files, path, index.encode(), durable=False)
-    if saved == len(index):
+        return write_file(files, path, index.encode(0, end), durable=False)
+    if saved >= end:
         return None
     file = files.open(path)
-    file.append(index.encode(saved))
+    file.append(index.encode(saved, end))
     file.close()
     return file.handle
+
+
+def _settle(files: Files, path: str, index: OffsetIndex | TimeIndex) -> tuple[int, Handle | None]:
+    """(entries saved, handle to sync). An empty index needs no file before the first flush."""
+    data = index.encode()
+    try:
+        if files.read(path) == data:
+            return len(index), None
+    except FileNotFoundError:
+        if not data:
+            return _REWRITE, None
+    return len(index), write_file(files, path, data, durable=False)

@@ -94,11 +94,11 @@ class LeaderEpochs:
             self.saved = None
 
     def cut_start(self, start_offset: int) -> None:
-        """Records before ``start_offset`` are gone; the epoch that spans it begins there now."""
+        """Records before ``start_offset`` are gone; the epoch that spans it begins there now. The
+        file may keep the older ones: they are cut again when it is read."""
         gone = [entry for entry in self._entries if entry[1] <= start_offset]
         if len(gone) > 1 or (gone and gone[0][1] < start_offset):
             self._entries = [(gone[-1][0], start_offset), *self._entries[len(gone) :]]
-            self.saved = None
 
     def _add(self, epoch: int, start: int) -> None:
         """Append; an epoch in which nothing was written makes way for the next one."""

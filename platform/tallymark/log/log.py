@@ -6,66 +6,88 @@
     |  segment  |  segment  |  active segment              |
     ^ oldest kept           ^ on the disk for sure         ^ the next record
 
-One owner (the partition of the broker) calls everything in one thread; only :meth:`Log.read` may
-be called in any. Nothing waits for the disk but :meth:`Log.open`, :meth:`Log.flush`,
-:meth:`Log.start_epoch`, :meth:`Log.apply_retention` and :meth:`Log.close`. Every disk failure comes
-out as KafkaError KAFKA_STORAGE_ERROR and takes the data directory offline
+One owner (the partition of the broker) calls everything in one thread, but for what says that any
+thread may call it: reading and searching. Nothing waits for the disk but :meth:`Log.open`,
+:meth:`Log.flush`, :meth:`Log.start_epoch`, :meth:`Log.delete_records`,
+:meth:`Log.apply_retention` and :meth:`Log.close`, and an append that begins a segment; flushes and
+deletions also come in steps (:mod:`tallymark.log.flush`, :mod:`tallymark.log.deletion`). Every disk
+failure comes out as KafkaError KAFKA_STORAGE_ERROR and takes the data directory offline
 (:mod:`tallymark.log.health`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tallymark.errors import CODES, CorruptRecordError, KafkaError
-from tallymark.log.config import LogConfig
+from tallymark.log.append_time import check_timestamps, stamp_batch
+from tallymark.log.config import NEVER, LogConfig
+from tallymark.log.deletion import DeletionJob
 from tallymark.log.files import Data, Files
-from tallymark.log.flush import FlushJob
-from tallymark.log.health import DiskHealth
+from tallymark.log.flush import DiskTurn, FlushJob
+from tallymark.log.health import DiskHealth, guarded
+from tallymark.log.lookup import EARLIEST, LATEST
+from tallymark.log.partition_folder import key_of
+from tallymark.log.producer_state import ProducerStates
+from tallymark.log.reading import ReadableLog
 from tallymark.log.results import AppendInfo, LogSlice
-from tallymark.log.retention import SegmentFacts, deletable
+from tallymark.log.retention import deletable
 from tallymark.log.rules import must_flush, must_roll
 from tallymark.log.segment import Segment
+from tallymark.log.segments import SegmentList
 from tallymark.log.start import Start, start_log
-from tallymark.log.time_search import OffsetAt, first_at_or_after, greatest
+from tallymark.log.start_offsets import StartOffsets
 from tallymark.log.validation import validate_batch
 from tallymark.protocol.records import BatchHeader, place_batch
 
-__all__ = ["EARLIEST", "LATEST", "AppendInfo", "Log", "LogSlice"]
+__all__ = ["EARLIEST", "LATEST", "AppendInfo", "Log", "LogSlice", "OldSegments"]
 
 log = logging.getLogger(__name__)
 
-LATEST: Final = -1
-EARLIEST: Final = -2
+
+class OldSegments(NamedTuple):
+    """The first segments of a log, to be deleted, the last of which ended at ``end``."""
+
+    segments: tuple[Segment, ...]
+    end: int
 
 
-class Log:
+class Log(ReadableLog):
     """See the module. Made by :meth:`open`.
 
-    ``name`` is the folder's, ``orders-0``; ``config`` may be replaced at any time; ``recovered``
-    says what an unclean start found.
+    ``name`` is the folder's, ``orders-0``; ``recovered`` says what an unclean start found.
     """
 
     def __init__(
-        self, files: Files, directory: str, config: LogConfig, health: DiskHealth, start: Start
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        health: DiskHealth,
+        starts: StartOffsets,
+        start: Start,
     ) -> None:
         self.name = directory.rsplit("/", 1)[-1]
         self.directory = directory
-        self.config = config
         self.end_offset = start.segments.active.next_offset
         self.recovery_point = start.recovery_point
         self.recovered = start.recovered
+        self._config = config
         self._files = files
         self._health = health
+        self._key = key_of(self.name)
+        self._starts = starts
+        self._start = start.start_offset
         self._segments = start.segments
         self._epochs = start.epochs
         self._snapshots = start.snapshots
         self._producers = start.producers
         self._active_since_ms = start.active_since_ms
         self._unflushed_since_ms = start.unflushed_since_ms
+        self._shown = 0
+        self._turn = DiskTurn()
         self._job: FlushJob | None = None
         self._closed = False
 
@@ -80,16 +102,31 @@ class Log:
         now_ms: int,
         recovery_point: int = 0,
         health: DiskHealth | None = None,
+        starts: StartOffsets | None = None,
     ) -> Log:
         """Open the log in a folder that exists; an empty folder is a new log.
 
         ``clean``: it was closed by :meth:`close`. Otherwise everything from ``recovery_point`` on
         is verified and what does not hold is cut; :attr:`recovered` then says what was found.
+        ``health`` and ``starts`` are the data directory's, default: of the folder above.
         """
         health = health or DiskHealth(directory)
-        with _guarded(health, f"open {directory}"):
-            start = start_log(files, directory, config, clean, now_ms, recovery_point)
-            return cls(files, directory, config, health, start)
+        with guarded(health, f"open {directory}"):
+            starts = starts or StartOffsets(files, directory.rpartition("/")[0])
+            first = starts.get(key_of(directory.rsplit("/", 1)[-1]))
+            start = start_log(files, directory, config, clean, now_ms, recovery_point, first)
+            return cls(files, directory, config, health, starts, start)
+
+    @property
+    def config(self) -> LogConfig:
+        """How the log behaves; may be replaced at any time."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        if config.flush_before_expose and not self._config.flush_before_expose:
+            self._shown = self.end_offset  # what readers have seen stays
+        self._config = config
 
     # --- append
 
@@ -101,20 +138,28 @@ class Log:
         Its offsets and ``leader_epoch`` are placed in ``data`` itself where that is writable. A
         repeated batch of an idempotent producer is answered with its first offsets. ``control``:
         it comes from a transaction coordinator. Raises KafkaError: what
-        :func:`~tallymark.log.validation.validate_batch` and
+        :func:`~tallymark.log.validation.validate_batch`,
+        :func:`~tallymark.log.append_time.check_timestamps` and
         :class:`~tallymark.log.producer_state.ProducerStates` say, FENCED_LEADER_EPOCH,
         KAFKA_STORAGE_ERROR.
         """
-        self._check_usable()
-        header = validate_batch(data, self.config, self.name, control=control)
+        self.check_usable()
+        config = self._config
+        header = validate_batch(data, config, self.name, control=control)
         if header.producer_id >= 0 and not control:
             kept = self._producers.check(header)
             if kept is not None:
                 return AppendInfo(kept.first_offset, kept.last_offset, True, header.max_timestamp)
+        if not config.log_append_time and (
+            config.timestamp_after_max_ms != NEVER or config.timestamp_before_max_ms != NEVER
+        ):
+            check_timestamps(header, config, now_ms, self.name)
         try:
             return self._write(header, data, now_ms, leader_epoch)
         except OSError as error:
             raise self._health.failed(error, f"append to {self.name}") from error
+        except CorruptRecordError as error:
+            raise KafkaError(CODES["CORRUPT_MESSAGE"], f"append to {self.name}: {error}") from error
 
     def _write(self, header: BatchHeader, data: Data, now_ms: int, leader_epoch: int) -> AppendInfo:
         first = self.end_offset
@@ -122,14 +167,18 @@ class Log:
         segment = self._segments.active
         since = self._active_since_ms
         age = 0 if since is None else now_ms - since
-        if must_roll(self.config, segment.size, age, len(data), last - segment.base_offset):
+        if must_roll(self._config, segment.size, age, len(data), last - segment.base_offset):
             segment = self._roll()
         if leader_epoch != self._epochs.saved:
             self._epochs.assign(leader_epoch, first)
         if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
             data = bytearray(data)
         place_batch(data, 0, first, leader_epoch)
-        segment.append(data, last, header.max_timestamp)
+        append_time, timestamp = -1, header.max_timestamp
+        if self._config.log_append_time:
+            append_time = timestamp = now_ms
+            stamp_batch(data, now_ms)
+        segment.append(data, last, timestamp)
         # Only now that the bytes are written may anything remember them.
         if header.producer_id >= 0:
             self._producers.add(header, first, now_ms)
@@ -138,107 +187,24 @@ class Log:
             self._active_since_ms = now_ms
         if self._unflushed_since_ms is None:
             self._unflushed_since_ms = now_ms
-        return AppendInfo(first, last, False, header.max_timestamp)
+        return AppendInfo(first, last, False, timestamp, append_time)
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
-        self._check_usable()
-        with _guarded(self._health, f"roll {self.name}"):
+        self.check_usable()
+        with guarded(self._health, f"roll {self.name}"):
             self._roll()
 
     def _roll(self) -> Segment:
         if self._segments.active.size == 0:
             return self._segments.active
         segment = Segment.create(
-            self._files, self.directory, self.end_offset, self.config.index_interval_bytes
+            self._files, self.directory, self.end_offset, self._config.index_interval_bytes
         )
         self._snapshots.write(self.end_offset, self._producers)
         self._segments = self._segments.added(segment)
         self._active_since_ms = None
         return segment
-
-    # --- read
-
-    @property
-    def start_offset(self) -> int:
-        """The first offset that is kept."""
-        return self._segments.start_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """Up to here records are shown to readers. There is one replica, so this is the end."""
-        return self.end_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Up to here no transaction is open. There are none, so this is the high watermark."""
-        return self.high_watermark
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments)
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
-    def read(self, offset: int, max_bytes: int, *, min_one: bool = True) -> LogSlice:
-        """Whole batches from the one that holds ``offset`` on, at most ``max_bytes`` of them, of
-        one segment. ``min_one``: at least one batch, however large.
-
-        Raises KafkaError OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
-        """
-        self._check_usable()
-        end = self.end_offset
-        if offset == end:
-            return LogSlice(b"", end)
-        if not self.start_offset <= offset < end:
-            raise KafkaError(
-                CODES["OFFSET_OUT_OF_RANGE"],
-                f"{self.name}: {offset} is not in {self.start_offset} to {end}",
-            )
-        with _guarded(self._health, f"read {self.name}"):
-            for segment in self._segments.from_offset(offset):
-                found = segment.read(offset, max_bytes, min_one)
-                if found is not None and found.data.size:
-                    return LogSlice(found.data, found.next_offset)
-                if found is not None:
-                    return LogSlice(b"", offset)
-        return LogSlice(b"", end)
-
-    def offset_for_time(self, timestamp: int) -> OffsetAt | None:
-        """The first record whose timestamp (ms) is ``timestamp`` or later, None where there is
-        none. Exact, also where timestamps are out of order."""
-        self._check_usable()
-        with _guarded(self._health, f"search {self.name}"):
-            for segment in self._segments:
-                if found := first_at_or_after(segment, timestamp):
-                    return found
-        return None
-
-    def max_timestamp(self) -> OffsetAt | None:
-        """The first record with the greatest timestamp of all, None where the log is empty."""
-        self._check_usable()
-        with _guarded(self._health, f"search {self.name}"):
-            filled = [segment for segment in self._segments if segment.size]
-            return greatest(max(filled, key=lambda s: s.max_timestamp)) if filled else None
-
-    def offsets_before(self, time_ms: int, max_offsets: int) -> list[int]:
-        """Where segments begin whose records are all at or before ``time_ms``, newest first, at
-        most ``max_offsets``. :data:`LATEST` (-1): the end of the log and all beginnings;
-        :data:`EARLIEST` (-2): the first offset."""
-        self._check_usable()
-        if time_ms == EARLIEST:
-            return [self.start_offset][:max_offsets]
-        with _guarded(self._health, f"search {self.name}"):
-            bases = [
-                segment.base_offset
-                for segment in self._segments
-                if time_ms == LATEST or segment.max_timestamp <= time_ms
-            ]
-        ends = {self.end_offset} if time_ms == LATEST else set[int]()
-        return sorted(ends.union(bases), reverse=True)[:max_offsets]
 
     # --- leader epochs
 
@@ -256,9 +222,11 @@ class Log:
     def start_epoch(self, epoch: int) -> None:
         """This broker leads in ``epoch`` from now on: the epoch begins at the end of the log.
         Durable on return. Raises FENCED_LEADER_EPOCH where the log is in a newer one."""
-        self._check_usable()
-        with _guarded(self._health, f"start epoch {epoch} of {self.name}"):
+        self.check_usable()
+        with guarded(self._health, f"start epoch {epoch} of {self.name}"):
             self._epochs.assign(epoch, self.end_offset)
+        if self._config.flush_before_expose:
+            self.flush()  # what was shown before a crash must not be hidden now
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest epoch not above ``epoch``; (-1, -1) where that is
@@ -270,14 +238,14 @@ class Log:
     def flush_due(self, now_ms: int) -> bool:
         """Whether the flush policy of the config asks for a flush."""
         since = self._unflushed_since_ms
-        if since is None or self._job is not None or self._closed:
+        if since is None or self._job is not None or self._closed or self.is_offline:
             return False
-        return must_flush(self.config, self.end_offset - self.recovery_point, now_ms - since)
+        return must_flush(self._config, self.end_offset - self.recovery_point, now_ms - since)
 
     def take_flush(self) -> FlushJob | None:
         """The first of the three steps of :mod:`tallymark.log.flush`. None where there is nothing
         to do, or a job under way."""
-        if self._job is None and self.recovery_point < self.end_offset:
+        if self._job is None and self.recovery_point < self.end_offset and not self._closed:
             self._job = self._new_job()
             return self._job
         return None
@@ -288,58 +256,145 @@ class Log:
             self._job = None
         if self._closed:
             return
+        if job.done:
+            self.recovery_point = max(self.recovery_point, job.offset)
+            return
+        self._unflushed_since_ms = job.since_ms
         if job.error is not None:
             raise self._health.failed(job.error, f"flush {self.name}")
-        self.recovery_point = max(self.recovery_point, job.offset)
 
     def flush(self) -> None:
         """Return when everything is on the disk."""
-        self._check_usable()
+        self.check_usable()
         if self.recovery_point < self.end_offset:
             job = self._new_job()
             job.run()
             self.finish_flush(job)
 
     def _new_job(self) -> FlushJob:
-        self._check_usable()
-        # What a job under way has not synced yet is part of this one as well.
-        handles = list(self._job.handles) if self._job else []
-        with _guarded(self._health, f"flush {self.name}"):
-            for segment in self._segments.from_offset(self.recovery_point):
-                handles += segment.save()
-        self._unflushed_since_ms = None
-        return FlushJob(self._files, handles, self.directory, self.end_offset)
+        self.check_usable()
+        with guarded(self._health, f"flush {self.name}"):
+            segments = self._segments.from_offset(self.recovery_point)
+            work = [(segment, segment.indexes.mark()) for segment in segments]
+        since, self._unflushed_since_ms = self._unflushed_since_ms, None
+        return FlushJob(self._files, self.directory, self._turn, work, self.end_offset, since)
 
-    # --- housekeeping
+    # --- deletion
+
+    def delete_records(self, offset: int) -> int:
+        """Delete the records before ``offset``; returns the offset the log begins at now. All steps
+        of :meth:`take_records`: durable on return."""
+        job = self.take_records(offset)
+        job.run()
+        self.finish_deletion(job)
+        return job.start_offset
+
+    def take_records(self, offset: int) -> DeletionJob:
+        """The log begins at ``offset`` from now on; segments wholly before it go. For good after
+        ``run`` and :meth:`finish_deletion`. No effect where it begins later already. Raises
+        OFFSET_OUT_OF_RANGE beyond the high watermark."""
+        self.check_usable()
+        if not 0 <= offset <= self.high_watermark:
+            raise self._out_of_range(offset)
+        with guarded(self._health, f"delete records of {self.name}"):
+            if offset <= self.start_offset:
+                return self._without_first(0)
+            self._start = offset
+            self._starts.put(self._key, offset)
+            if offset == self.end_offset:
+                self._roll()
+            return self._without_first(self._segments.ended_before(offset))
+
+    def look_for_old(self, now_ms: int) -> OldSegments:
+        """The segments that retention would delete. Any thread may."""
+        config = self._config
+        if config.retention_ms < 0 and config.retention_bytes < 0:
+            return OldSegments((), 0)
+
+        def old(segments: SegmentList) -> OldSegments:
+            count = deletable(tuple(segments), now_ms, config.retention_ms, config.retention_bytes)
+            return OldSegments(
+                tuple(segments)[:count], segments[count - 1].next_offset if count else 0
+            )
+
+        return self._look("look for old segments of", old)
+
+    def take_old(self, old: OldSegments) -> DeletionJob | None:
+        """Let go of what :meth:`look_for_old` found, as far as it is still so; None where nothing
+        is. A segment that was not flushed yet stays: after a power failure it may be back, then
+        with all of its records, or the log would seem to be torn there."""
+        self.check_usable()
+        count = 0
+        for seen, there in zip(old.segments, self._segments, strict=False):
+            if seen is not there or there.next_offset > min(old.end, self.recovery_point):
+                break
+            count += 1
+        if not count:
+            return None
+        with guarded(self._health, f"delete old segments of {self.name}"):
+            if count == len(self._segments):
+                self._roll()
+            return self._without_first(count)
+
+    def finish_deletion(self, job: DeletionJob) -> None:
+        """The last step. Raises KAFKA_STORAGE_ERROR where the disk failed."""
+        if job.error is not None and not self._closed:
+            raise self._health.failed(job.error, f"delete segments of {self.name}")
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete segments that are too old or too many, forget idle producers; how many segments
-        went. Readers keep what they hold. A segment that was not flushed yet stays."""
-        self._check_usable()
-        self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
-        with _guarded(self._health, f"delete old segments of {self.name}"):
-            facts = [SegmentFacts(each.size, each.max_timestamp) for each in self._segments]
-            count = deletable(facts, now_ms, self.config.retention_ms, self.config.retention_bytes)
-            # After a power failure a deleted segment may be back: then with all of its records, or
-            # the log would seem to be torn there.
-            flushed = sum(each.next_offset <= self.recovery_point for each in self._segments)
-            count = min(count, flushed)
-            if count:
-                self._delete_first(count)
-        return count
+        """Delete segments that are too old or too many, all steps; how many went. Readers keep
+        what they hold."""
+        job = self.take_old(self.look_for_old(now_ms))
+        if job is None:
+            return 0
+        job.run()
+        self.finish_deletion(job)
+        return len(job.segments)
 
-    def _delete_first(self, count: int) -> None:
-        if count == len(self._segments):
-            self._roll()
+    # --- compaction
+
+    @property
+    def closed_segments(self) -> tuple[Segment, ...]:
+        """All segments but the active one: what a compaction may look at."""
+        return tuple(self._segments)[:-1]
+
+    @property
+    def segment_start(self) -> int:
+        """The offset that the first segment begins at; it moves when segments are deleted."""
+        return self._segments.start_offset
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> bool:
+        """Put a compacted segment in the place of these neighbours; False where they are not in the
+        log any more. A step of :mod:`tallymark.log.compaction_swap`, which sees to the files."""
+        self.check_usable()
+        replaced = self._segments.replaced(old, new)
+        if replaced is None:
+            return False
+        self._segments = replaced
+        for segment in old:  # after the list: who meets one looks into the list again
+            segment.removed = True
+        return True
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The idempotent producers that the log remembers; to be looked at only."""
+        return self._producers
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget idempotent producers that were idle too long; how many."""
+        return self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
+
+    def _without_first(self, count: int) -> DeletionJob:
         gone = tuple(self._segments)[:count]
-        # The names of the segments that stay must be durable first: a folder that loses all of them
-        # would begin again at offset 0.
-        self._files.sync_dir(self.directory)
-        self._segments = self._segments.without_first(count)
+        if gone:
+            self._segments = self._segments.without_first(count)
+            log.info("%s: deleted %d segments, starts at %d", self.name, count, self.start_offset)
         self._epochs.cut_start(self.start_offset)
-        for segment in gone:
-            segment.remove()
-        log.info("%s: deleted %d segments, starts at %d", self.name, count, self.start_offset)
+        return DeletionJob(
+            self._files, self.directory, self._turn, gone, self.start_offset, self._starts.save
+        )
+
+    # --- end
 
     def close(self) -> None:
         """Flush, write the producer snapshot, let go of the files. Readers keep what they hold."""
@@ -347,7 +402,7 @@ class Log:
             return
         try:
             self.flush()
-            with _guarded(self._health, f"close {self.name}"):
+            with guarded(self._health, f"close {self.name}"):
                 self._snapshots.write(self.end_offset, self._producers)
         finally:
             self.abandon()
@@ -357,21 +412,3 @@ class Log:
         self._closed = True
         for segment in self._segments:
             segment.close()
-
-    def _check_usable(self) -> None:
-        if self._health.error is not None:
-            self._health.check(self.name)
-        if self._closed:
-            raise KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{self.name} is closed")
-
-
-@contextmanager
-def _guarded(health: DiskHealth, doing: str) -> Iterator[None]:
-    """Turn a disk failure into KAFKA_STORAGE_ERROR, damage found in the log into
-    CORRUPT_MESSAGE."""
-    try:
-        yield
-    except OSError as error:
-        raise health.failed(error, doing) from error
-    except CorruptRecordError as error:
-        raise KafkaError(CODES["CORRUPT_MESSAGE"], f"{doing}: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
+from tallymark.log.compaction_swap import complete_swaps
 from tallymark.log.config import LogConfig
 from tallymark.log.files import Files
 from tallymark.log.segment import Segment
@@ -16,7 +17,8 @@ _INDEXES: Final = (".index", ".timeindex")
 
 def open_segments(files: Files, directory: str, config: LogConfig) -> SegmentList:
     """The segments of the folder, a first empty one where there is none. Sweeps up what a crash
-    has left: unfinished files, indexes without a log."""
+    has left: half a compaction, unfinished files, indexes without a log."""
+    complete_swaps(files, directory)
     names = files.listdir(directory)
     bases = sorted(int(n[:-4]) for n in names if n.endswith(".log") and n[:-4].isdigit())
     for name in names:
@@ -36,9 +38,33 @@ def open_segments(files: Files, directory: str, config: LogConfig) -> SegmentLis
 def find_end(segment: Segment) -> bool:
     """Set ``next_offset`` of the newest segment after a clean stop, stepping from the last entry of
     its index on. False where the file does not end with a whole batch: recovery has to look."""
+    if segment.size == 0:
+        return True
     offsets = segment.indexes.offsets
     end = offsets.entry(-1)[1] if len(offsets) else 0
     for position, header in segment.headers(end):
         end = position + header.size
         segment.end_at(header.next_offset)
     return end == segment.size
+
+
+def drop_before(files: Files, directory: str, segments: SegmentList, offset: int) -> SegmentList:
+    """Without the segments that lie wholly before ``offset``."""
+    return _without_first(files, directory, segments, segments.ended_before(offset))
+
+
+def begin_at(
+    files: Files, directory: str, config: LogConfig, segments: SegmentList, offset: int
+) -> SegmentList:
+    """A log that begins and ends at ``offset``, beyond all that is there: everything below it was
+    deleted, and then a power failure took the records at the end."""
+    new = Segment.create(files, directory, offset, config.index_interval_bytes)
+    return _without_first(files, directory, segments.added(new), len(segments))
+
+
+def _without_first(files: Files, directory: str, segments: SegmentList, count: int) -> SegmentList:
+    if count:
+        files.sync_dir(directory)  # the names that stay, before others go
+        for segment in tuple(segments)[:count]:
+            segment.remove()
+    return segments.without_first(count)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.config import LogConfig
 from tallymark.log.data_dir import DataDir
 from tallymark.log.files import Files
-from tallymark.log.flush import FlushJob
+from tallymark.log.health import guarded
 from tallymark.log.log import Log
 from tallymark.log.partition_folder import (
     DELETED,
@@ -26,6 +27,8 @@ from tallymark.log.partition_folder import (
     read_topic_id,
     write_topic_id,
 )
+from tallymark.log.progress import Progress
+from tallymark.log.results import DirInfo, LogInfo
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +48,9 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._homes: dict[TopicPartition, DataDir] = {}
         self._topic_ids: dict[TopicPartition, uuid.UUID] = {}
+        self._dead: dict[str, str] = {}
+        self._damaged: dict[TopicPartition, str] = {}
+        self._checkpointing = threading.Lock()
 
     @classmethod
     def open(
@@ -75,69 +81,93 @@ class LogManager:
     def _open(
         self, dirs: Sequence[str | os.PathLike[str]], cluster_id: str | None, now_ms: int
     ) -> None:
-        problems: list[str] = []
         for path in dirs:
             try:
                 home = DataDir.lock(self._files, os.fspath(path), self._broker_id)
                 self._dirs.append(home)
                 self._take_over(home, cluster_id, now_ms)
             except (OSError, KafkaError) as error:
-                problems.append(f"{os.fspath(path)}: {error}")
                 log.error("the data directory %s cannot be used: %s", os.fspath(path), error)
                 self._drop(os.fspath(path))
-        if not self._dirs:
-            raise UserError(
-                f"no data directory can be used ({'; '.join(problems) or 'none is given'})",
-                "mend the disk or its permissions, or set log.dirs",
-            )
+                self._dead[os.fspath(path)] = str(error)
+        self._require_a_disk()
         if cluster_id is not None:
             self.adopt(cluster_id)
+
+    def _require_a_disk(self) -> None:
+        if not self._online():
+            problems = "; ".join(f"{path}: {why}" for path, why in self.offline_dirs.items())
+            raise UserError(
+                f"no data directory can be used ({problems or 'none is given'})",
+                "mend the disk or its permissions, or set log.dirs",
+            )
 
     def _take_over(self, home: DataDir, cluster_id: str | None, now_ms: int) -> None:
         stored = home.check_owner(self._broker_id, cluster_id or self.cluster_id)
         self.cluster_id = self.cluster_id or stored
         points = home.read_recovery_points()
         clean = home.take_clean_marker()
+        found = self._look_through(home)
+        progress = Progress(len(found), f"logs of {home.path}", lambda t: log.info("opened %s", t))
+        for key in found:
+            if key in self._logs:
+                raise UserError(
+                    f"{key} is in {self._homes[key].path} and in {home.path}",
+                    "remove the older of the two folders",
+                )
+            try:
+                self._open_log(home, key, clean, points.get(key, 0), now_ms)
+                topic_id = read_topic_id(self._files, f"{home.path}/{key}")
+            except KafkaError as error:
+                home.health.check(home.path)
+                self._damaged[key] = str(error)
+                log.error("%s/%s stays closed, it is damaged: %s", home.path, key, error)
+                continue
+            if topic_id is not None:
+                self._topic_ids[key] = topic_id
+            progress.step()
+
+    def _look_through(self, home: DataDir) -> list[TopicPartition]:
+        """The partitions of the directory; what was being deleted goes."""
+        found: list[TopicPartition] = []
         for name in self._files.listdir(home.path):
             folder = f"{home.path}/{name}"
             if not self._files.is_dir(folder):
                 continue
             if name.endswith(DELETED):
                 self._remove_folder(folder)
-            elif (key := parse_folder(name)) is None:
-                log.warning("%s is not the folder of a partition and is left alone", folder)
-            elif key in self._logs:
-                raise UserError(
-                    f"{key} is in {self._homes[key].path} and in {home.path}",
-                    "remove the older of the two folders",
-                )
+            elif (key := parse_folder(name)) is not None:
+                found.append(key)
             else:
-                self._open_log(home, key, clean, points.get(key, 0), now_ms)
+                log.warning("%s is not the folder of a partition and is left alone", folder)
+        return found
 
     def _open_log(
         self, home: DataDir, key: TopicPartition, clean: bool, point: int, now_ms: int
     ) -> None:
-        folder = f"{home.path}/{key}"
         self._logs[key] = Log.open(
             self._files,
-            folder,
+            f"{home.path}/{key}",
             self._config_of(key.topic),
             clean=clean,
             now_ms=now_ms,
             recovery_point=point,
             health=home.health,
+            starts=home.starts,
         )
         self._homes[key] = home
-        topic_id = read_topic_id(self._files, folder)
-        if topic_id is not None:
-            self._topic_ids[key] = topic_id
+        home.population += 1
 
     def adopt(self, cluster_id: str) -> None:
         """Write into directories that do not have it yet which cluster they belong to. UserError
         where one belongs to another."""
         for home in self._online():
-            if home.check_owner(self._broker_id, cluster_id) is None:
-                home.write_owner(self._broker_id, cluster_id)
+            try:
+                if home.check_owner(self._broker_id, cluster_id) is None:
+                    home.write_owner(self._broker_id, cluster_id)
+            except OSError as error:
+                home.health.failed(error, f"note the owner of {home.path}")
+        self._require_a_disk()
         self.cluster_id = cluster_id
 
     # --- logs
@@ -159,75 +189,95 @@ class LogManager:
     @property
     def offline_dirs(self) -> dict[str, str]:
         """Directories whose disk has failed, and how."""
-        return {home.path: str(home.health.error) for home in self._dirs if home.health.error}
+        failed = {home.path: str(home.health.error) for home in self._dirs if home.health.error}
+        return self._dead | failed
+
+    def dirs(self) -> list[DirInfo]:
+        """Every directory with its logs, failed ones too. Any thread may ask."""
+        logs: dict[DataDir, list[LogInfo]] = {home: [] for home in self._dirs}
+        for key, each in tuple(self._logs.items()):
+            if (home := self._homes.get(key)) is not None:
+                info = LogInfo(key, each.size, each.start_offset, each.end_offset)
+                logs[home].append(info)
+        found = [DirInfo(path, error, -1, -1, ()) for path, error in self._dead.items()]
+        for home, infos in logs.items():
+            error, space = home.health.error, (-1, -1)
+            if error is None:
+                try:
+                    space = self._files.space(home.path)
+                except OSError as failure:
+                    error = failure
+            found.append(DirInfo(home.path, str(error) if error else None, *space, tuple(infos)))
+        return found
+
+    def at_risk(self, path: str) -> list[tuple[str, int, int]]:
+        """(name, first, end) of the records of a directory that were acknowledged and are not known
+        to be on its disk: what is lost if that does not come back."""
+        return [
+            (each.name, each.recovery_point, each.end_offset)
+            for each in tuple(self._logs.values())
+            if each.directory.rpartition("/")[0] == path and each.recovery_point < each.end_offset
+        ]
 
     def create(self, topic: str, partition: int, topic_id: uuid.UUID, now_ms: int) -> Log:
         """The log of the partition: the one that is there, else a new one in the directory with the
         fewest. INCONSISTENT_TOPIC_ID where the one there is of another topic of that name;
-        KAFKA_STORAGE_ERROR where no disk works."""
+        KAFKA_STORAGE_ERROR where no disk works, or where the log is there and could not be opened.
+        """
         key = TopicPartition(topic, partition)
         there = self._topic_ids.get(key)
         if there is not None and there != topic_id:
             raise KafkaError(CODES["INCONSISTENT_TOPIC_ID"], f"{key}: {there}, not {topic_id}")
-        if key not in self._logs:
-            homes = self._online()
-            if not homes:
-                raise KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{key}: all disks are offline")
-            home = min(homes, key=self._population)
-            try:
-                self._files.make_dirs(f"{home.path}/{key}")
-                self._files.sync_dir(home.path)
-                self._open_log(home, key, True, 0, now_ms)
-            except OSError as error:
-                raise home.health.failed(error, f"create {key}") from error
+        found = self._logs.get(key)
+        if found is None:
+            if key in self._damaged:
+                raise KafkaError(CODES["KAFKA_STORAGE_ERROR"], self._damaged[key])
+            found = self._create(key, now_ms)
         if there is None:
-            write_topic_id(self._files, self._logs[key].directory, topic_id)
+            with guarded(self._homes[key].health, f"create {key}"):
+                write_topic_id(self._files, found.directory, topic_id)
             self._topic_ids[key] = topic_id
+        return found
+
+    def _create(self, key: TopicPartition, now_ms: int) -> Log:
+        homes = self._online()
+        if not homes:
+            raise KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{key}: all disks are offline")
+        home = min(homes, key=lambda each: each.population)
+        with guarded(home.health, f"create {key}"):
+            if home.remembers(key):
+                home.starts.drop(key)
+                self._checkpoint(home)
+            self._files.make_dirs(f"{home.path}/{key}")
+            self._files.sync_dir(home.path)
+            self._open_log(home, key, True, 0, now_ms)
         return self._logs[key]
 
     def delete(self, topic: str, partition: int) -> None:
-        """Delete the log and its files; fine where there is none. Readers keep what they hold."""
+        """Delete the log and its files; fine where there is none. Readers keep what they hold. Any
+        thread may, after the log's owner has let go of it."""
         key = TopicPartition(topic, partition)
         found = self._logs.pop(key, None)
         if found is None:
             return
         home = self._homes.pop(key)
+        home.population -= 1
         self._topic_ids.pop(key, None)
         found.abandon()
         doomed = f"{home.path}/{deleted_name(str(key))}"
-        try:
+        with guarded(home.health, f"delete {key}"):
             # The name goes at once and durably; the rest, which may take a crash, by that name.
             self._files.rename(found.directory, doomed)
             self._files.sync_dir(home.path)
             self._remove_folder(doomed)
-        except OSError as error:
-            raise home.health.failed(error, f"delete {key}") from error
 
     # --- housekeeping
 
-    def flush_jobs(self, now_ms: int) -> list[tuple[Log, FlushJob]]:
-        """The flushes that are due. Run each job in a thread, then ``log.finish_flush(job)``."""
-        jobs: list[tuple[Log, FlushJob]] = []
-        for due in self._logs.values():
-            if due.flush_due(now_ms):
-                with suppress(KafkaError):  # its disk is offline by now, and that was said
-                    job = due.take_flush()
-                    if job is not None:
-                        jobs.append((due, job))
-        return jobs
-
-    def apply_retention(self, now_ms: int) -> int:
-        """Delete old segments of all logs; how many went."""
-        count = 0
-        for each in tuple(self._logs.values()):
-            with suppress(KafkaError):
-                count += each.apply_retention(now_ms)
-        return count
-
     def checkpoint(self) -> None:
-        """Write the recovery points, so that the next start verifies less. Any thread may."""
+        """Write recovery points and start offsets, so that the next start verifies less. Any thread
+        may."""
         for home in self._online():
-            with suppress(KafkaError):
+            with suppress(KafkaError), guarded(home.health, f"checkpoint {home.path}"):
                 self._checkpoint(home)
 
     def close(self) -> None:
@@ -239,28 +289,27 @@ class LogManager:
                 log.error("%s is not closed cleanly: %s", key, error)
         for home in self._online():
             try:
-                self._checkpoint(home)
-                home.write_clean_marker()
-            except (KafkaError, OSError) as error:
+                with guarded(home.health, f"stop {home.path}"):
+                    self._checkpoint(home)
+                    home.write_clean_marker()
+            except KafkaError as error:
                 log.error("%s is not closed cleanly: %s", home.path, error)
         self._release()
 
     # --- inside
 
     def _checkpoint(self, home: DataDir) -> None:
-        logs = {
-            key: each for key, each in tuple(self._logs.items()) if self._homes.get(key) is home
-        }
-        try:
-            home.write_recovery_points({key: each.recovery_point for key, each in logs.items()})
-        except OSError as error:
-            raise home.health.failed(error, f"checkpoint {home.path}") from error
+        with self._checkpointing:
+            points = {
+                key: each.recovery_point
+                for key, each in tuple(self._logs.items())
+                if self._homes.get(key) is home
+            }
+            home.write_recovery_points(points)
+            home.starts.save()
 
     def _online(self) -> list[DataDir]:
         return [home for home in self._dirs if home.health.error is None]
-
-    def _population(self, home: DataDir) -> int:
-        return sum(1 for each in self._homes.values() if each is home)
 
     def _remove_folder(self, folder: str) -> None:
         for name in self._files.listdir(folder):

@@ -28,6 +28,7 @@ from tallymark.log.files import Data
 ENTRY_SIZE: Final = 8
 MAX_RELATIVE: Final = 2**31 - 1
 _INT32: Final = "i"
+_CHUNK: Final = 8192
 
 
 class IndexDamagedError(ValueError):
@@ -65,11 +66,12 @@ class OffsetIndex:
         number = bisect_right(self._positions, position)
         return self._positions[number - 1] if number else 0
 
-    def encode(self, first: int = 0) -> bytes:
-        """The file's bytes from entry ``first`` on."""
-        entries = array(_INT32, bytes(ENTRY_SIZE * (len(self) - first)))
-        entries[0::2] = self._offsets[first:]
-        entries[1::2] = self._positions[first:]
+    def encode(self, first: int = 0, end: int | None = None) -> bytes:
+        """The file's bytes from entry ``first`` to before ``end``."""
+        offsets, positions = self._offsets[first:end], self._positions[first:end]
+        entries = array(_INT32, bytes(ENTRY_SIZE * len(offsets)))
+        entries[0::2] = offsets
+        entries[1::2] = positions[: len(offsets)]
         return _big_endian(entries).tobytes()
 
     @classmethod
@@ -92,7 +94,11 @@ def _ascending(numbers: array[int], above: int) -> bool:
     """Whether the numbers strictly ascend from above ``above``."""
     if len(numbers) and numbers[0] <= above:
         return False
-    return all(map(int.__lt__, numbers, numbers[1:]))
+    for start in range(0, len(numbers), _CHUNK):  # other threads have their turn in between
+        piece = numbers[start : start + _CHUNK + 1]
+        if not all(map(int.__lt__, piece, piece[1:])):
+            return False
+    return True
 
 
 def _big_endian(numbers: array[int]) -> array[int]:

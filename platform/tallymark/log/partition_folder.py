@@ -38,6 +38,11 @@ def parse_folder(name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(number)) if str(int(number)) == number else None
 
 
+def key_of(name: str) -> TopicPartition:
+    """The partition of a log by its folder's name; one that is not named so is partition 0."""
+    return parse_folder(name) or TopicPartition(name, 0)
+
+
 def deleted_name(name: str) -> str:
     """What a folder is renamed to; never longer than a file name may be."""
     return f"{name[:200]}.{uuid.uuid4().hex}{DELETED}"
@@ -51,10 +56,10 @@ def write_topic_id(files: Files, folder: str, topic_id: uuid.UUID) -> None:
 
 def read_topic_id(files: Files, folder: str) -> uuid.UUID | None:
     """The topic's id, None where the file is missing or damaged."""
-    path = f"{folder}/{_METADATA}"
-    if not files.exists(path):
+    try:
+        lines = files.read(f"{folder}/{_METADATA}").decode(errors="replace").splitlines()
+    except FileNotFoundError:
         return None
-    lines = files.read(path).decode(errors="replace").splitlines()
     pairs = dict(line.split(": ", 1) for line in lines if ": " in line)
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(pairs.get("topic_id", "") + "=="))

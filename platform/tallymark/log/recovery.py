@@ -56,8 +56,12 @@ def recover(segments: SegmentList, recovery_point: int) -> tuple[SegmentList, Re
             cut = segment.size - whole + sum(each.size for each in later)
             _cut(segment, whole, later)
             segments = SegmentList((*segments,)[: len(segments) - len(later)])
+        if segment is segments.active:
             break
     end = segments.active.next_offset
+    if cut or end <= recovery_point:  # else the first flush brings the indexes to the disk
+        for segment in segments.from_offset(suspects[0].base_offset):
+            segment.settle_indexes()
     return segments, Recovered(suspects[0].base_offset, end, verified, cut, tuple(epochs))
 
 
@@ -85,8 +89,6 @@ def _cut(segment: Segment, whole: int, later: Sequence[Segment]) -> None:
         segment.next_offset,
     )
     segment.truncate(whole)
-    for handle in segment.save():
-        handle.sync()
     for each in reversed(later):
         each.remove()
 
@@ -99,14 +101,17 @@ def verified_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
     while (header := header_at(window, position)) is not None:
         if header.base_offset < expected or header.last_offset_delta < 0:
             return
-        if position + header.size > size or _crc(window, handle, position, header) != header.crc:
+        if (
+            position + header.size > size
+            or batch_crc(window, handle, position, header) != header.crc
+        ):
             return
         yield position, header
         position += header.size
         expected = header.next_offset
 
 
-def _crc(window: Window, handle: Handle, position: int, header: BatchHeader) -> int:
+def batch_crc(window: Window, handle: Handle, position: int, header: BatchHeader) -> int:
     """CRC-32C of a batch, in chunks where it is large: garbage may claim to be a gigabyte."""
     if header.size <= _CHUNK:
         return crc32c.crc32c(window.view(position, header.size)[_CRC_FROM:])

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tallymark.log.files import FileSlice
+from tallymark.log.partition_folder import TopicPartition
 
 
 class AppendInfo(NamedTuple):
-    """Where a batch stands: inclusive offsets. ``duplicate``: it stood there before."""
+    """Where a batch stands: inclusive offsets. ``duplicate``: it stood there before.
+    ``append_time_ms`` is the broker's time in its records, -1 where they have the producer's."""
 
     first_offset: int
     last_offset: int
     duplicate: bool
     max_timestamp: int
+    append_time_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +34,24 @@ class LogSlice:
     def read(self) -> bytes:
         """The bytes."""
         return self.data if isinstance(self.data, bytes) else self.data.read()
+
+
+class LogInfo(NamedTuple):
+    """One log of a data directory; ``size`` are the bytes of its segments."""
+
+    partition: TopicPartition
+    size: int
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirInfo:
+    """A data directory. ``error`` says how its disk failed, None while it works; then the bytes of
+    the disk are not known (-1) and ``logs`` are those that were open."""
+
+    path: str
+    error: str | None
+    total_bytes: int
+    usable_bytes: int
+    logs: tuple[LogInfo, ...]

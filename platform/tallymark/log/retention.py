@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+
+class Facts(Protocol):
+    """What is asked of a segment: its bytes, and its greatest timestamp in ms (negative where it
+    has none), which may have to be read from the disk and is asked for only where it decides."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def max_timestamp(self) -> int: ...
 
 
 class SegmentFacts(NamedTuple):
-    """``max_timestamp``: of the segment's records in ms, negative where they have none."""
+    """:class:`Facts` as a value."""
 
     size: int
     max_timestamp: int
 
 
 def deletable(
-    segments: Sequence[SegmentFacts], now_ms: int, retention_ms: int, retention_bytes: int
+    segments: Sequence[Facts], now_ms: int, retention_ms: int, retention_bytes: int
 ) -> int:
     """How many of the oldest segments go; the last, active one is among them when it expired too.
 
@@ -25,10 +36,13 @@ def deletable(
     surplus = sum(facts.size for facts in segments) - retention_bytes
     count = 0
     for facts in segments:
-        expired = 0 <= retention_ms < now_ms - facts.max_timestamp and facts.max_timestamp >= 0
         too_many = retention_bytes >= 0 and facts.size <= surplus
-        if facts.size == 0 or not (expired or too_many):
+        if facts.size == 0 or not (too_many or _expired(facts, now_ms, retention_ms)):
             break
         surplus -= facts.size
         count += 1
     return count
+
+
+def _expired(facts: Facts, now_ms: int, retention_ms: int) -> bool:
+    return retention_ms >= 0 and 0 <= facts.max_timestamp < now_ms - retention_ms

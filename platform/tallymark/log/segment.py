@@ -6,25 +6,35 @@ named by the offset it begins at, with its two indexes beside it::
     00000000000000000000.timeindex   timestamp -> offset
     00000000000000010000.log         10000 .. ; the last segment is the one appended to
 
-One owner appends; any thread may :meth:`~Segment.read`. What is given away (:class:`FileSlice`,
-handles to sync) may be used in any thread, also after the segment was removed.
+One owner appends; any thread may read and search. What is given away (:class:`FileSlice`, handles
+to sync) may be used in any thread, also after the segment was removed. A removed segment that
+somebody still holds in an older list raises :class:`SegmentGoneError`.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
 from tallymark.errors import CorruptRecordError
 from tallymark.log.files import Data, File, Files, FileSlice, Handle
-from tallymark.log.indexes import SegmentIndexes
+from tallymark.log.indexes import IndexMark, SegmentIndexes
 from tallymark.log.offset_index import IndexDamagedError
 from tallymark.log.scan import BatchPlace, places, walk
 from tallymark.protocol.records import BatchHeader
 
 log = logging.getLogger(__name__)
+
+
+class SegmentGoneError(Exception):
+    """The segment is no longer part of its log: look into the list of segments again."""
+
+
+class ColdSegmentError(Exception):
+    """The indexes of the segment are not in memory, and the reader did not want to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +54,11 @@ class Segment:
         "_files",
         "_indexes",
         "_interval",
+        "_loading",
         "_rebuilt",
         "base_offset",
         "path",
+        "removed",
         "stem",
     )
 
@@ -59,13 +71,16 @@ class Segment:
         self._interval = interval
         self._file: File | None = None
         self._indexes: SegmentIndexes | None = None
+        self._loading = threading.Lock()
         self._rebuilt = False
+        self.removed = False
 
     @classmethod
     def create(cls, files: Files, directory: str, base_offset: int, interval: int) -> Segment:
         """A new, empty segment. Its name is durable once the folder was synced."""
         segment = cls(files, directory, base_offset, interval)
-        segment.file.truncate(0)
+        segment._file = files.open(segment.path)
+        segment._file.truncate(0)
         segment._indexes = SegmentIndexes(segment.stem, interval)
         return segment
 
@@ -73,8 +88,9 @@ class Segment:
     def open(cls, files: Files, directory: str, base_offset: int, interval: int) -> Segment:
         """A segment that is there. Its caller finds out where it ends: :meth:`end_at`."""
         segment = cls(files, directory, base_offset, interval)
-        segment._end = (segment.file.size(), base_offset)
-        segment.close()
+        segment._end = (files.size(segment.path), base_offset)
+        if segment.size == 0:
+            segment._indexes = SegmentIndexes(segment.stem, interval)
         return segment
 
     @property
@@ -93,23 +109,51 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The log file, opened at the first use: most old segments are never read."""
-        if self._file is None:
-            self._file = self._files.open(self.path)
-        return self._file
+        """The log file, opened at the first use: most old segments are never read. Raises
+        SegmentGoneError, and CorruptRecordError where somebody has taken the file away."""
+        file = self._file
+        if file is None:
+            if self.removed:
+                raise SegmentGoneError(self.path)
+            try:
+                file = self._files.open(self.path, create=False)
+            except FileNotFoundError as error:
+                if self.removed:
+                    raise SegmentGoneError(self.path) from None
+                raise CorruptRecordError(f"{self.path} is gone") from error
+            self._file = file
+            if self.removed:  # compaction may have put another file under this name
+                raise SegmentGoneError(self.path)
+        return file
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether the indexes are in memory, so that a read waits for no more than its batches."""
+        return self._indexes is not None
 
     @property
     def indexes(self) -> SegmentIndexes:
-        """The indexes, loaded at the first use and built again where they are not right."""
-        if self._indexes is None:
-            try:
-                self._indexes = self._load_indexes()
-            except IndexDamagedError as error:
-                log.warning("%s: building the indexes again: %s", self.path, error)
-                self.build_indexes()
-                for handle in self.indexes.save(self._files):
-                    handle.sync()  # no recovery will look at this segment again
-        return self._indexes  # type: ignore[return-value]  # build_indexes has set it
+        """The indexes, loaded at the first use and built again where they are not right: some
+        milliseconds, or as long as reading the segment takes."""
+        indexes = self._indexes
+        if indexes is None:
+            with self._loading:
+                indexes = self._indexes
+                if indexes is None:
+                    indexes = self._load_or_build()
+                    if self.removed:
+                        raise SegmentGoneError(self.path)
+                    self._indexes = indexes
+        return indexes
+
+    def _load_or_build(self) -> SegmentIndexes:
+        try:
+            return self._load_indexes()
+        except IndexDamagedError as error:
+            log.warning("%s: building the indexes again: %s", self.path, error)
+            indexes = self._built(self.headers())[0]
+            self._settle(indexes)  # no recovery will look at this segment again
+            return indexes
 
     @property
     def max_timestamp(self) -> int:
@@ -134,14 +178,16 @@ class Segment:
 
     # --- read
 
-    def read(self, offset: int, max_bytes: int, min_one: bool) -> SegmentSlice | None:
+    def read(self, offset: int, max_bytes: int, min_one: bool, until: int) -> SegmentSlice | None:
         """Whole batches from the one that holds ``offset`` (or the first after it) on, at most
-        ``max_bytes``; the first one regardless of its size with ``min_one``. None where the segment
-        has nothing at or after the offset."""
+        ``max_bytes``; the first one regardless of its size with ``min_one``; none from ``until``
+        on, where a batch begins. None where the segment has nothing that is asked for."""
         place = self.find(offset)
-        if place is None:
+        if place is None or place.base_offset >= until:
             return None
         end, next_offset = self._last_whole(place, place.position + max_bytes)
+        if next_offset > until and (stop := self.find(until)) is not None:
+            end, next_offset = min(end, stop.position), min(next_offset, until)
         if end == place.position and min_one:
             end, next_offset = place.position + place.size, place.last_offset + 1
         data = FileSlice(self.file.handle, place.position, end - place.position)
@@ -179,16 +225,31 @@ class Segment:
     ) -> tuple[int, int]:
         """Build the indexes from these batches (default: all in the file). Returns the position and
         the offset after the last one."""
+        indexes, end, next_offset = self._built(self.headers() if batches is None else batches)
+        self._indexes = indexes
+        return end, next_offset
+
+    def _built(self, batches: Iterable[tuple[int, BatchHeader]]) -> tuple[SegmentIndexes, int, int]:
         self._rebuilt = True
         indexes = SegmentIndexes(self.stem, self._interval)
         end, next_offset = 0, self.base_offset
-        for position, header in self.headers() if batches is None else batches:
+        for position, header in batches:
             relative = header.last_offset - self.base_offset
             indexes.note(relative, position, header.size, header.max_timestamp)
             end = position + header.size
             next_offset = header.next_offset
-        self._indexes = indexes
-        return end, next_offset
+        return indexes, end, next_offset
+
+    def settle_indexes(self) -> None:
+        """After :meth:`build_indexes`: the files of the indexes say the same, durably."""
+        self._settle(self.indexes)
+
+    def _settle(self, indexes: SegmentIndexes) -> None:
+        handles = indexes.settle(self._files)
+        for handle in handles:
+            handle.sync()
+        if handles:
+            self._files.sync_dir(self.stem.rpartition("/")[0])
 
     def truncate(self, size: int) -> None:
         """Cut the file at a position found by :meth:`build_indexes`, durably."""
@@ -196,14 +257,15 @@ class Segment:
         self.file.handle.sync()
         self._end = (size, self.next_offset)
 
-    def save(self) -> list[Handle]:
-        """Bring the indexes up to date in their files; returns every handle that has to be synced
-        for the segment to be durable."""
-        return [self.file.handle, *self.indexes.save(self._files)]
+    def save(self, mark: IndexMark) -> list[Handle]:
+        """Bring the indexes up to ``mark`` in their files; returns every handle that has to be
+        synced for the segment to be durable up to there. Any thread may, one at a time."""
+        return [self.file.handle, *self.indexes.save(self._files, mark)]
 
     def remove(self) -> None:
-        """Delete the files. The log goes first: indexes without a log are swept up at a start,
-        a log without its place in the list would be found again."""
+        """Delete the files, after the segment has left its list. The log goes first: indexes
+        without a log are swept up at a start, a log without its place would be found again."""
+        self.removed = True
         self.close()
         for suffix in (".log", ".index", ".timeindex"):
             self._files.remove(self.stem + suffix)

@@ -4,7 +4,7 @@ deletes."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tallymark.log.segment import Segment
 
@@ -36,12 +36,30 @@ class SegmentList:
     def start_offset(self) -> int:
         return self._bases[0]
 
+    def at(self, offset: int) -> Segment:
+        """The segment that holds the offset."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+
+    def ended_before(self, offset: int) -> int:
+        """How many of the first segments lie wholly before the offset; never the last one."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
     def from_offset(self, offset: int) -> tuple[Segment, ...]:
         """The segment that holds the offset and all after it."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
     def added(self, segment: Segment) -> SegmentList:
         return SegmentList((*self._segments, segment))
+
+    def replaced(self, old: Sequence[Segment], new: Segment) -> SegmentList | None:
+        """With ``new`` in the place of these neighbours; None where they are not all there, or the
+        active one is among them."""
+        begin = self.ended_before(new.base_offset)
+        end = begin + len(old)
+        there = self._segments[begin:end]
+        if end >= len(self._segments) or any(a is not b for a, b in zip(there, old, strict=True)):
+            return None
+        return SegmentList((*self._segments[:begin], new, *self._segments[end:]))
 
     def without_first(self, count: int) -> SegmentList:
         return SegmentList(self._segments[count:])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tallymark.log.config import LogConfig
 from tallymark.log.files import Files
 from tallymark.log.leader_epochs import LeaderEpochs
-from tallymark.log.log_files import find_end, open_segments
+from tallymark.log.log_files import begin_at, drop_before, find_end, open_segments
 from tallymark.log.producer_recovery import load_producers
 from tallymark.log.producer_snapshot import Snapshots
 from tallymark.log.producer_state import ProducerStates
@@ -21,6 +21,7 @@ class Start:
     """All that a log begins with. Times are ms, None where there is nothing to age."""
 
     segments: SegmentList
+    start_offset: int
     recovery_point: int
     recovered: Recovered | None
     epochs: LeaderEpochs
@@ -31,37 +32,54 @@ class Start:
 
 
 def start_log(
-    files: Files, directory: str, config: LogConfig, clean: bool, now_ms: int, recovery_point: int
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    clean: bool,
+    now_ms: int,
+    recovery_point: int,
+    start_offset: int,
 ) -> Start:
-    """Open the log in ``directory``; see :meth:`tallymark.log.log.Log.open`."""
+    """Open the log in ``directory``; see :meth:`tallymark.log.log.Log.open`. Records below
+    ``start_offset`` were deleted."""
     segments, recovered = open_segments(files, directory, config), None
+    # A crash may have brought back what was deleted, whole or torn: it goes before anybody looks.
+    segments = drop_before(files, directory, segments, start_offset)
     if not (clean and find_end(segments.active)):
         segments, recovered = recover(segments, recovery_point)
+    if segments.active.next_offset < start_offset:
+        segments = begin_at(files, directory, config, segments, start_offset)
     end = segments.active.next_offset
-    durable = max(min(recovery_point, end), segments.start_offset) if recovered else end
+    first = max(start_offset, segments.start_offset)
+    durable = max(min(recovery_point, end), first) if recovered else end
     snapshots = Snapshots(files, directory)
     producers = load_producers(snapshots, segments, now_ms)
     producers.expire(now_ms, config.producer_id_expiration_ms)
-    return Start(
+    start = Start(
         segments,
+        first,
         durable,
         recovered,
-        _load_epochs(files, directory, segments, recovered),
+        _load_epochs(files, directory, segments, first, recovered),
         snapshots,
         producers,
         _age(segments.active, now_ms),
         now_ms if durable < end else None,
     )
+    for segment in segments:
+        segment.close()  # thousands of logs must not hold descriptors before anybody uses them
+    return start
 
 
 def _load_epochs(
-    files: Files, directory: str, segments: SegmentList, recovered: Recovered | None
+    files: Files, directory: str, segments: SegmentList, first: int, recovered: Recovered | None
 ) -> LeaderEpochs:
     """The checkpoint, without what recovery has cut, and with what the batches say: an epoch that
     never made it into the file is in each of them."""
     epochs = LeaderEpochs(files, directory)
-    epochs.cut_end(segments.active.next_offset)
-    epochs.cut_start(segments.start_offset)
+    # After a clean stop an epoch in which nothing was written yet is still the current one.
+    epochs.cut_end(segments.active.next_offset + (0 if recovered else 1))
+    epochs.cut_start(first)
     for epoch, offset in recovered.epochs if recovered else ():
         if epoch > epochs.latest:
             epochs.assign(epoch, offset)

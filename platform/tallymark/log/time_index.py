@@ -47,6 +47,10 @@ class TimeIndex:
             self._offsets.append(relative)
             self._timestamps.append(timestamp)
 
+    def entry(self, number: int) -> tuple[int, int]:
+        """(timestamp, relative offset) of an entry."""
+        return self._timestamps[number], self._offsets[number]
+
     def last(self) -> tuple[int, int] | None:
         """(timestamp, relative offset) of the last entry."""
         return (self._timestamps[-1], self._offsets[-1]) if self._timestamps else None
@@ -56,9 +60,10 @@ class TimeIndex:
         number = bisect_right(self._timestamps, timestamp)
         return self._offsets[number - 1] if number else 0
 
-    def encode(self, first: int = 0) -> bytes:
-        """The file's bytes from entry ``first`` on."""
-        pairs = zip(self._timestamps[first:], self._offsets[first:], strict=True)
+    def encode(self, first: int = 0, end: int | None = None) -> bytes:
+        """The file's bytes from entry ``first`` to before ``end``."""
+        timestamps = self._timestamps[first:end]
+        pairs = zip(timestamps, self._offsets[first:end], strict=False)
         return b"".join([_ENTRY.pack(timestamp, offset) for timestamp, offset in pairs])
 
     @classmethod

@@ -18,27 +18,48 @@ class OffsetAt(NamedTuple):
     timestamp: int
 
 
-def first_at_or_after(segment: Segment, timestamp: int) -> OffsetAt | None:
-    """The first record of the segment whose timestamp is not before ``timestamp``."""
+def first_at_or_after(segment: Segment, timestamp: int, start: int, until: int) -> OffsetAt | None:
+    """The first record of the segment, of those from offset ``start`` to before ``until``, whose
+    timestamp is not before ``timestamp``."""
     if segment.max_timestamp < timestamp:
         return None
-    start = segment.base_offset + segment.indexes.times.lookup(timestamp)
-    for place in segment.places_from(start):
+    first = max(segment.base_offset + segment.indexes.times.lookup(timestamp), start)
+    for place in segment.places_from(first):
+        if place.base_offset >= until:
+            return None
         if place.max_timestamp >= timestamp:
             for record in _records(segment, place):
-                if record.timestamp >= timestamp:
+                if record.timestamp >= timestamp and record.offset >= start:
                     return OffsetAt(record.offset, record.timestamp)
     return None
 
 
-def greatest(segment: Segment) -> OffsetAt | None:
-    """The first record that has the greatest timestamp of the segment."""
-    indexes = segment.indexes
-    for place in segment.places_from(segment.base_offset + indexes.max_relative):
-        records = _records(segment, place)
-        top = max(records, key=lambda record: record.timestamp)
-        return OffsetAt(top.offset, top.timestamp)
-    return None
+def greatest(segment: Segment, start: int, until: int) -> OffsetAt | None:
+    """The first record that has the greatest timestamp of the segment, of those from offset
+    ``start`` to before ``until``."""
+    last = segment.base_offset + segment.indexes.max_relative
+    if start <= segment.base_offset and last < until:
+        for place in segment.places_from(last):
+            if records := _records(segment, place):
+                return _top(records)
+            break
+    # The index counts records that do not: deleted ones before, ones not shown behind, compacted
+    # ones of a batch that stayed empty.
+    best: OffsetAt | None = None
+    for place in segment.places_from(start):
+        if place.base_offset >= until:
+            break
+        if best is None or place.max_timestamp > best.timestamp:
+            kept = [record for record in _records(segment, place) if record.offset >= start]
+            top = _top(kept) if kept else None
+            if top is not None and (best is None or top.timestamp > best.timestamp):
+                best = top
+    return best
+
+
+def _top(records: Sequence[Record]) -> OffsetAt:
+    top = max(records, key=lambda record: record.timestamp)
+    return OffsetAt(top.offset, top.timestamp)
 
 
 def _records(segment: Segment, place: BatchPlace) -> Sequence[Record]:
@@ -46,7 +67,6 @@ def _records(segment: Segment, place: BatchPlace) -> Sequence[Record]:
     decode counts as a single record at its first offset with the greatest timestamp it claims."""
     data = memoryview(segment.pread(place))
     try:
-        records = Batch(read_header(data), data).records()
+        return Batch(read_header(data), data).records()
     except RemoteProtocolError:
-        records = []
-    return records or [Record(place.base_offset, place.max_timestamp, None, None, ())]
+        return [Record(place.base_offset, place.max_timestamp, None, None, ())]

@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import IO, Any, Final, Protocol, TypeAlias, cast
+from typing import IO, Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -41,23 +41,16 @@ SENDFILE_FROM: Final = 32 * 1024
 _CHUNK: Final = 256 * 1024
 
 
+class _Slice(NamedTuple):
+    """The rest of a slice."""
+
+    file: Any
+    position: int
+    size: int
+
+
 class CutFileError(Exception):
     """A file ended before the slice did; the response that was begun cannot be finished."""
-
-
-def is_plain(payload: Payload) -> bool:
-    """Whether the payload is in memory as a whole, so that writing it needs no waiting."""
-    if isinstance(payload, bytes | bytearray | memoryview):
-        return True
-    return all(isinstance(part, bytes | bytearray | memoryview) for part in payload)
-
-
-def join_plain(payload: Payload) -> Buffer:
-    """A payload for which :func:`is_plain` holds as one buffer. Joined, not ``writelines``: until
-    CPython 3.13.6 that never tells the protocol that the peer has stopped reading."""
-    if isinstance(payload, bytes | bytearray | memoryview):
-        return cast(Buffer, payload)
-    return b"".join(part for part in payload if isinstance(part, bytes | bytearray | memoryview))
 
 
 class PayloadWriter:
@@ -74,7 +67,59 @@ class PayloadWriter:
         self._transport = transport
         self._drained = drained
         self._loop = asyncio.get_running_loop()
-        self._sendfile = sendfile and transport.get_extra_info("sslcontext") is None
+        # Other loops (uvloop) write later than write() returns, and do not tell how much is left:
+        # what is sent past them would overtake it.
+        own = isinstance(cast(object, transport), asyncio.Transport)
+        self._sendfile = sendfile and own and transport.get_extra_info("sslcontext") is None
+        sock = transport.get_extra_info("socket")
+        self._socket = sock.fileno() if sock is not None and self._sendfile else -1
+
+    def write_now(self, payload: Payload) -> list[Buffer | FileSliceLike]:
+        """Write what the socket takes without waiting; returns the rest, for :meth:`write`.
+
+        Most answers go as a whole, without a task and ``loop.sendfile`` (measured: half the CPU of
+        a fetch of 200 KB)."""
+        parts: list[Buffer | FileSliceLike] = (
+            [cast(Buffer, payload)]
+            if isinstance(payload, bytes | bytearray | memoryview)
+            else list(payload)
+        )
+        run: list[Buffer] = []
+        for place, part in enumerate(parts):
+            if isinstance(part, bytes | bytearray | memoryview):
+                run.append(part)
+                continue
+            self._write_run(run)
+            run = []
+            sent = self._send_now(part)
+            if sent < part.size:
+                rest = _Slice(part.file, part.position + sent, part.size - sent)
+                return [rest, *parts[place + 1 :]]
+        self._write_run(run)
+        return []
+
+    def _write_run(self, run: list[Buffer]) -> None:
+        # Joined, not ``writelines``: until CPython 3.13.6 that never tells the protocol that the
+        # peer has stopped reading.
+        if run and not self._transport.is_closing():
+            self._transport.write(run[0] if len(run) == 1 else b"".join(run))
+
+    def _send_now(self, piece: FileSliceLike) -> int:
+        """Bytes of the slice that the kernel took at once."""
+        if (
+            self._socket < 0
+            or not self._sendfile
+            or self._transport.is_closing()
+            or self._transport.get_write_buffer_size()
+        ):
+            return 0
+        source = _descriptor_of(piece.file)
+        if source < 0:
+            return 0
+        try:
+            return os.sendfile(self._socket, source, piece.position, piece.size)
+        except OSError:
+            return 0  # no room, or the peer is gone: write() waits, or says so
 
     async def write(self, payload: Payload) -> None:
         """Write all of it. Raises OSError when the peer is gone, CutFileError when a file is."""

@@ -11,7 +11,14 @@ from typing import Final
 
 from tallymark.errors import UserError
 from tallymark.net.addresses import Address
-from tallymark.net.server_connection import Answer, Handler, OnClose, ServerConnection, ServerLimits
+from tallymark.net.connection_quota import ConnectionQuota
+from tallymark.net.inbox import SCRATCH_BYTES
+from tallymark.net.principals import PrincipalRules
+from tallymark.net.rate_limit import RateLimit
+from tallymark.net.request_memory import RequestMemory
+from tallymark.net.server_connection import Answer, Handler, OnClose, ServerConnection
+from tallymark.net.server_limits import ServerLimits
+from tallymark.net.tls_accept import TlsHandshake
 
 log: Final = logging.getLogger(__name__)
 
@@ -23,7 +30,9 @@ class Server:
 
     ``abandon`` names the API keys whose handlers are cancelled when their client goes away (long
     polls that change nothing); all others run to their end. ``on_close`` is told of every
-    connection that was admitted and has ended.
+    connection that was admitted and has ended. ``listener`` is the name of what is listened on,
+    which its connections carry; ``quota`` counts them together with those of other servers, as
+    ``request_memory`` does with the memory of requests that are not whole.
     """
 
     def __init__(
@@ -33,17 +42,31 @@ class Server:
         limits: ServerLimits | None = None,
         on_close: OnClose | None = None,
         abandon: frozenset[int] = frozenset({_FETCH}),
+        listener: str = "PLAINTEXT",
+        quota: ConnectionQuota | None = None,
+        principals: PrincipalRules | None = None,
+        request_memory: RequestMemory | None = None,
     ) -> None:
         self.handler = handler
+        self.listener = listener
+        self.principals = principals or PrincipalRules()
+        """Who the names in certificates are."""
+        self.tls: ssl.SSLContext | None = None
+        """What new connections are secured with; may be replaced while the server runs."""
         self.limits = limits or ServerLimits()
         self.abandon = abandon
+        self.request_memory = request_memory or RequestMemory(self.limits.max_arriving_bytes)
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        """Where all connections receive into, one at a time."""
         self.connections: set[ServerConnection] = set()
-        self.working: set[asyncio.Task[Answer]] = set()
+        self.working: set[asyncio.Future[Answer]] = set()
         """Handlers that have not ended, also those whose client is gone."""
         self._on_close = on_close
         self._listener: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
-        self._refused = 0
+        self._quota = quota or ConnectionQuota(self.limits.max_connections)
+        self._handshakes: set[TlsHandshake] = set()
+        self._failures = RateLimit()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -57,10 +80,10 @@ class Server:
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """Listen on ``host:port``; UserError when the address is taken or not ours."""
         loop = asyncio.get_running_loop()
+        self.tls = tls
+        make = self._plain if tls is None else self._secured
         try:
-            self._listener = await loop.create_server(
-                lambda: ServerConnection(self), host, port, ssl=tls, backlog=1024
-            )
+            self._listener = await loop.create_server(make, host, port, backlog=1024)
         except OSError as error:
             raise UserError(f"cannot listen on {host}:{port}: {_why(error)}", _do(error)) from error
         self._sweep = loop.call_later(self._sweep_interval, self._close_idle)
@@ -72,6 +95,8 @@ class Server:
         self._listener.close()
         if self._sweep is not None:
             self._sweep.cancel()
+        for handshake in list(self._handshakes):
+            await handshake.abort()
         for connection in list(self.connections):
             connection.finish()
         try:
@@ -93,15 +118,7 @@ class Server:
 
     def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> bool:
         """Take a new connection in, unless there are too many (then it is to be closed)."""
-        if len(self.connections) >= self.limits.max_connections:
-            self._refused += 1
-            if self._refused & (self._refused - 1) == 0:  # the 1st, 2nd, 4th, 8th ... is logged
-                log.warning(
-                    "%s refused: %d connections are open (max_connections); %d refused so far",
-                    connection.peer,
-                    len(self.connections),
-                    self._refused,
-                )
+        if self.tls is None and not self._count(connection):
             return False
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -116,21 +133,61 @@ class Server:
         if connection not in self.connections:
             return
         self.connections.remove(connection)
+        self._quota.give_back(connection.host)
         if not self.connections:
             self._empty.set()
         if self._on_close is not None:
             self._on_close(connection)
 
+    def _plain(self) -> ServerConnection:
+        return ServerConnection(self)
+
+    def _secured(self) -> TlsHandshake:
+        assert self.tls is not None
+        return TlsHandshake(
+            self.tls,
+            self.limits.handshake_timeout,
+            admit=self._count,
+            serve=self._shaken,
+            ended=self._not_shaken,
+        )
+
+    def _count(self, connection: ServerConnection | TlsHandshake) -> bool:
+        why = self._quota.take(connection.host)
+        if why is None:
+            if isinstance(connection, TlsHandshake):
+                self._handshakes.add(connection)
+            return True
+        refused = self._quota.refused
+        if refused & (refused - 1) == 0:  # the 1st, 2nd, 4th, 8th ... is logged
+            log.warning("%s refused: %s; %d refused so far", connection.peer, why, refused)
+        return False
+
+    def _shaken(self, handshake: TlsHandshake) -> ServerConnection:
+        self._handshakes.discard(handshake)
+        return ServerConnection(self)
+
+    def _not_shaken(self, handshake: TlsHandshake, why: str) -> None:
+        held = self._failures.passes(handshake.host)
+        if held is not None:
+            log.warning("TLS handshake with %s failed: %s; repeated=%d", handshake.peer, why, held)
+        self._handshakes.discard(handshake)
+        self._quota.give_back(handshake.host)
+
     @property
     def _sweep_interval(self) -> float:
-        return min(30.0, self.limits.idle_timeout / 2)
+        return min(30.0, self.limits.idle_timeout / 2, self.limits.request_timeout / 2)
 
     def _close_idle(self) -> None:
         loop = asyncio.get_running_loop()
-        before = loop.time() - self.limits.idle_timeout
+        now = loop.time()
         for connection in list(self.connections):
-            if connection.resting and connection.last_activity < before:
+            begun = connection.partial_since
+            if connection.resting and connection.last_activity < now - self.limits.idle_timeout:
                 log.info("%s is closed: nothing moved on it", connection.peer)
+                connection.abort()
+            elif begun is not None and begun < now - self.limits.request_timeout:
+                log.warning("%s is closed: its request never ends", connection.peer)
                 connection.abort()
         self._sweep = loop.call_later(self._sweep_interval, self._close_idle)
 

@@ -2,14 +2,14 @@
 
 ::
 
-    bytes ─► FrameBuffer ─► backlog ─► handler ─► slots (request order) ─► transport
-                              ▲                     │
-                              └── stops while ◄─────┘  too many requests are unanswered, or their
-                                                       bytes are too many, or the peer does not read
+    bytes ─► Inbox ─► backlog ─► handler ─► slots (request order) ─► out ─► transport
+                        ▲                     │
+                        └── stops while ◄─────┘  too many requests are unanswered, or their
+                                                 bytes are too many, or the peer does not read
 
 Handlers are started in the order of arrival and may finish in any order; a response waits in its
-slot for those before it. A request that fails takes its own connection down, with a line in the
-log, and nothing else.
+slot for those before it. What is ready in one turn of the event loop leaves with one write. A
+request that fails takes its own connection down, with a line in the log, and nothing else.
 """
 
 from __future__ import annotations
@@ -19,72 +19,34 @@ import inspect
 import logging
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tallymark.errors import ProtocolError
-from tallymark.net.responses import CutFileError, Payload, PayloadWriter, is_plain, join_plain
-from tallymark.protocol import frames
-from tallymark.protocol.frames import RequestHeader
+from tallymark.net.handler import BARE, Answer, Handler, OnClose, Slot
+from tallymark.net.inbox import Inbox
+from tallymark.net.responses import CutFileError, PayloadWriter
+from tallymark.net.sasl_server import SaslSession
+from tallymark.net.server_limits import ServerLimits
+from tallymark.net.tls import peer_name
+from tallymark.net.tls_accept import names_of
+from tallymark.protocol.frames import decode_request_header
 
 if TYPE_CHECKING:
     from tallymark.net.server import Server
 
+__all__ = ["BARE", "Answer", "Handler", "OnClose", "ServerConnection", "ServerLimits"]
+
 log: Final = logging.getLogger(__name__)
 
 _IN_MEMORY: Final = (bytes, bytearray, memoryview, list, tuple)
-
-Answer: TypeAlias = Payload | None
-"""None: the request has no response (Produce with acks=0)."""
-
-
-class Handler(Protocol):
-    """Answers one request. ``body`` is the frame behind its header: give it to ``decode(cls,
-    header.api_version, body)``. May return the answer or an awaitable of it.
-
-    Handlers of one connection are called in the order of its requests. A coroutine runs up to its
-    first ``await`` before the next request is handed over (on Python 3.11: before the next
-    coroutine). What a handler raises closes the connection; errors meant for the client are
-    responses.
-    """
-
-    def __call__(
-        self, header: RequestHeader, body: memoryview, connection: ServerConnection, /
-    ) -> Answer | Awaitable[Answer]: ...
+_TURN: Final = 128
+"""Requests handled in one turn of the event loop: what comes behind them lets others go first."""
+_WRITE_AT: Final = 64 * 1024
+"""Bytes of answers that are written before more requests are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """What one peer may ask of the server. Sizes in bytes, times in seconds."""
-
-    max_frame_bytes: int = 100 * 1024 * 1024
-    """Largest request (Kafka's socket.request.max.bytes)."""
-    max_connections: int = 10_000
-    max_unanswered: int = 128
-    """Requests of one connection that are handled at the same time."""
-    max_unanswered_bytes: int = 32 * 1024 * 1024
-    """Their bytes; one request alone may be larger."""
-    write_buffer_bytes: int = 1024 * 1024
-    """Reading stops while more than this waits to be sent."""
-    idle_timeout: float = 600.0
-    """A connection on which nothing moved for so long is closed (connections.max.idle.ms)."""
-
-
-class _Slot:
-    """The place of one response. ``answer`` counts once ``ready``."""
-
-    __slots__ = ("answer", "api_key", "ready", "size", "task")
-
-    def __init__(self, api_key: int, size: int) -> None:
-        self.api_key = api_key
-        self.size = size
-        self.answer: Answer = None
-        self.ready = False
-        self.task: asyncio.Task[Answer] | None = None
-
-
-class ServerConnection(asyncio.Protocol):
+class ServerConnection(asyncio.BufferedProtocol):
     """One client of a :class:`~tallymark.net.server.Server`."""
 
     def __init__(self, server: Server) -> None:
@@ -94,18 +56,37 @@ class ServerConnection(asyncio.Protocol):
         """The address of the client."""
         self.principal = "User:ANONYMOUS"
         """Who it is: what TLS or SASL found out."""
+        self.sasl: SaslSession | None = None
+        """Its log-in, on listeners that ask for one."""
+        self.listener = server.listener
+        """The name of the listener it came in by."""
+        self.bare_frames = False
+        """Whether frames are no requests but go to the handler whole, under :data:`BARE` (the
+        oldest form of SASL)."""
         self.closed = False
         self.last_activity = 0.0
         """Loop time at which bytes last came in or a response last left."""
+        self.partial_since: float | None = None
+        """Loop time since which a request has been arriving and is not whole."""
         self._server = server
-        self._limits = server.limits
+        self._limits = limits = server.limits
         self._loop = asyncio.get_running_loop()
-        self._frames = frames.FrameBuffer(server.limits.max_frame_bytes)
+        self._inbox = Inbox(
+            self,
+            server.scratch,
+            server.request_memory,
+            limits.max_frame_bytes,
+            limits.max_small_bytes,
+            limits.large_keys,
+        )
         self._backlog: deque[memoryview] = deque()
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[Slot] = deque()
+        self._out: list[Any] = []
+        self._out_bytes = 0
         self._unanswered_bytes = 0
         self._advancing = False
         self._stopping = False
+        self._muted = 0
         self._writable = asyncio.Event()
         self._writable.set()
         self._drain_task: asyncio.Task[None] | None = None
@@ -119,6 +100,19 @@ class ServerConnection(asyncio.Protocol):
         """Read no more; close once every request taken so far is answered."""
         self._stopping = True
         self._backlog.clear()
+        self._advance()
+
+    def allow_frames(self, max_bytes: int) -> None:
+        """From here on requests may have so many bytes."""
+        self._inbox.allow(max_bytes)
+
+    def mute(self, seconds: float) -> None:
+        """Hand over and read nothing more for so long; what is answered leaves (KIP-219)."""
+        self._muted += 1
+        self._loop.call_later(seconds, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted -= 1
         self._advance()
 
     @property
@@ -138,30 +132,60 @@ class ServerConnection(asyncio.Protocol):
         elif not self.closed:
             self._transport.abort()
 
-    # --- asyncio.Protocol -------------------------------------------------------------------
+    # --- asyncio.BufferedProtocol -------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        # Not asserted: the transports of other loops (uvloop) have the methods, not the class.
+        transport = cast(asyncio.Transport, transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         self._writer = PayloadWriter(transport, self._writable.wait)
-        name = transport.get_extra_info("peername")
-        self.host = str(name[0]) if isinstance(name, tuple) else str(name or "local")
-        self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else self.host
+        self.host, self.peer = names_of(transport)
+        if name := peer_name(transport.get_extra_info("ssl_object")):
+            self.principal = f"User:{self._server.principals.user(name)}"
         self.last_activity = self._loop.time()
         if not self._server.admit(self, transport):
             self._stopping = True
             transport.abort()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._inbox.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._stopping:
             return
+        inbox = self._inbox
         self.last_activity = self._loop.time()
         try:
-            self._backlog.extend(self._frames.receive(data))
+            self._backlog.extend(inbox.take(nbytes))
         except ProtocolError as error:
             self._give_up(f"bad frame: {error}")
             return
+        if not inbox.partial:
+            self.partial_since = None
+        elif self._backlog or self.partial_since is None:
+            self.partial_since = self.last_activity
+        if self._backlog:
+            self._advance()
+        elif inbox.starved:
+            self._set_reading()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes that somebody else has read from the socket: the last ones of a TLS handshake."""
+        rest = memoryview(data)
+        while rest and not self._stopping:
+            if self._inbox.starved:
+                self._give_up("no memory for what came with the handshake")
+                return
+            space = self._inbox.space()
+            size = min(len(space), len(rest))
+            space[:size] = rest[:size]
+            rest = rest[size:]
+            self.buffer_updated(size)
+
+    def memory_granted(self) -> None:
+        """There is room for the request that is arriving (:class:`RequestMemory`)."""
+        self._inbox.memory_granted()
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -169,6 +193,7 @@ class ServerConnection(asyncio.Protocol):
         self._stopping = True
         self._writable.set()
         self._backlog.clear()
+        self._inbox.release(all_of_it=True)
         for slot in self._slots:
             if slot.task is not None and slot.api_key in self._server.abandon:
                 slot.task.cancel()
@@ -190,13 +215,21 @@ class ServerConnection(asyncio.Protocol):
         if self._advancing or self.closed:
             return
         self._advancing = True
+        turn = _TURN
         try:
-            self._write_ready()
-            while self._backlog and self._has_room():
+            self._collect_ready()
+            while self._backlog and self._has_room() and turn:
+                turn -= 1
                 self._hand_over(self._backlog.popleft())
-                self._write_ready()
+                if self._out_bytes >= _WRITE_AT:
+                    self._flush()
+            self._flush()
         finally:
             self._advancing = False
+        if not self._backlog:
+            self._inbox.release()
+        elif not turn:
+            self._loop.call_soon(self._advance)
         if self._stopping and not self._slots and self._drain_task is None:
             self._transport.close()
         self._set_reading()
@@ -204,6 +237,7 @@ class ServerConnection(asyncio.Protocol):
     def _has_room(self) -> bool:
         return (
             not self._stopping
+            and not self._muted
             and self._writable.is_set()
             and len(self._slots) < self._limits.max_unanswered
             and (not self._slots or self._unanswered_bytes < self._limits.max_unanswered_bytes)
@@ -212,37 +246,53 @@ class ServerConnection(asyncio.Protocol):
     def _set_reading(self) -> None:
         if self.closed or self._writer.busy or self._transport.is_closing():
             return  # a running sendfile sets reading back as it was; the drain task comes by here
-        wanted = not self._backlog and self._has_room()
+        wanted = not self._backlog and self._has_room() and not self._inbox.starved
         if wanted and not self._transport.is_reading():
             self._transport.resume_reading()
+            self.partial_since = self._loop.time() if self._inbox.partial else None
         elif not wanted and self._transport.is_reading():
             self._transport.pause_reading()
+            self.partial_since = None  # now it is we who make the request wait
 
     def _hand_over(self, frame: memoryview) -> None:
-        try:
-            header, body_offset = frames.decode_request_header(frame)
-        except ProtocolError as error:
-            self._give_up(f"bad request header: {error}")
-            return
-        slot = _Slot(header.api_key, len(frame))
-        self._slots.append(slot)
-        self._unanswered_bytes += slot.size
+        header, body_offset = BARE, 0
+        if not self.bare_frames:
+            try:
+                header, body_offset = decode_request_header(frame)
+            except ProtocolError as error:
+                self._give_up(f"bad request header: {error}")
+                return
         try:
             answer = self._server.handler(header, frame[body_offset:], self)
         except Exception as error:
-            self._failed(slot, error)
+            self._failed(header.api_key, error)
             return
+        if not self._slots and self._drain_task is None:
+            # By far the most answers have nothing before them and nothing to wait for.
+            if isinstance(answer, bytes):
+                self._out.append(answer)
+                self._out_bytes += len(answer)
+                return
+            if answer is None:
+                return
+        slot = Slot(header.api_key, len(frame))
+        self._slots.append(slot)
+        self._unanswered_bytes += slot.size
         if answer is None or isinstance(answer, _IN_MEMORY) or not inspect.isawaitable(answer):
             slot.answer, slot.ready = answer, True
+            self._collect_ready()
             return
-        slot.task = _start(answer if inspect.iscoroutine(answer) else _await(answer))
+        if isinstance(answer, asyncio.Future):
+            slot.task = answer
+        else:
+            slot.task = _start(answer if inspect.iscoroutine(answer) else _await(answer))
         if slot.task.done():
             self._finished(slot, slot.task)
         else:
             self._server.working.add(slot.task)
             slot.task.add_done_callback(lambda task: self._finished(slot, task))
 
-    def _finished(self, slot: _Slot, task: asyncio.Task[Answer]) -> None:
+    def _finished(self, slot: Slot, task: asyncio.Future[Answer]) -> None:
         slot.task = None
         self._server.working.discard(task)
         if task.cancelled():
@@ -251,20 +301,21 @@ class ServerConnection(asyncio.Protocol):
             return
         error = task.exception()
         if error is not None:
-            self._failed(slot, error)
+            self._failed(slot.api_key, error)
             return
         slot.answer, slot.ready = task.result(), True
-        self._advance()
+        if self._advancing:
+            self._collect_ready()
+        else:
+            self._advance()
 
-    def _failed(self, slot: _Slot, error: BaseException) -> None:
+    def _failed(self, api_key: int, error: BaseException) -> None:
+        self._flush()  # what was answered before it is not its fault
         if isinstance(error, ProtocolError):
-            self._give_up(f"bad request (api key {slot.api_key}): {error}")
+            self._give_up(f"bad request (api key {api_key}): {error}")
             return
         log.error(
-            "api key %d of %s failed, its connection is closed",
-            slot.api_key,
-            self.peer,
-            exc_info=error,
+            "api key %d of %s failed, its connection is closed", api_key, self.peer, exc_info=error
         )
         self.abort()
 
@@ -274,18 +325,36 @@ class ServerConnection(asyncio.Protocol):
 
     # --- responses --------------------------------------------------------------------------
 
-    def _write_ready(self) -> None:
+    def _collect_ready(self) -> None:
         """Write the answers whose turn it is. What needs waiting is left to a task, which then
         owns the transport until it has nothing left to write."""
         while self._drain_task is None and self._slots and self._slots[0].ready:
             answer = self._slots[0].answer
-            if answer is not None and not (self._writable.is_set() and is_plain(answer)):
-                self._drain_task = self._loop.create_task(self._drain())
-                self._drain_task.add_done_callback(self._drained)
-                return
-            self._take_slot()
-            if answer is not None and not self._transport.is_closing():
-                self._transport.write(join_plain(answer))
+            if answer is None:
+                self._take_slot()
+            elif isinstance(answer, bytes) and self._writable.is_set():
+                self._take_slot()
+                self._out.append(answer)
+                self._out_bytes += len(answer)
+            else:
+                self._flush()
+                rest = self._writer.write_now(answer) if self._writable.is_set() else answer
+                if rest:
+                    self._slots[0].answer = rest
+                    self._drain_task = self._loop.create_task(self._drain())
+                    self._drain_task.add_done_callback(self._drained)
+                    return
+                self._take_slot()
+
+    def _flush(self) -> None:
+        """Hand what is ready to the transport. One write: each is a system call."""
+        out = self._out
+        if out:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            self._out = []
+            self._out_bytes = 0
+            if not self._transport.is_closing():
+                self._transport.write(data)
 
     async def _drain(self) -> None:
         while self._slots and self._slots[0].ready:
@@ -323,6 +392,3 @@ def _start(work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
     return asyncio.get_running_loop().create_task(work)
-
-
-OnClose: TypeAlias = Callable[[ServerConnection], None]

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from tallymark.errors import CODES, ConnectError, KafkaError, ProtocolError, TallymarkError
 from tallymark.net.addresses import Address
 from tallymark.net.connection import MAX_RESPONSE_BYTES, ClientConnection
+from tallymark.net.sasl import SaslCredentials
+from tallymark.net.sasl_client import authenticate
 from tallymark.net.versions import common_version
 from tallymark.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tallymark.protocol.schema import Message, Request
@@ -56,20 +59,29 @@ class Stream(asyncio.Protocol):
         *,
         client_id: str | None = _CLIENT_NAME,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
+        tls: ssl.SSLContext | None = None,
+        sasl: SaslCredentials | None = None,
     ) -> Stream:
-        """Open a connection and learn the broker's versions, within ``timeout`` seconds.
+        """Open a connection, by ``tls`` if given, learn the broker's versions and log in with
+        ``sasl`` if given, all within ``timeout`` seconds.
 
         Raises ConnectError naming the address, the stage that failed and what to look at.
         """
         address = Address(host, port)
         deadline = asyncio.get_running_loop().time() + timeout
-        stream = await _open(address, ClientConnection(client_id, max_response_bytes), deadline)
+        connection = ClientConnection(client_id, max_response_bytes)
+        stream = await _open(address, connection, deadline, tls)
+        stage = "api"
         try:
             async with asyncio.timeout_at(deadline):
                 await stream._negotiate()
+                if sasl is not None:
+                    stage = "sasl"
+                    await authenticate(stream, sasl)
         except (TallymarkError, TimeoutError) as error:
             await stream.close()
-            raise ConnectError(str(address), "api", _not_kafka(error)) from error
+            why = _not_kafka(error) if stage == "api" else _not_let_in(error)
+            raise ConnectError(str(address), stage, why) from error
         except BaseException:
             stream.abort()
             raise
@@ -238,7 +250,9 @@ class Stream(asyncio.Protocol):
         self._writable.set()
 
 
-async def _open(address: Address, connection: ClientConnection, deadline: float) -> Stream:
+async def _open(
+    address: Address, connection: ClientConnection, deadline: float, tls: ssl.SSLContext | None
+) -> Stream:
     loop = asyncio.get_running_loop()
     stage = "resolve"
     try:
@@ -249,12 +263,15 @@ async def _open(address: Address, connection: ClientConnection, deadline: float)
                 lambda: Stream(address, connection),
                 address.host,
                 address.port,
+                ssl=tls,
                 happy_eyeballs_delay=0.25 if len(found) > 1 else None,
             )
     except TimeoutError as error:
         raise ConnectError(
             str(address), stage, "no answer in time; is the address right, is a firewall between?"
         ) from error
+    except ssl.SSLError as error:
+        raise ConnectError(str(address), "tls", _not_secure(error)) from error
     except OSError as error:
         raise ConnectError(str(address), stage, _why(stage, error)) from error
     return stream
@@ -273,3 +290,17 @@ def _not_kafka(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer to ApiVersions in time; is it a Kafka broker, is its listener plain text?"
     return f"{error}; is it a Kafka broker, is its listener plain text?"
+
+
+def _not_secure(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"{error.verify_message}; does the truststore hold the broker's authority?"
+    return f"{error.reason or error}; is it a listener with TLS?"
+
+
+def _not_let_in(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, KafkaError) and error.code == CODES["SASL_AUTHENTICATION_FAILED"]:
+        return f"{error.context}; are name and password right?"
+    return str(error)

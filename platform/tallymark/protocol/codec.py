@@ -6,8 +6,8 @@ import struct
 from typing import Any, TypeVar
 
 from tallymark.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
-from tallymark.protocol.readers import Reader, struct_reader
-from tallymark.protocol.schema import Buffer, Message
+from tallymark.protocol.readers import MOST_IN_REQUEST, UNBOUNDED, Reader, struct_reader
+from tallymark.protocol.schema import Buffer, Message, Request
 from tallymark.protocol.writers import Writer, struct_writer
 
 M = TypeVar("M", bound=Message)
@@ -76,7 +76,8 @@ def _reader(cls: type[Message], version: int) -> Reader:
     reader = _readers.get((cls, version))
     if reader is None:
         _check_version(cls, version, RemoteProtocolError)
-        reader = struct_reader(cls, version, is_flexible(cls, version))
+        most = MOST_IN_REQUEST if issubclass(cls, Request) else UNBOUNDED
+        reader = struct_reader(cls, version, is_flexible(cls, version), most)
         _readers[cls, version] = reader
     return reader
 

@@ -43,6 +43,10 @@ _LZ4_STORED: Final = 1 << 31
 _LENGTH: Final = struct.Struct(">i")
 
 
+class DecompressedTooLargeError(CorruptRecordError):
+    """The data holds more than the ``max_size`` that was allowed."""
+
+
 def codec_number(name: str) -> int:
     """The code of a codec's name; LocalProtocolError names the ones there are."""
     try:
@@ -172,8 +176,8 @@ def _grow(into: Callable[[Any, bytearray], int], data: Buffer, max_size: int) ->
             return memoryview(out)[:size]
 
 
-def _too_large() -> CorruptRecordError:
-    return CorruptRecordError("compressed records exceed the size allowed")
+def _too_large() -> DecompressedTooLargeError:
+    return DecompressedTooLargeError("compressed records exceed the size allowed")
 
 
 _COMPRESS: Final[tuple[Callable[[Buffer], Buffer] | None, ...]] = (

@@ -13,8 +13,7 @@ client id stays a classic string even in flexible headers (KIP-482).
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from tallymark.errors import LocalProtocolError, RemoteProtocolError
 from tallymark.protocol.api import ApiKey
@@ -32,10 +31,11 @@ _REQUEST: Final = struct.Struct(">ihhih")
 _REQUEST_IN: Final = struct.Struct(">hhih")
 _RESPONSE: Final = struct.Struct(">ii")
 _RESPONSE_TAGGED: Final = struct.Struct(">iib")
+_NEVER: Final = 1 << 15
+_FLEXIBLE_FROM: Final = {int(key): cls.flexible_from for key, cls in REQUEST_CLASSES.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """What stands before a request's body. ``client_id`` may be null."""
 
     api_key: int
@@ -104,10 +104,9 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
                 raise RemoteProtocolError(f"client id of length {length} is cut short")
             client_id = str(frame[pos : pos + length], "utf-8")
             pos += length
-        request_class = REQUEST_CLASSES.get(key)
-        if request_class is not None and is_flexible(request_class, version):
-            pos = _skip_tags(frame, pos)
-    except (struct.error, UnicodeDecodeError) as error:
+        if version >= _FLEXIBLE_FROM.get(key, _NEVER):
+            pos = pos + 1 if frame[pos] == 0 else _skip_tags(frame, pos)
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise RemoteProtocolError(f"bad request header: {error}") from error
     return RequestHeader(key, version, correlation_id, client_id), pos
 
@@ -165,7 +164,8 @@ class FrameBuffer:
     """
 
     def __init__(self, max_size: int = DEFAULT_MAX_FRAME) -> None:
-        self._max_size = max_size
+        self.max_size = max_size
+        """A larger frame is refused; may be changed between two frames."""
         self._chunks: list[bytes] = []
         self._held = 0
         self._wanted = _SIZE.size
@@ -203,6 +203,6 @@ class FrameBuffer:
 
     def _frame_size(self, data: memoryview, pos: int) -> int:
         size: int = _SIZE.unpack_from(data, pos)[0]
-        if not 0 <= size <= self._max_size:
-            raise RemoteProtocolError(f"frame of {size} bytes; {self._max_size} are allowed")
+        if not 0 <= size <= self.max_size:
+            raise RemoteProtocolError(f"frame of {size} bytes; {self.max_size} are allowed")
         return size

@@ -14,7 +14,7 @@ import struct
 import uuid
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol.schema import (
@@ -30,18 +30,26 @@ from tallymark.protocol.schema import (
 )
 from tallymark.protocol.varint import decode_uvarint
 
+UNBOUNDED: Final = 2**31
+MOST_IN_REQUEST: Final = 100_000
+"""Elements of one array of a request."""
+
 Reader: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
 _Step: TypeAlias = Callable[[memoryview, int, list[Any]], int]
 
 
-def struct_reader(cls: type[Struct], version: int, flexible: bool) -> Reader:
-    """A reader of ``cls`` as ``version`` writes it. Absent fields take their defaults."""
+def struct_reader(cls: type[Struct], version: int, flexible: bool, most: int = UNBOUNDED) -> Reader:
+    """A reader of ``cls`` as ``version`` writes it. Absent fields take their defaults. An array of
+    structs may have ``most`` elements: each is an object, some dozen times as large as its bytes.
+    """
     fields = list(wire_fields(cls))
     template = [field.default for field in fields]
     present = [field for field in fields if field.present(version)]
-    steps = _body_steps([field for field in present if field.tag is None], version, flexible)
+    steps = _body_steps([field for field in present if field.tag is None], version, flexible, most)
     if flexible:
-        steps.append(_tags_step([field for field in present if field.tag is not None], version))
+        steps.append(
+            _tags_step([field for field in present if field.tag is not None], version, most)
+        )
 
     def read(buf: memoryview, pos: int) -> tuple[Any, int]:
         values = template.copy()
@@ -52,7 +60,7 @@ def struct_reader(cls: type[Struct], version: int, flexible: bool) -> Reader:
     return read
 
 
-def _body_steps(fields: list[WireField], version: int, flexible: bool) -> list[_Step]:
+def _body_steps(fields: list[WireField], version: int, flexible: bool, most: int) -> list[_Step]:
     steps: list[_Step] = []
     run: list[WireField] = []
     for field in fields:
@@ -62,7 +70,7 @@ def _body_steps(fields: list[WireField], version: int, flexible: bool) -> list[_
         if isinstance(field.kind, Fixed):
             run.append(field)
         else:
-            reader = _reader(field.kind, version, flexible, field.nullable(version))
+            reader = _reader(field.kind, version, flexible, field.nullable(version), most)
             steps.append(_value_step(field.index, reader))
     if run:
         steps.append(_run_step(run))
@@ -90,10 +98,10 @@ def _value_step(index: int, reader: Reader) -> _Step:
     return step
 
 
-def _tags_step(fields: list[WireField], version: int) -> _Step:
+def _tags_step(fields: list[WireField], version: int, most: int) -> _Step:
     """The tag buffer: uvarint count, then (uvarint tag, uvarint size, bytes) each (KIP-482)."""
     known = {
-        field.tag: (field.index, _reader(field.kind, version, True, field.nullable(version)))
+        field.tag: (field.index, _reader(field.kind, version, True, field.nullable(version), most))
         for field in fields
     }
 
@@ -119,18 +127,18 @@ def _tags_step(fields: list[WireField], version: int) -> _Step:
     return step
 
 
-def _reader(kind: Any, version: int, flexible: bool, nullable: bool) -> Reader:
+def _reader(kind: Any, version: int, flexible: bool, nullable: bool, most: int) -> Reader:
     if isinstance(kind, Fixed):
         return _fixed_reader(kind)
     if kind is Uuid:
-        return _read_uuid
+        return read_uuid
     if kind is String:
         return _string_reader(flexible, nullable)
     if kind is Bytes or kind is Records:
         return _bytes_reader(flexible, nullable)
     if isinstance(kind, Array):
-        return _array_reader(kind, version, flexible, nullable)
-    return struct_reader(kind, version, flexible)
+        return _array_reader(kind, version, flexible, nullable, most)
+    return struct_reader(kind, version, flexible, most)
 
 
 def _fixed_reader(kind: Fixed[Any]) -> Reader:
@@ -149,7 +157,8 @@ def _uuid(raw: bytes) -> uuid.UUID:
     return uuid.UUID(bytes=raw)
 
 
-def _read_uuid(buf: memoryview, pos: int) -> tuple[uuid.UUID, int]:
+def read_uuid(buf: memoryview, pos: int) -> tuple[uuid.UUID, int]:
+    """(uuid, position after it)."""
     end = pos + 16
     if end > len(buf):
         raise RemoteProtocolError("uuid is cut short")
@@ -182,17 +191,21 @@ def _bytes_reader(flexible: bool, nullable: bool) -> Reader:
     return read
 
 
-def _array_reader(kind: Array[Any], version: int, flexible: bool, nullable: bool) -> Reader:
+def _array_reader(
+    kind: Array[Any], version: int, flexible: bool, nullable: bool, most: int
+) -> Reader:
     size = minimum_size(kind.element, version, flexible)
     read_length = _length_reader("i", flexible, nullable, "array", size)
     if isinstance(kind.element, Fixed):
         return _fixed_array_reader(kind.element, read_length)
-    element = _reader(kind.element, version, flexible, nullable=False)
+    element = _reader(kind.element, version, flexible, False, most)
 
     def read(buf: memoryview, pos: int) -> tuple[tuple[Any, ...] | None, int]:
         count, pos = read_length(buf, pos)
         if count < 0:
             return None, pos
+        if count > most:
+            raise RemoteProtocolError(f"{count} elements at byte {pos}, {most} are allowed")
         values: list[Any] = []
         append = values.append
         for _ in range(count):

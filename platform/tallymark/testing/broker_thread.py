@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from tallymark.broker.server import Broker
 from tallymark.broker.settings import BrokerSettings
+from tallymark.log import Files
 
 T = TypeVar("T")
 _TIMEOUT = 30.0
@@ -22,17 +23,19 @@ class BrokerThread:
         with BrokerThread(tmp_path, num_partitions=4) as broker:
             Producer(bootstrap_servers=broker.bootstrap_servers)
 
-    ``settings`` are fields of :class:`~tallymark.broker.settings.BrokerSettings`. After
+    ``settings`` are fields of :class:`~tallymark.broker.settings.BrokerSettings`, ``files`` is the
+    disk, default: the real one. After
     :meth:`stop` or :meth:`kill` it may be started again, on the same data and port.
     """
 
-    def __init__(self, tmp_dir: Path, **settings: Any) -> None:
+    def __init__(self, tmp_dir: Path, *, files: Files | None = None, **settings: Any) -> None:
         fixed: dict[str, Any] = {
             "log_dirs": (tmp_dir / "broker",),
             "port": 0,
             "enable_zookeeper": False,
         }
         self.settings = BrokerSettings(**(fixed | settings))
+        self._files = files
         self.broker: Broker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -86,7 +89,7 @@ class BrokerThread:
         self.stop()
 
     async def _start(self) -> None:
-        broker = Broker(self.settings)
+        broker = Broker(self.settings, files=self._files)
         await broker.start()
         self.broker = broker
         # A restart takes the same port, or clients would look for it in vain.

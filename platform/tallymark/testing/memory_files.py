@@ -7,7 +7,8 @@ of every file and folder: what processes see, and what would be there after a po
 * :meth:`MemoryFiles.lose_unsynced` is a power failure: bytes not synced are gone, or a prefix of
   them survives; so are names whose folder was not synced.
 * :meth:`MemoryFiles.fail_next_write` / :meth:`~MemoryFiles.fail_next_sync` / ``break_disk`` are a
-  full or a dying disk.
+  full or a dying disk; :meth:`MemoryFiles.fail_operation` fails the n-th thing that is asked of
+  it, whatever that is: creating, writing, cutting, syncing, renaming, removing.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class _Inode:
 class _Folder:
     names: dict[str, _Inode | _Folder] = field(default_factory=dict)
     durable_names: dict[str, _Inode | _Folder] = field(default_factory=dict)
+    moved: set[str] = field(default_factory=set)
+    """Names given up by a rename, not by a removal, since the last sync."""
 
 
 @dataclass(slots=True)
@@ -54,7 +57,10 @@ class MemoryFiles:
         self._write_faults: list[_Fault] = []
         self._sync_faults: list[_Fault] = []
         self._broken: set[str] = set()
+        self._fail_at: tuple[int, int, float] | None = None
         self._era = 0
+        self.operations = 0
+        self.failed: str | None = None
         self.writes = 0
         self.syncs = 0
 
@@ -68,6 +74,13 @@ class MemoryFiles:
     def fail_next_sync(self, where: str = "", *, error: int = 5) -> None:
         """The next sync of a path that contains ``where`` fails with ``error`` (5 is EIO)."""
         self._sync_faults.append(_Fault(where, error, 0))
+
+    def fail_operation(self, number: int, *, error: int = 5, written: float = 0.0) -> None:
+        """The ``number``-th change asked of the disk from now on (0 is the next one) fails with
+        ``error``; an append has then written the share ``written`` of its bytes. ``operations``
+        counts them, ``failed`` says which one it was."""
+        self._fail_at = (self.operations + number, error, written)
+        self.failed = None
 
     def break_disk(self, path: str) -> None:
         """From now on everything under ``path`` fails with EIO."""
@@ -108,7 +121,13 @@ class MemoryFiles:
 
     def open(self, path: str, *, create: bool = True) -> File:
         self._check(path)
+        if create and self._find(path) is None:
+            self._operate("create", path)
         return _MemoryFile(self, path, self._inode(path, create=create))
+
+    def reader(self, path: str) -> Handle:
+        self._check(path)
+        return _MemoryFile(self, path, self._inode(path))
 
     def read(self, path: str) -> bytes:
         self._check(path)
@@ -116,6 +135,14 @@ class MemoryFiles:
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None
+
+    def size(self, path: str) -> int:
+        self._check(path)
+        return len(self._inode(path).content)
+
+    def space(self, path: str) -> tuple[int, int]:
+        self._check(path)
+        return 2**40, 2**39
 
     def listdir(self, path: str) -> list[str]:
         self._check(path)
@@ -126,6 +153,8 @@ class MemoryFiles:
 
     def make_dirs(self, path: str) -> None:
         self._check(path)
+        if self._find(path) is None:
+            self._operate("make_dirs", path)
         folder = self._root
         for part in _parts(path):
             below = folder.names.setdefault(part, _Folder())
@@ -136,14 +165,18 @@ class MemoryFiles:
     def remove(self, path: str) -> None:
         self._check(path)
         parent, name = os.path.split(path)
-        if isinstance(self._find(path), _Folder):
+        found = self._find(path)
+        if isinstance(found, _Folder):
             raise IsADirectoryError(errno.EISDIR, "a folder", path)
-        self._folder(parent).names.pop(name, None)
+        if found is not None:
+            self._operate("remove", path)
+            del self._folder(parent).names[name]
 
     def remove_dir(self, path: str) -> None:
         self._check(path)
         if self._folder(path).names:
             raise OSError(errno.ENOTEMPTY, "not empty", path)
+        self._operate("remove_dir", path)
         parent, name = os.path.split(path)
         del self._folder(parent).names[name]
 
@@ -152,13 +185,17 @@ class MemoryFiles:
         node = self._find(old)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
+        self._operate("rename", old)
         self._folder(os.path.dirname(new)).names[os.path.basename(new)] = node
-        del self._folder(os.path.dirname(old)).names[os.path.basename(old)]
+        source = self._folder(os.path.dirname(old))
+        del source.names[os.path.basename(old)]
+        source.moved.add(os.path.basename(old))
 
     def sync_dir(self, path: str) -> None:
         self._sync(path)
         folder = self._folder(path)
         folder.durable_names = dict(folder.names)
+        folder.moved.clear()
 
     def lock(self, path: str, owner: str) -> Lock:
         self._inode(path, create=True)
@@ -195,9 +232,20 @@ class MemoryFiles:
         if any(path.startswith(broken) for broken in self._broken):
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
+    def _operate(self, what: str, path: str, torn: Callable[[float], None] | None = None) -> None:
+        """Count a change; fail it when its turn has come, half done by ``torn``."""
+        number, self.operations = self.operations, self.operations + 1
+        if self._fail_at is not None and number == self._fail_at[0]:
+            _, error, written = self._fail_at
+            self.failed = f"{what} {path}"
+            if torn is not None:
+                torn(written)
+            raise OSError(error, os.strerror(error), path)
+
     def _sync(self, path: str) -> None:
         self._check(path)
         self.syncs += 1
+        self._operate("sync", path)
         if fault := _take(self._sync_faults, path):
             raise OSError(fault.error, os.strerror(fault.error), path)
 
@@ -222,6 +270,7 @@ class _MemoryFile:
         if fault := _take(self._files._write_faults, self._path):
             self._inode.content += bytes(data)[: fault.written]
             raise OSError(fault.error, os.strerror(fault.error), self._path)
+        self._files._operate("append", self._path, lambda share: self._tear(data, share))
         self._inode.content += data
 
     def pread(self, size: int, position: int) -> bytes:
@@ -230,6 +279,7 @@ class _MemoryFile:
 
     def truncate(self, size: int) -> None:
         self._check_writable()
+        self._files._operate("truncate", self._path)
         content = self._inode.content
         content[:] = content[:size].ljust(size, b"\0")
 
@@ -247,6 +297,9 @@ class _MemoryFile:
 
     def close(self) -> None:
         self._closed = True
+
+    def _tear(self, data: Data, share: float) -> None:
+        self._inode.content += bytes(data)[: int(share * len(data))]
 
     def _check(self) -> None:
         if self._era != self._files._era:
@@ -285,12 +338,13 @@ def _lose(folder: _Folder, path: str, survivors: Survivors, removed_are_back: bo
         below = f"{path}/{name}"
         if isinstance(node, _Folder):
             _lose(node, below, survivors, removed_are_back)
-        elif name not in seen and not removed_are_back:
-            continue
+        elif name not in seen and not removed_are_back and name not in folder.moved:
+            continue  # a rename is lost as a whole: the old name is back
         else:
             _lose_bytes(node, below, survivors)
         folder.names[name] = node
     folder.durable_names = dict(folder.names)
+    folder.moved.clear()
 
 
 def _lose_bytes(inode: _Inode, path: str, survivors: Survivors) -> None:

@@ -2,70 +2,77 @@
 
 Served 4-16.
 
-* v4 isolation levels; with no transactions the last stable offset is the high watermark
+* v4 isolation levels; with no transactions the last stable offset is the high watermark, and no
+  transaction was aborted
 * v5 the log start offset
-* v7 fetch sessions (KIP-227): never opened. The answer carries session id 0, which tells the client
-  to name all its partitions each time; a session id that is asked for is not found
+* v7 fetch sessions (KIP-227): :mod:`tallymark.broker.fetch_session_cache`
 * v9 leader epochs fence stale readers (KIP-320)
 * v10 zstd; below it a batch of zstd is UNSUPPORTED_COMPRESSION_TYPE (KIP-110)
 * v11 the reader's rack is read and ignored: there is one replica
-* v12 flexible; a diverging epoch is not told here, OffsetForLeaderEpoch tells it
+* v12 flexible; a reader that names the epoch of what it read last is told where that diverges from
+  the log (KIP-595)
 * v13 topic ids (KIP-516)
 * v15 the replica id moves; v16 the new leader's address (KIP-951)
 
-Kept: a long poll is parked without cost and woken by appends. Whole batches are returned, from the
-one that holds the offset on; the first batch of an answer comes even if it is larger than asked for
-(KIP-74). Records leave as slices of the segment file.
+Kept: READ on the topic is asked for. A long poll is parked without cost and woken by appends. Whole
+batches are returned, from the one that holds the offset on; the first batch of an answer comes even
+if it is larger than asked for (KIP-74). Large pieces leave as slices of the segment file.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from secrets import randbelow
 from typing import Final
 
-from tallymark.broker.fetching import FetchRound, resolve
-from tallymark.broker.handlers import Call, register
-from tallymark.broker.partition import Partition, watching
+from tallymark.broker.fetch_answers import refused
+from tallymark.broker.fetch_parking import Fetching, park
+from tallymark.broker.fetching import FetchRound
+from tallymark.broker.handlers import register_raw
 from tallymark.broker.state import BrokerState
-from tallymark.errors import CODES
-from tallymark.protocol.messages import FetchRequest, FetchResponse
+from tallymark.errors import KafkaError
+from tallymark.net import ServerConnection
+from tallymark.net.server_connection import Answer
+from tallymark.protocol.fetch_wire import read_fetch
+from tallymark.protocol.frames import RequestHeader
+from tallymark.protocol.messages import FetchRequest
 
-_MOST_WAIT_MS: Final = 300_000
-"""A reader that names a longer wait is answered after this one; it asks again."""
+_LAST_ID: Final = 2**31 - 1
 
 
 def handle(
-    state: BrokerState, request: FetchRequest, call: Call
-) -> FetchResponse | Awaitable[FetchResponse]:
+    state: BrokerState, body: memoryview, header: RequestHeader, connection: ServerConnection
+) -> Answer | Awaitable[Answer]:
     """Answer at once if there is enough, an error or nothing to wait for; else park."""
-    if request.session_id != 0:
-        return FetchResponse(error_code=CODES["FETCH_SESSION_ID_NOT_FOUND"])
-    if request.session_epoch > 0:
-        return FetchResponse(error_code=CODES["INVALID_FETCH_SESSION_EPOCH"])
-    wanted = resolve(state, request, call.version)
-    found = FetchRound(state, request, call.version, wanted)
+    request = read_fetch(body, header.api_version)
+    now_ms = state.now_ms()
+    try:
+        session = state.fetch_sessions.continued(request, header.api_version, now_ms)
+    except KafkaError as error:
+        return refused(header, error.code)
+    opening = session is None and request.session_epoch == 0
+    fetching = Fetching(
+        state, connection, header, request, session, randbelow(_LAST_ID) + 1 if opening else 0
+    )
+    found = fetching.look(wait=False)
+    if found.cold:
+        return _warmed(fetching, found)
+    return _enough(fetching, found) or park(fetching)
+
+
+async def _warmed(fetching: Fetching, found: FetchRound) -> Answer:
+    """An old segment's indexes are read beside the event loop: they are megabytes."""
+    await asyncio.to_thread(found.warm)
+    return _enough(fetching, fetching.look()) or await park(fetching)
+
+
+def _enough(fetching: Fetching, found: FetchRound) -> Answer:
+    """The answer, where there is nothing to wait for."""
+    state, request = fetching.state, fetching.request
     if found.complete or request.max_wait_ms <= 0 or state.stopping.is_set():
-        return found.response()
-    return _wait(state, request, call)
+        return fetching.answer(found)
+    return None
 
 
-async def _wait(state: BrokerState, request: FetchRequest, call: Call) -> FetchResponse:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + min(request.max_wait_ms, _MOST_WAIT_MS) / 1000
-    while True:
-        # Looked up anew each time: a partition may have been deleted, or its topic re-created.
-        wanted = resolve(state, request, call.version)
-        found_here = [item.found for item in wanted if isinstance(item.found, Partition)]
-        with watching(found_here) as event:
-            found = FetchRound(state, request, call.version, wanted)
-            if found.complete or loop.time() >= deadline or state.stopping.is_set():
-                return found.response()
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await event.wait()
-            except TimeoutError:
-                continue
-
-
-register(FetchRequest, handle)
+register_raw(FetchRequest, handle)

@@ -1,7 +1,9 @@
 """k02 ListOffsets: the first offset at or after a time, or one end of the log.
 
-Served 1-9.
+Served 0-9.
 
+* v0 several offsets, newest first, as ``getOffsetsBefore`` of the 0.7 design wants them: where
+  segments begin whose records are all at or before the time (-1: the end of the log as well)
 * v1 one offset a partition, with its timestamp (KIP-79)
 * v2 isolation levels: the last stable offset is the high watermark, there are no transactions
 * v4 leader epochs fence stale askers (KIP-320); the epoch of the offset found is told
@@ -9,12 +11,18 @@ Served 1-9.
 * v7 -3, the offset of the largest timestamp (KIP-734)
 * v8 -4, the earliest local offset (KIP-405): the log start offset, nothing is tiered
 * v9 -5, the last tiered offset (KIP-1005): -1, nothing is tiered
+
+The ends of a log are answered at once. Whatever may have to read an old segment's index or single
+records is looked up in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
+from tallymark.broker.authorizer import Operation, ResourceType, require
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.partition import Partition
 from tallymark.broker.state import BrokerState
@@ -35,15 +43,57 @@ LATEST_TIERED: Final = -5
 _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
-def handle(state: BrokerState, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
-    """Look every partition up by itself."""
+def handle(
+    state: BrokerState, request: ListOffsetsRequest, call: Call
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    """Look every partition up by itself, in a thread where that may take long."""
+    found = {
+        id(ask): _partition(state, topic.name, ask, call)
+        for topic in request.topics
+        for ask in topic.partitions
+    }
+    if any(
+        isinstance(partition := found[id(ask)], Partition)
+        and _is_slow(partition, ask.timestamp, call.version)
+        for topic in request.topics
+        for ask in topic.partitions
+    ):
+        return asyncio.to_thread(_response, request, found, call.version)
+    return _response(request, found, call.version)
+
+
+def _partition(
+    state: BrokerState, topic: str, ask: ListOffsetsRequestPartition, call: Call
+) -> Partition | KafkaError:
+    try:
+        require(state.authorizer, call.connection, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        partition = state.partitions.find(topic, ask.partition_index)
+        partition.check_epoch(ask.current_leader_epoch)
+        partition.log.check_usable()
+    except KafkaError as error:
+        return error
+    return partition
+
+
+def _is_slow(partition: Partition, timestamp: int, version: int) -> bool:
+    if version == 0:
+        return True
+    if timestamp in (LATEST, LATEST_TIERED):
+        return False
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):  # the epoch stands in the first batch
+        return not partition.log.is_warm(partition.log.start_offset)
+    return True
+
+
+def _response(
+    request: ListOffsetsRequest, found: Mapping[int, Partition | KafkaError], version: int
+) -> ListOffsetsResponse:
+    """The answer. Any thread may make it."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponseTopic(
                 name=topic.name,
-                partitions=[
-                    _answer(state, topic.name, ask, call.version) for ask in topic.partitions
-                ],
+                partitions=[_answer(found[id(ask)], ask, version) for ask in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -51,12 +101,15 @@ def handle(state: BrokerState, request: ListOffsetsRequest, call: Call) -> ListO
 
 
 def _answer(
-    state: BrokerState, topic: str, ask: ListOffsetsRequestPartition, version: int
+    partition: Partition | KafkaError, ask: ListOffsetsRequestPartition, version: int
 ) -> ListOffsetsResponsePartition:
     try:
-        partition = state.partitions.find(topic, ask.partition_index)
-        partition.check_epoch(ask.current_leader_epoch)
+        if isinstance(partition, KafkaError):
+            raise partition
+        if version == 0:
+            return _old_style(partition, ask)
         offset, timestamp = _find(partition, ask.timestamp, version)
+        epoch = partition.epoch_at(offset)
     except KafkaError as error:
         return ListOffsetsResponsePartition(
             partition_index=ask.partition_index, error_code=error.code
@@ -65,7 +118,18 @@ def _answer(
         partition_index=ask.partition_index,
         timestamp=timestamp,
         offset=offset,
-        leader_epoch=partition.epoch_at(offset),
+        leader_epoch=epoch,
+    )
+
+
+def _old_style(
+    partition: Partition, ask: ListOffsetsRequestPartition
+) -> ListOffsetsResponsePartition:
+    if ask.timestamp < EARLIEST or ask.max_num_offsets < 0:
+        raise KafkaError(CODES["INVALID_REQUEST"], f"{ask.max_num_offsets} at {ask.timestamp}")
+    found = partition.log.offsets_before(ask.timestamp, ask.max_num_offsets)
+    return ListOffsetsResponsePartition(
+        partition_index=ask.partition_index, old_style_offsets=found
     )
 
 

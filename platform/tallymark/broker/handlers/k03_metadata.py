@@ -3,25 +3,31 @@
 Served 0-13.
 
 * v0 an empty list of topics means all; from v1 null means all and empty means none
-* v1 the controller, racks (there are none), internal topics
+* v1 the controller, racks, internal topics
 * v2 the cluster id; v5 offline replicas; v7 leader epochs (KIP-320)
 * v4 the asker says whether an unknown topic may be created; before it may
-* v8 to v10 authorized operations: not known, there are no ACLs
+* v8 authorized operations of topics, v8 to v10 of the cluster (KIP-430)
 * v9 flexible; v10 topic ids; v12 topics by id (KIP-516); v13 a top-level error, never used
 
-Kept: an unknown topic is created where ``auto.create.topics.enable`` and the asker allow it. It is
-created before the answer, so the first answer has its leaders.
+Kept: everybody is told addresses of the listener that they came in by; a broker without that
+listener is left out, and what it leads is LISTENER_NOT_FOUND. A partition whose broker is away has
+no leader (-1, LEADER_NOT_AVAILABLE). An unknown topic is created where
+``auto.create.topics.enable`` and the asker allow it and the asker may CREATE; before the answer, so
+the first answer has its leaders. Of all topics those are left out that the asker may not DESCRIBE;
+asked for by name they are TOPIC_AUTHORIZATION_FAILED, there or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from uuid import UUID
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
+from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, operations_bits
 from tallymark.broker.handlers import Call, register
-from tallymark.broker.image import MetadataImage, TopicImage
-from tallymark.broker.partitions import Partitions
+from tallymark.broker.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.state import BrokerState
+from tallymark.broker.topic_rules import check_name
 from tallymark.broker.topics import auto_create
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
@@ -32,100 +38,182 @@ from tallymark.protocol.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from tallymark.protocol.schema import ZERO_UUID
+
+OPERATIONS_UNKNOWN: Final = -(2**31)
+_FIRST_WITH_NO_TOPICS: Final = 1
+_FIRST_WITH_LISTENER_ERRORS: Final = 6
+_FIRST_BY_ID: Final = 12
 
 
 def handle(
     state: BrokerState, request: MetadataRequest, call: Call
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     """At once, unless a topic has to be created first."""
+    answer = _Answer(state, request, call)
     asked = request.topics
-    if asked is None or (call.version == 0 and not asked):
-        topics = [
-            _topic(state.partitions, topic) for _, topic in sorted(state.image.topics.items())
+    if asked is None or (call.version < _FIRST_WITH_NO_TOPICS and not asked):
+        topics = [topic for _, topic in sorted(state.image.topics.items())]
+        return answer.response(
+            answer.told(t) for t in topics if answer.may_describe(t.name, quiet=True)
+        )
+    # Who names an id means the id: Java's admin sends an empty name beside it.
+    asked = [t if t.topic_id == ZERO_UUID else replace(t, name=None) for t in asked]
+    asked = list({(topic.name, topic.topic_id): topic for topic in asked}.values())
+    if request.allow_auto_topic_creation and state.settings.auto_create_topics_enable:
+        unknown = [
+            topic.name
+            for topic in asked
+            if topic.name is not None
+            and topic.name not in state.image.topics
+            and answer.may_describe(topic.name)
         ]
-        return _response(state.image, topics)
-    unknown = [
-        topic.name
-        for topic in asked
-        if topic.name is not None and topic.name not in state.image.topics
-    ]
-    if unknown and request.allow_auto_topic_creation and state.settings.auto_create_topics_enable:
-        return _create_then_answer(state, asked, unknown)
-    return _response(state.image, [_asked(state, topic, {}) for topic in asked])
+        if unknown:
+            return _create_then_answer(answer, asked, unknown)
+    return answer.response(answer.asked(topic) for topic in asked)
 
 
 async def _create_then_answer(
-    state: BrokerState, asked: Sequence[MetadataRequestTopic], unknown: Sequence[str]
+    answer: _Answer, asked: Sequence[MetadataRequestTopic], unknown: Sequence[str]
 ) -> MetadataResponse:
-    failed: dict[str, KafkaError] = {}
     for name in unknown:
         try:
-            await auto_create(state, name)
+            answer.check_may_create(name)
+            await auto_create(answer.state, name)
         except KafkaError as error:
-            failed[name] = error
-    return _response(state.image, [_asked(state, topic, failed) for topic in asked])
+            answer.failed[name] = error
+    return answer.response(answer.asked(topic) for topic in asked)
 
 
-def _asked(
-    state: BrokerState, asked: MetadataRequestTopic, failed: dict[str, KafkaError]
-) -> MetadataResponseTopic:
-    image, name = state.image, asked.name
-    if name is None:
-        name = image.names_by_id.get(asked.topic_id)
+@dataclass(slots=True)
+class _Answer:
+    """One request being answered; ``failed`` says why topics could not be created."""
+
+    state: BrokerState
+    request: MetadataRequest
+    call: Call
+    failed: dict[str, KafkaError] = field(default_factory=dict[str, KafkaError])
+
+    @property
+    def image(self) -> MetadataImage:
+        """The picture in force now; another one after a topic was created."""
+        return self.state.image
+
+    def may_describe(self, name: str, *, quiet: bool = False) -> bool:
+        return self._may(Operation.DESCRIBE, ResourceType.TOPIC, name, quiet=quiet)
+
+    def check_may_create(self, name: str) -> None:
+        if not (
+            self._may(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True)
+            or self._may(Operation.CREATE, ResourceType.TOPIC, name)
+        ):
+            raise KafkaError(CODES["TOPIC_AUTHORIZATION_FAILED"], name)
+
+    def asked(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+        """One topic asked for by name, or by id from v12 on."""
+        name = asked.name
+        if self.call.version < _FIRST_BY_ID and (name is None or asked.topic_id != ZERO_UUID):
+            return _refused("INVALID_REQUEST", name or "")
         if name is None:
-            return MetadataResponseTopic(
-                error_code=CODES["UNKNOWN_TOPIC_ID"], name=None, topic_id=asked.topic_id
-            )
-    topic = image.topics.get(name)
-    if topic is not None:
-        return _topic(state.partitions, topic)
-    return MetadataResponseTopic(
-        error_code=_code(failed.get(name)), name=name, topic_id=UUID(int=0)
-    )
+            name = self.image.names_by_id.get(asked.topic_id)
+            if name is None or not self.may_describe(name):
+                # Ids are no secret (Kafka answers so), the name that belongs to one is.
+                why = "UNKNOWN_TOPIC_ID" if name is None else "TOPIC_AUTHORIZATION_FAILED"
+                return MetadataResponseTopic(
+                    error_code=CODES[why], name=None, topic_id=asked.topic_id
+                )
+        elif not self.may_describe(name):
+            return _refused("TOPIC_AUTHORIZATION_FAILED", name)
+        topic = self.image.topics.get(name)
+        return self._unknown(name) if topic is None else self.told(topic)
 
-
-def _code(error: KafkaError | None) -> int:
-    """Why a topic is not there. LEADER_NOT_AVAILABLE makes every client ask again."""
-    if error is None:
-        return CODES["UNKNOWN_TOPIC_OR_PARTITION"]
-    soon = error.retriable or error.code == CODES["TOPIC_ALREADY_EXISTS"]  # it is being deleted
-    return CODES["LEADER_NOT_AVAILABLE"] if soon else error.code
-
-
-def _topic(partitions: Partitions, topic: TopicImage) -> MetadataResponseTopic:
-    image = partitions.image
-    found: list[MetadataResponsePartition] = []
-    for index, partition in enumerate(topic.partitions):
-        leader = image.leader_of(partition)
-        found.append(
-            MetadataResponsePartition(
-                error_code=0 if leader >= 0 else CODES["LEADER_NOT_AVAILABLE"],
-                partition_index=index,
-                leader_id=leader,
-                leader_epoch=partitions.epoch_of(topic.name, index, partition.leader_epoch),
-                replica_nodes=partition.replicas,
-                isr_nodes=partition.isr,
-                offline_replicas=[r for r in partition.replicas if r not in image.brokers],
-            )
+    def told(self, topic: TopicImage) -> MetadataResponseTopic:
+        """A topic that is there and may be described."""
+        bits = OPERATIONS_UNKNOWN
+        if self.request.include_topic_authorized_operations:
+            bits = self._bits(ResourceType.TOPIC, topic.name)
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=[
+                self._partition(topic.name, index, partition)
+                for index, partition in enumerate(topic.partitions)
+            ],
+            topic_authorized_operations=bits,
         )
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=found,
-    )
+
+    def response(self, topics: Iterable[MetadataResponseTopic]) -> MetadataResponse:
+        """The whole answer."""
+        listener, image = self.call.connection.listener, self.image
+        brokers: list[MetadataResponseBroker] = []
+        for node_id, broker in sorted(image.brokers.items()):
+            at = broker.at(listener)
+            if at is not None:
+                brokers.append(
+                    MetadataResponseBroker(node_id, at.host, at.port, broker.rack or None)
+                )
+        known = {broker.node_id for broker in brokers}
+        bits = OPERATIONS_UNKNOWN
+        if self.request.include_cluster_authorized_operations:
+            # Who may not even describe the cluster is told that it may do nothing.
+            may = self._may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True)
+            bits = self._bits(ResourceType.CLUSTER, CLUSTER_NAME) if may else 0
+        return MetadataResponse(
+            brokers=brokers,
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id if image.controller_id in known else NO_LEADER,
+            topics=list(topics),
+            cluster_authorized_operations=bits,
+        )
+
+    def _partition(
+        self, topic: str, index: int, partition: PartitionImage
+    ) -> MetadataResponsePartition:
+        image, state = self.image, self.state
+        leader, error = image.leader_of(partition), 0
+        if leader < 0:
+            error = CODES["LEADER_NOT_AVAILABLE"]
+        elif image.brokers[leader].at(self.call.connection.listener) is None:
+            known = self.call.version >= _FIRST_WITH_LISTENER_ERRORS
+            error = CODES["LISTENER_NOT_FOUND" if known else "LEADER_NOT_AVAILABLE"]
+            leader = NO_LEADER
+        elif state.partitions.is_offline(topic, index):  # ours, on a disk that failed
+            leader, error = NO_LEADER, CODES["LEADER_NOT_AVAILABLE"]
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=state.partitions.epoch_of(topic, index, partition.leader_epoch),
+            replica_nodes=partition.replicas,
+            isr_nodes=partition.isr,
+            offline_replicas=[r for r in partition.replicas if r not in image.brokers],
+        )
+
+    def _unknown(self, name: str) -> MetadataResponseTopic:
+        """Why a topic is not there. LEADER_NOT_AVAILABLE makes every client ask again."""
+        error = self.failed.get(name)
+        if error is None:
+            try:
+                check_name(name)
+            except KafkaError as wrong:
+                return _refused(wrong.name, name)
+            return _refused("UNKNOWN_TOPIC_OR_PARTITION", name)
+        soon = error.retriable or error.name == "TOPIC_ALREADY_EXISTS"  # it is being deleted
+        return _refused("LEADER_NOT_AVAILABLE" if soon else error.name, name)
+
+    def _may(
+        self, operation: Operation, kind: ResourceType, name: str, *, quiet: bool = False
+    ) -> bool:
+        who = self.call.connection
+        return self.state.authorizer.may(who, operation, kind, name, quiet=quiet)
+
+    def _bits(self, kind: ResourceType, name: str) -> int:
+        return operations_bits(self.state.authorizer, self.call.connection, kind, name)
 
 
-def _response(image: MetadataImage, topics: Sequence[MetadataResponseTopic]) -> MetadataResponse:
-    return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)
-            for _, broker in sorted(image.brokers.items())
-        ],
-        cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
-        topics=topics,
-    )
+def _refused(why: str, name: str) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=CODES[why], name=name, topic_id=ZERO_UUID)
 
 
 register(MetadataRequest, handle)

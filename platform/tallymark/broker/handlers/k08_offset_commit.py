@@ -2,24 +2,27 @@
 
 Served 2-9.
 
-* v2 to v4 a retention time, which is ignored: commits do not expire
-* v6 leader epochs (KIP-320); v7 static members (KIP-345); v8 flexible; v9 member epochs (KIP-848)
+* v2 to v4 a retention time, which goes before the broker's (``offsets.retention.minutes``)
+* v6 leader epochs (KIP-320); v7 static members (KIP-345); v8 flexible
+* v9 GROUP_ID_NOT_FOUND in place of ILLEGAL_GENERATION where there is no such group (KIP-848)
 
 Kept: a commit is a record of ``__consumer_offsets`` in Kafka's own format, appended before the
-answer and replayed at a restart. Simplified: groups have no members here, so a commit comes from a
-consumer that assigned its partitions itself (generation -1, no member id); any other is told
-UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION.
+answer and replayed at a restart. While a group has members only they commit, each with the
+generation in force. A consumer that assigned its partitions itself (generation -1) commits to a
+group without members. Simplified: the text of a commit is counted in bytes, by Kafka in characters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
-from tallymark.broker.coordinators import offsets_of
+from tallymark.broker.authorizer import Operation, ResourceType
+from tallymark.broker.coordinators import authorized_shard
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
-from tallymark.groups.offsets import Commit, decide_commit
+from tallymark.groups.offsets import Commit, Committer
 from tallymark.protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -27,40 +30,49 @@ from tallymark.protocol.messages import (
     OffsetCommitResponseTopic,
 )
 
+_FIRST_WITH_NOT_FOUND: Final = 9
+
 
 def handle(state: BrokerState, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
     """Decide, append, replay, answer; all in one turn of the loop."""
-    commits = list(_commits(state, request))
+    commits = list(_commits(state, request, call))
+    newer = call.version >= _FIRST_WITH_NOT_FOUND
+    codes: Sequence[int]
     try:
-        partition, offsets = offsets_of(state, request.group_id)
-        now_ms = state.now_ms()
-        records, codes = decide_commit(
+        shard = authorized_shard(state, call.connection, Operation.READ, request.group_id)
+        codes = shard.commit(
             request.group_id,
-            request.member_id,
-            request.generation_id_or_member_epoch,
+            Committer(
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id_or_member_epoch,
+                request.retention_time_ms,
+            ),
             commits,
-            now_ms,
             state.settings.offset_metadata_max_bytes,
+            CODES["GROUP_ID_NOT_FOUND" if newer else "ILLEGAL_GENERATION"],
         )
-        state.offsets.write(partition, offsets, records, now_ms)
     except KafkaError as error:
         codes = [error.code] * len(commits)
     return _response(request, codes)
 
 
-def _commits(state: BrokerState, request: OffsetCommitRequest) -> Iterator[Commit]:
+def _commits(state: BrokerState, request: OffsetCommitRequest, call: Call) -> Iterator[Commit]:
+    may = state.authorizer.may
     for topic in request.topics:
         known = state.image.topics.get(topic.name)
         count = len(known.partitions) if known else 0
+        allowed = may(call.connection, Operation.READ, ResourceType.TOPIC, topic.name)
         for part in topic.partitions:
             there = 0 <= part.partition_index < count
+            error = 0 if there else CODES["UNKNOWN_TOPIC_OR_PARTITION"]
             yield Commit(
                 topic.name,
                 part.partition_index,
                 part.committed_offset,
                 part.committed_leader_epoch,
                 part.committed_metadata or "",
-                error=0 if there else CODES["UNKNOWN_TOPIC_OR_PARTITION"],
+                error=error if allowed else CODES["TOPIC_AUTHORIZATION_FAILED"],
             )
 
 

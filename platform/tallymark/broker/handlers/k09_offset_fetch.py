@@ -7,24 +7,30 @@ Served 1-9.
 * v7 may ask for stable offsets only (KIP-447): all are, there are no transactions
 * v8 many groups in one request (KIP-709); v9 member epochs (KIP-848), ignored
 
-Kept: a partition without a commit is answered with offset -1 and no error. In v1, which has no
-top-level error, the error stands in every partition.
+Kept: a partition without a commit is answered with offset -1 and no error, so is a group that is
+not there. In v1, which has no top-level error, the error stands in every partition. Topics that
+the asker may not describe are left out of "all". Beyond Kafka: a group that one request names
+again is INVALID_REQUEST, a partition that it names again is answered once; else a small request
+could ask for a huge answer, as each partition has a text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from itertools import groupby
 from typing import Final
 
-from tallymark.broker.coordinators import offsets_of
+from tallymark.broker.authorizer import Operation, ResourceType
+from tallymark.broker.coordinators import authorized_shard
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.state import BrokerState
-from tallymark.errors import KafkaError
+from tallymark.broker.turns import in_turns
+from tallymark.errors import CODES, KafkaError
 from tallymark.groups.offsets import OffsetsState
 from tallymark.groups.records import CommittedOffset
 from tallymark.protocol.messages import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -33,53 +39,91 @@ from tallymark.protocol.messages import (
 )
 
 _FIRST_WITH_GROUPS: Final = 8
+_GROUPS_A_TURN: Final = 10
 _NOTHING: Final = CommittedOffset(-1)
 _Topics = Sequence[OffsetFetchRequestTopic] | None
 
 
-def handle(state: BrokerState, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+def handle(
+    state: BrokerState, request: OffsetFetchRequest, call: Call
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     """Look up every group asked for by itself."""
-    if call.version >= _FIRST_WITH_GROUPS:
-        groups: list[OffsetFetchResponseGroup] = []
-        for group in request.groups:
-            code, topics = _look_up(state, group.group_id, group.topics)
-            groups.append(OffsetFetchResponseGroup(group.group_id, topics, code))
-        return OffsetFetchResponse(groups=groups)
-    code, topics = _look_up(state, request.group_id, request.topics)
-    return OffsetFetchResponse(topics=topics, error_code=code)
+    if call.version < _FIRST_WITH_GROUPS:
+        code, topics = _look_up(state, request.group_id, request.topics, call)
+        return OffsetFetchResponse(topics=topics, error_code=code)
+    if len(request.groups) == 1:  # what every consumer asks
+        return OffsetFetchResponse(groups=[_group(state, request.groups[0], call)])
+    return _many(state, request.groups, call)
+
+
+async def _many(
+    state: BrokerState, asked: Sequence[OffsetFetchRequestGroup], call: Call
+) -> OffsetFetchResponse:
+    seen: set[str] = set()
+    groups: list[OffsetFetchResponseGroup] = []
+    async for each in in_turns(asked, _GROUPS_A_TURN):
+        if each.group_id in seen:
+            code = CODES["INVALID_REQUEST"]
+            groups.append(OffsetFetchResponseGroup(each.group_id, error_code=code))
+        else:
+            seen.add(each.group_id)
+            groups.append(_group(state, each, call))
+    return OffsetFetchResponse(groups=groups)
+
+
+def _group(
+    state: BrokerState, asked: OffsetFetchRequestGroup, call: Call
+) -> OffsetFetchResponseGroup:
+    code, topics = _look_up(state, asked.group_id, asked.topics, call)
+    return OffsetFetchResponseGroup(asked.group_id, topics, code)
 
 
 def _look_up(
-    state: BrokerState, group: str, asked: _Topics
+    state: BrokerState, group: str, asked: _Topics, call: Call
 ) -> tuple[int, list[OffsetFetchResponseTopic]]:
     try:
-        _, offsets = offsets_of(state, group)
+        shard = authorized_shard(state, call.connection, Operation.DESCRIBE, group)
     except KafkaError as error:
-        return error.code, [
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    _partition(index, _NOTHING, error.code) for index in topic.partition_indexes
-                ],
-            )
-            for topic in asked or ()
-        ]
-    return 0, _everything(offsets, group) if asked is None else _some(offsets, group, asked)
-
-
-def _some(
-    offsets: OffsetsState, group: str, asked: Sequence[OffsetFetchRequestTopic]
-) -> list[OffsetFetchResponseTopic]:
-    return [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                _partition(index, offsets.get(group, topic.name, index) or _NOTHING)
-                for index in topic.partition_indexes
-            ],
-        )
+        return error.code, [_failed(topic, error.code) for topic in asked or ()]
+    offsets = shard.state.offsets
+    if asked is None:
+        topics = _everything(offsets, group)
+        return 0, [topic for topic in topics if _may_describe(state, topic.name, call, quiet=True)]
+    seen: set[tuple[str, int]] = set()
+    return 0, [
+        _found(offsets, group, topic, seen)
+        if _may_describe(state, topic.name, call)
+        else _failed(topic, CODES["TOPIC_AUTHORIZATION_FAILED"])
         for topic in asked
     ]
+
+
+def _may_describe(state: BrokerState, topic: str, call: Call, *, quiet: bool = False) -> bool:
+    return state.authorizer.may(
+        call.connection, Operation.DESCRIBE, ResourceType.TOPIC, topic, quiet=quiet
+    )
+
+
+def _found(
+    offsets: OffsetsState,
+    group: str,
+    topic: OffsetFetchRequestTopic,
+    seen: set[tuple[str, int]],
+) -> OffsetFetchResponseTopic:
+    partitions: list[OffsetFetchResponsePartition] = []
+    for index in topic.partition_indexes:
+        if (topic.name, index) not in seen:
+            seen.add((topic.name, index))
+            found = offsets.get(group, topic.name, index) or _NOTHING
+            partitions.append(_partition(index, found))
+    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
+
+
+def _failed(topic: OffsetFetchRequestTopic, code: int) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[_partition(index, _NOTHING, code) for index in topic.partition_indexes],
+    )
 
 
 def _everything(offsets: OffsetsState, group: str) -> list[OffsetFetchResponseTopic]:

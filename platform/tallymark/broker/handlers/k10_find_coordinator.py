@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from tallymark.broker.authorizer import Operation, ResourceType, require
 from tallymark.broker.coordinators import coordinator_of
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.state import BrokerState
+from tallymark.broker.turns import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     FindCoordinatorRequest,
@@ -37,10 +39,11 @@ async def handle(
     if call.version >= _FIRST_WITH_MANY:
         return FindCoordinatorResponse(
             coordinators=[
-                await _find(state, key, request.key_type) for key in request.coordinator_keys
+                await _find(state, key, request.key_type, call)
+                async for key in in_turns(request.coordinator_keys)
             ]
         )
-    found = await _find(state, request.key, request.key_type)
+    found = await _find(state, request.key, request.key_type, call)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -50,7 +53,9 @@ async def handle(
     )
 
 
-async def _find(state: BrokerState, key: str, key_type: int) -> FindCoordinatorResponseCoordinator:
+async def _find(
+    state: BrokerState, key: str, key_type: int, call: Call
+) -> FindCoordinatorResponseCoordinator:
     try:
         if key_type == TRANSACTION:
             raise KafkaError(
@@ -58,13 +63,20 @@ async def _find(state: BrokerState, key: str, key_type: int) -> FindCoordinatorR
             )
         if key_type != GROUP:
             raise KafkaError(CODES["INVALID_REQUEST"], f"key type {key_type} is not served")
+        require(state.authorizer, call.connection, Operation.DESCRIBE, ResourceType.GROUP, key)
         broker = await coordinator_of(state, key)
+        reached = broker.at(call.connection.listener)
+        if reached is None:
+            raise KafkaError(
+                CODES["COORDINATOR_NOT_AVAILABLE"],
+                f"broker {broker.node_id} has no listener {call.connection.listener}",
+            )
     except KafkaError as error:
         return FindCoordinatorResponseCoordinator(
             key=key, node_id=-1, port=-1, error_code=error.code, error_message=str(error)
         )
     return FindCoordinatorResponseCoordinator(
-        key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_message=None
+        key=key, node_id=broker.node_id, host=reached.host, port=reached.port, error_message=None
     )
 
 

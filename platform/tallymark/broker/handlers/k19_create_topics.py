@@ -1,27 +1,36 @@
-"""k19 CreateTopics.
+"""k19 CreateTopics: new topics.
 
 Served 2-7.
 
 * v4 -1 for the broker's default of partitions and replicas (KIP-464)
-* v5 flexible; tells what the topic got (KIP-525); v6 no change on the wire (KIP-599)
-* v7 the topic's id (KIP-516)
+* v5 flexible; tells what the topic got, configs with where they come from (KIP-525)
+* v6 no change on the wire (KIP-599); v7 the topic's id (KIP-516)
 
 Kept: every topic succeeds or fails by itself; the answer comes when this broker's picture has the
-topic with its leaders. ``validate_only`` creates nothing. Simplified: a partition has one replica;
-any broker creates, not the controller only (the topic's nodes appear in one transaction); the
-timeout is not used; configs are told as given.
+topic with its leaders, or REQUEST_TIMED_OUT after the asker's timeout, the creation going on (a
+timeout of 0 sets it off and asks for no more). ``validate_only`` creates nothing. More than 10,000
+partitions in one request are a POLICY_VIOLATION. Who may not DESCRIBE_CONFIGS is not told what the
+topic got. A name that differs from another topic's in ``.`` and ``_`` only is
+INVALID_TOPIC_EXCEPTION. Simplified: a partition has one replica; any broker creates, not the
+controller only (the topic's nodes appear in one transaction).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from uuid import UUID
 
+from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.config_alter import once
+from tallymark.broker.config_describe import describe_topic
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.state import BrokerState
-from tallymark.broker.topics import check_topic, create_topic
+from tallymark.broker.topic_rules import check_total
+from tallymark.broker.topics import check_not_own, check_topic, create_topic
+from tallymark.broker.turns import in_turns
 from tallymark.errors import CODES, KafkaError
-from tallymark.groups.placement import OFFSETS_TOPIC
 from tallymark.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequestTopic,
@@ -31,21 +40,25 @@ from tallymark.protocol.messages import (
 )
 from tallymark.protocol.schema import ZERO_UUID
 
-_SET_ON_THE_TOPIC = 1
-"""ConfigSource of a value given for the topic itself (Kafka's DYNAMIC_TOPIC_CONFIG)."""
-
 
 async def handle(
     state: BrokerState, request: CreateTopicsRequest, call: Call
 ) -> CreateTopicsResponse:
     """One after the other, in the order of the request."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + request.timeout_ms / 1000
     named = Counter(topic.name for topic in request.topics)
+    partitions = sum(_partitions(state, topic) for topic in request.topics)
     answers: list[CreateTopicsResponseTopic] = []
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         try:
+            if len(request.topics) > 1:
+                check_total(partitions)
             if named[topic.name] > 1:
-                raise KafkaError(CODES["INVALID_REQUEST"], f"{topic.name} is named twice")
-            answers.append(await _create(state, topic, request.validate_only))
+                raise KafkaError(CODES["INVALID_REQUEST"], f"{topic.name[:80]!r} is named twice")
+            _authorize(state, call, topic.name)
+            left_ms = int((deadline - loop.time()) * 1000)
+            answers.append(await _create(state, topic, call, request.validate_only, left_ms))
         except KafkaError as error:
             answers.append(
                 CreateTopicsResponseTopic(
@@ -55,16 +68,36 @@ async def handle(
     return CreateTopicsResponse(topics=answers)
 
 
+def _partitions(state: BrokerState, topic: CreateTopicsRequestTopic) -> int:
+    """How many are asked for, as far as that makes sense."""
+    default = state.settings.num_partitions
+    return len(topic.assignments) or (topic.num_partitions if topic.num_partitions > 0 else default)
+
+
+def _authorize(state: BrokerState, call: Call, name: str) -> None:
+    """CREATE on the cluster, or on the topic by its name."""
+    may = state.authorizer.may
+    if not may(call.connection, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True):
+        require(state.authorizer, call.connection, Operation.CREATE, ResourceType.TOPIC, name)
+
+
 async def _create(
-    state: BrokerState, topic: CreateTopicsRequestTopic, validate_only: bool
+    state: BrokerState,
+    topic: CreateTopicsRequestTopic,
+    call: Call,
+    validate_only: bool,
+    left_ms: int,
 ) -> CreateTopicsResponseTopic:
-    configs = _configs(topic)
-    assignment = _assignment(topic)
-    topic_id = ZERO_UUID
-    count = check_topic(state, topic.name, topic.num_partitions, configs, assignment)
+    check_not_own(topic.name)
+    configs, assignment = _configs(topic), _assignment(topic)
+    wanted = (state, topic.name, topic.num_partitions, configs, assignment)
+    count, topic_id = check_topic(*wanted), ZERO_UUID
     if not validate_only:
-        created = await create_topic(state, topic.name, topic.num_partitions, configs, assignment)
-        topic_id = created.topic_id
+        topic_id = (await state.patience.within(left_ms, create_topic(*wanted))).topic_id
+    if not state.authorizer.may(
+        call.connection, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, quiet=True
+    ):
+        return _untold(topic.name, topic_id)
     return CreateTopicsResponseTopic(
         name=topic.name,
         topic_id=topic_id,
@@ -72,20 +105,35 @@ async def _create(
         num_partitions=count,
         replication_factor=1,
         configs=[
-            CreateTopicsResponseConfig(name=name, value=value, config_source=_SET_ON_THE_TOPIC)
-            for name, value in configs.items()
+            CreateTopicsResponseConfig(
+                name=config.name,
+                value=config.value,
+                read_only=config.read_only,
+                config_source=config.source,
+                is_sensitive=config.sensitive,
+            )
+            for config in describe_topic(state.settings, configs)
         ],
     )
 
 
+def _untold(name: str, topic_id: UUID) -> CreateTopicsResponseTopic:
+    return CreateTopicsResponseTopic(
+        name=name,
+        topic_id=topic_id,
+        error_message=None,
+        topic_config_error_code=CODES["TOPIC_AUTHORIZATION_FAILED"],
+        configs=[],
+    )
+
+
 def _configs(topic: CreateTopicsRequestTopic) -> dict[str, str]:
-    if topic.name == OFFSETS_TOPIC:
-        raise KafkaError(CODES["INVALID_TOPIC_EXCEPTION"], f"{topic.name} is the brokers' own")
+    once(config.name for config in topic.configs)
     configs: dict[str, str] = {}
     for config in topic.configs:
         if config.value is None:
-            raise KafkaError(CODES["INVALID_CONFIG"], f"{config.name} has no value")
-        configs[config.name] = config.value
+            raise KafkaError(CODES["INVALID_CONFIG"], f"{config.name[:80]} has no value")
+        configs[config.name] = config.value.strip()
     return configs
 
 
@@ -102,12 +150,14 @@ def _assignment(topic: CreateTopicsRequestTopic) -> Sequence[Sequence[int]] | No
         raise KafkaError(
             CODES["INVALID_REQUEST"], "an assignment and numbers of partitions or replicas"
         )
-    placed = {item.partition_index: item.broker_ids for item in topic.assignments}
-    if sorted(placed) != list(range(len(topic.assignments))):
+    indexes = sorted(item.partition_index for item in topic.assignments)
+    if indexes != list(range(len(indexes))):
         raise KafkaError(
-            CODES["INVALID_REPLICA_ASSIGNMENT"], f"partitions {sorted(placed)}, 0 to n are needed"
+            CODES["INVALID_REPLICA_ASSIGNMENT"],
+            f"partitions {indexes[:10]}, 0 to n are needed, each once",
         )
-    return [placed[index] for index in range(len(placed))]
+    placed = {item.partition_index: item.broker_ids for item in topic.assignments}
+    return [placed[index] for index in indexes]
 
 
 register(CreateTopicsRequest, handle)

@@ -8,7 +8,8 @@ Served 0-5.
   the answer is a new id, which serves the same end
 * v4, v5 other error codes of transactions (KIP-588, KIP-890)
 
-Simplified: transactions are not served. A transactional id is refused with
+Kept: an id is for who may do WRITE to any topic at all, or IDEMPOTENT_WRITE on the cluster
+(KIP-679). Simplified: transactions are not served. A transactional id is refused with
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the code that clients take for final and say so at once; an
 empty one with INVALID_REQUEST, as Kafka does.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, Who
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
@@ -28,11 +30,20 @@ def handle(
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     """Give the next id out."""
     if request.transactional_id is None:
+        if not _may_write(state, call.connection):
+            return _refused(CODES["CLUSTER_AUTHORIZATION_FAILED"])
         return _next(state)
     code = (
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" if request.transactional_id else "INVALID_REQUEST"
     )
     return _refused(CODES[code])
+
+
+def _may_write(state: BrokerState, who: Who) -> bool:
+    may, somewhere = state.authorizer.may, state.authorizer.may_somewhere
+    return somewhere(who, Operation.WRITE, ResourceType.TOPIC) or may(
+        who, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
+    )
 
 
 async def _next(state: BrokerState) -> InitProducerIdResponse:

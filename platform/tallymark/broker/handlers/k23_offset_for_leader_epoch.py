@@ -12,6 +12,7 @@ ends earlier here.
 
 from __future__ import annotations
 
+from tallymark.broker.authorizer import Operation, ResourceType, require
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
@@ -32,7 +33,7 @@ def handle(
         topics=[
             OffsetForLeaderEpochResponseTopic(
                 topic=topic.topic,
-                partitions=[_answer(state, topic.topic, ask) for ask in topic.partitions],
+                partitions=[_answer(state, topic.topic, ask, call) for ask in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -40,11 +41,13 @@ def handle(
 
 
 def _answer(
-    state: BrokerState, topic: str, ask: OffsetForLeaderEpochRequestPartition
+    state: BrokerState, topic: str, ask: OffsetForLeaderEpochRequestPartition, call: Call
 ) -> OffsetForLeaderEpochResponsePartition:
     try:
+        require(state.authorizer, call.connection, Operation.DESCRIBE, ResourceType.TOPIC, topic)
         partition = state.partitions.find(topic, ask.partition)
         partition.check_epoch(ask.current_leader_epoch)
+        partition.log.check_usable()
         epoch, end = partition.log.end_offset_for_epoch(ask.leader_epoch)
     except KafkaError as error:
         return OffsetForLeaderEpochResponsePartition(error_code=error.code, partition=ask.partition)

@@ -14,7 +14,8 @@ from tallymark.cli.process import PARENT
 from tallymark.cli.supervisor.plan import ProcessSpec
 from tallymark.deployment.load import ENVIRONMENT
 
-READY = re.compile(rb"^\S+ INFO \S+: ready\b", re.MULTILINE)
+READY = re.compile(rb'^(?:\S+ INFO \S+: |\{.*"message": ")ready\b', re.MULTILINE)
+"""In a log of text, or of JSON."""
 KEEP_LOG_BYTES = 10_000_000
 """A log larger than this is set aside as ``.log.1`` when its process is started again."""
 

@@ -1,0 +1,142 @@
+"""Who does the work of a compaction, one step at a time: a process on a real disk, so that the
+event loop never waits for the interpreter; the calling thread on any other."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import Any, Protocol, TypeAlias
+
+from tallymark.errors import TallymarkError
+from tallymark.log.compaction_task import Cleaned, CompactionTask, Summary
+from tallymark.log.compaction_worker import Steps
+from tallymark.log.files import Files, OsFiles
+
+Step: TypeAlias = Cleaned | Summary
+
+
+class CompactionFailedError(TallymarkError):
+    """The log stays as it is. ``damaged``: it has a batch that is not what was written, so trying
+    again is of no use."""
+
+    def __init__(self, why: str, *, damaged: bool = False) -> None:
+        super().__init__(why)
+        self.damaged = damaged
+
+
+class Worker(Protocol):
+    """Each step blocks, in a thread of the caller's; raises CompactionFailedError."""
+
+    def begin(self, task: CompactionTask) -> Step:
+        """The first new segment of the task, or already its summary."""
+        ...
+
+    def next(self) -> Step:
+        """The next one; the one before is in its place."""
+        ...
+
+    def kill(self) -> None:
+        """For good: a step under way ends as soon as it can. Any thread may."""
+        ...
+
+
+def worker_for(files: Files) -> Worker:
+    """The worker for this kind of disk."""
+    return ProcessWorker() if isinstance(files, OsFiles) else ThreadWorker(files)
+
+
+class ThreadWorker:
+    """Works in the calling thread."""
+
+    def __init__(self, files: Files) -> None:
+        self._steps = Steps(files)
+
+    def begin(self, task: CompactionTask) -> Step:
+        return _step(self._steps.answer({"do": "begin", "task": task.to_json()}))
+
+    def next(self) -> Step:
+        return _step(self._steps.answer({"do": "next"}))
+
+    def kill(self) -> None:
+        """A step ends by itself."""
+
+
+class ProcessWorker:
+    """:mod:`tallymark.log.compaction_worker` as a child. It is started by the first task, and dies
+    with this process however that ends: its input ends then."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[str] | None = None
+        self._starting = threading.Lock()
+        self._ended = False
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, None while there is none."""
+        return self._child.pid if self._child is not None else None
+
+    def begin(self, task: CompactionTask) -> Step:
+        return self._ask({"do": "begin", "task": task.to_json()})
+
+    def next(self) -> Step:
+        return self._ask({"do": "next"})
+
+    def kill(self) -> None:
+        with self._starting:
+            self._ended = True
+            if self._child is not None:
+                self._child.kill()
+
+    def close(self) -> None:
+        """Kill and clean up; no step may be under way."""
+        self.kill()
+        self._reap()
+
+    def _ask(self, order: dict[str, Any]) -> Step:
+        with self._starting:
+            if self._ended:
+                raise CompactionFailedError("the broker stops")
+            child = self._child = self._child or _spawn()
+        assert child.stdin is not None
+        assert child.stdout is not None
+        line = ""
+        with suppress(OSError):
+            child.stdin.write(json.dumps(order) + "\n")
+            child.stdin.flush()
+            line = child.stdout.readline()
+        if not line.endswith("\n"):
+            self._reap()
+            raise CompactionFailedError("the compaction process was killed")
+        return _step(json.loads(line))
+
+    def _reap(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.kill()
+        with suppress(OSError):  # what it was not able to read any more
+            child.__exit__(None, None, None)
+
+
+def _spawn() -> subprocess.Popen[str]:
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tallymark.log.compaction_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    except OSError as error:
+        raise CompactionFailedError(f"the compaction process does not start: {error}") from error
+
+
+def _step(answer: dict[str, Any]) -> Step:
+    if "cleaned" in answer:
+        fields = answer["cleaned"]
+        return Cleaned(tuple(fields["sources"]), fields["end_offset"], fields["size"])
+    if "summary" in answer:
+        return Summary(**answer["summary"])
+    raise CompactionFailedError(answer["error"], damaged=answer["damaged"])

@@ -1,0 +1,94 @@
+"""docs/broker-settings.md, from the code: ``python -m tallymark.broker.config_reference``."""
+
+from __future__ import annotations
+
+from tallymark.broker.config_describe import Described, describe_broker
+from tallymark.broker.config_file import ONLY, UNITS, WITHOUT_EFFECT
+from tallymark.broker.settings import OTHER_NAMES, BrokerSettings, kafka_name
+from tallymark.broker.topic_rules import RULES
+
+HEAD = """# Settings of a broker
+
+Names are Apache Kafka's where Kafka has the setting. They are given
+
+* in a file like Kafka's `server.properties`: `tallymark broker --config FILE`,
+* one by one: `tallymark broker --set NAME=VALUE`, which wins over a file,
+* by a deployment, in `broker_settings` of a cluster ([settings.md](settings.md)):
+  `tallymark broker --settings FILE --cluster NAME --id N`,
+* in Python: `BrokerSettings(num_partitions=4)`.
+
+Times are milliseconds, sizes bytes; -1 means no limit. A setting takes effect when the broker
+starts. Clients see them by DescribeConfigs, secrets excepted. An unknown name is an error that
+names the nearest known one.
+
+This page is made from the code:
+`python -m tallymark.broker.config_reference > docs/broker-settings.md`.
+"""
+
+TOPICS = """
+## Topic configs
+
+Set with CreateTopics, changed with AlterConfigs and IncrementalAlterConfigs, in force at once. A
+topic that does not set one has the broker's.
+
+| config | type | broker's setting, or default | |
+|---|---|---|---|
+"""
+
+FILES = """
+## Kafka's files
+
+`--config` takes a `server.properties` as it is. Converted to milliseconds:
+
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    rows = "".join(_row(config) for config in describe_broker(BrokerSettings()))
+    return (
+        f"{HEAD}\n| setting | type | default | |\n|---|---|---|---|\n{rows}"
+        f"{TOPICS}{''.join(_topic_rows())}{FILES}{''.join(_file_lines())}"
+    )
+
+
+def _row(config: Described) -> str:
+    others = [old for old, new in OTHER_NAMES.items() if new == config.name]
+    name = f"`{config.name}`" + "".join(f", `{other}`" for other in others)
+    return (
+        f"| {name} | {config.type.name.lower()} | {_value(config.value)} | {_text(config.doc)} |\n"
+    )
+
+
+def _topic_rows() -> list[str]:
+    return [
+        f"| `{row.name}` | {row.type.name.lower()} | {_inherited(row.setting, row.default)} "
+        f"| {_text(row.doc)} |\n"
+        for row in RULES.values()
+    ]
+
+
+def _inherited(setting: str, default: str) -> str:
+    return f"`{kafka_name(setting)}`" if setting else f"{_value(default)}, fixed for all topics"
+
+
+def _file_lines() -> list[str]:
+    converted = [
+        f"* `{name}` is `{target}`\n" for target, names in UNITS.items() for name, _ in names
+    ]
+    only = [f"| `{name}` | only `{value}` | {why} |\n" for name, (value, why) in ONLY.items()]
+    skipped = [f"| `{name}` | skipped | {why} |\n" for name, why in WITHOUT_EFFECT.items()]
+    head = "\nThese have nothing to say here; those that are skipped are told in the log:\n\n"
+    return [*converted, head, "| name | value | why |\n|---|---|---|\n", *only, *skipped]
+
+
+def _value(value: str | None) -> str:
+    return f"`{value}`" if value else "(empty)"
+
+
+def _text(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(reference(), end="")  # noqa: T201  (it is what this module does)

@@ -1,0 +1,77 @@
+"""The resources that have configs, as the three config APIs name them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Self
+
+from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.handlers import Call
+from tallymark.broker.image import TopicImage
+from tallymark.broker.state import BrokerState
+from tallymark.broker.topic_rules import check_name
+from tallymark.errors import CODES, KafkaError
+
+
+class ResourceKind(IntEnum):
+    """Kafka's ``ConfigResource.Type``: not the numbers of
+    :class:`~tallymark.broker.authorizer.ResourceType`."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A topic or a broker. The broker with the empty name stands for all brokers."""
+
+    kind: ResourceKind
+    name: str
+
+    @classmethod
+    def of(cls, kind: int, name: str) -> Self:
+        """From the wire. INVALID_REQUEST for kinds that have no configs here."""
+        try:
+            return cls(ResourceKind(kind), name)
+        except ValueError:
+            raise KafkaError(
+                CODES["INVALID_REQUEST"], f"resource type {kind} has no configs here"
+            ) from None
+
+    @property
+    def is_topic(self) -> bool:
+        """Else it is a broker."""
+        return self.kind is ResourceKind.TOPIC
+
+    def require(self, state: BrokerState, call: Call, operation: Operation) -> None:
+        """Raise what the authorizer says: TOPIC_ or CLUSTER_AUTHORIZATION_FAILED."""
+        kind, name = ResourceType.CLUSTER, CLUSTER_NAME
+        if self.is_topic:
+            kind, name = ResourceType.TOPIC, self.name
+        require(state.authorizer, call.connection, operation, kind, name)
+
+
+def topic_of(state: BrokerState, name: str) -> TopicImage:
+    """The topic. INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
+    check_name(name)
+    topic = state.image.topics.get(name)
+    if topic is None:
+        raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], name)
+    return topic
+
+
+def check_own_broker(state: BrokerState, name: str) -> None:
+    """Only a broker itself knows its settings: INVALID_REQUEST for another one's id."""
+    if name != str(state.settings.node_id):
+        raise KafkaError(
+            CODES["INVALID_REQUEST"],
+            f"this is broker {state.settings.node_id}, ask broker {name[:80]!r} itself",
+        )
+
+
+def named_twice(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+    """Resources that one request names more than once: nobody knows which one is meant."""
+    return {resource for resource, count in Counter(resources).items() if count > 1}

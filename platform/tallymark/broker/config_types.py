@@ -1,0 +1,124 @@
+"""What configs are made of: types and sources with the numbers they have on the wire, and the
+rules a text is read by. Pure. Numbers and names are Kafka's (KIP-226, KIP-524, KIP-569)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...]
+"""A config as it is used: tuples are lists."""
+
+Rule: TypeAlias = Callable[[str], ConfigValue]
+"""From a text to the value; ValueError says what would be right."""
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{0,20}\.?[0-9]{0,20}")
+
+
+class ConfigType(IntEnum):
+    """``ConfigType`` of DescribeConfigs v3."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from: ``ConfigSource`` of DescribeConfigs v1 and CreateTopics v5."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+def between(low: int, high: int) -> Rule:
+    """An integer from ``low`` to ``high``, both inclusive."""
+
+    def rule(text: str) -> int:
+        value = int(text) if _INTEGER.fullmatch(text) else None
+        if value is None or not low <= value <= high:
+            raise ValueError(f"must be an integer from {low} to {high}")
+        return value
+
+    return rule
+
+
+def ratio(text: str) -> float:
+    """A number from 0 to 1."""
+    value = float(text) if _NUMBER.fullmatch(text) and any(map(str.isdigit, text)) else -1.0
+    if not 0 <= value <= 1:
+        raise ValueError("must be a number from 0 to 1")
+    return value
+
+
+def boolean(text: str) -> bool:
+    """``true`` or ``false`` in any case."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text.lower() == "true"
+
+
+def one_of(*allowed: str, why: str = "") -> Rule:
+    """One of these words. ``why`` tells those who ask for another one."""
+
+    def rule(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(
+                f"only {' or '.join(allowed)} is possible" + (f": {why}" if why else "")
+            )
+        return text
+
+    return rule
+
+
+def only(value: bool | int, why: str) -> Rule:
+    """The one number or truth value that this broker can keep."""
+
+    def rule(text: str) -> bool | int:
+        if text.lower() != shown(value):
+            raise ValueError(f"only {shown(value)} is possible: {why}")
+        return value
+
+    return rule
+
+
+def list_of(*allowed: str) -> Rule:
+    """At least one of these words, comma separated, in any order, none of them twice."""
+
+    def rule(text: str) -> tuple[str, ...]:
+        words = split(text)
+        if not words or not set(words) <= set(allowed) or len(set(words)) < len(words):
+            raise ValueError(f"must be one or more of {', '.join(allowed)}")
+        return words
+
+    return rule
+
+
+def split(text: str) -> tuple[str, ...]:
+    """The words of a list."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def shown(value: object) -> str:
+    """A value as configs are written."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        return ",".join(str(item) for item in value)
+    return str(value)

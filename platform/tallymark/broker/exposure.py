@@ -1,0 +1,49 @@
+"""Who waits for records to be shown: with ``flush.before.expose`` that is when they are flushed
+(section 3.1 of the Kafka paper: "a message is only exposed to the consumers after it is flushed").
+
+A producer that waits asks for a flush at once. There is one flush of a partition at a time, so all
+who came while one was under way share the next one: a group commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tallymark.errors import KafkaError
+
+
+class Exposure:
+    """The waiters of one partition. Belongs to the event loop."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def wait_for(self, offset: int) -> asyncio.Future[None]:
+        """Done when the record at ``offset`` is shown; fails with the error of :meth:`fail`."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((offset, future))
+        return future
+
+    def shown(self, high_watermark: int) -> None:
+        """Records below are shown now."""
+        waiting, self._waiting = self._waiting, []
+        for offset, future in waiting:
+            if future.done():  # its request was given up
+                continue
+            if offset < high_watermark:
+                future.set_result(None)
+            else:
+                self._waiting.append((offset, future))
+
+    def fail(self, error: KafkaError) -> None:
+        """Nobody who waits now will see it shown."""
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # heard, also where the request was given up meanwhile

@@ -1,0 +1,192 @@
+"""Fetch sessions (KIP-227): the broker remembers what a reader reads, so that neither its requests
+nor the answers name partitions without news. Pure: times and new ids are arguments.
+
+::
+
+    request (session, epoch)                      answer
+    (0, 0)  all partitions                        all partitions, new session 77
+    (77, 1) what has changed of what is asked     partitions with news
+    (77, 2) ...                                   ...
+    (77, 0) all partitions, instead of 77         all partitions, new session 78
+    (77, -1) all partitions, 77 ends              all partitions, no session
+
+Epochs count the requests of a session, so that a request which was lost or came twice is noticed.
+A reader that does not get a session (0) goes on naming everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.fetch_wire import Ask, Found, PlainFetch, Topic
+
+NO_SESSION: Final = 0
+_FULL: Final = 0
+_FINAL: Final = -1
+_LAST_EPOCH: Final = 2**31 - 1
+_FIRST_WITH_IDS: Final = 13
+
+Key: TypeAlias = tuple[Topic, int]
+
+
+@dataclass(slots=True)
+class Remembered:
+    """A partition of a session: what is asked, and what the reader was last told."""
+
+    ask: Ask
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    def is_news(self, found: Found) -> bool:
+        """Whether the reader must be told of ``found``; takes it as told."""
+        length = len(found.records) if isinstance(found.records, bytes) else found.records.size
+        news = bool(
+            length
+            or found.error_code
+            or found.high_watermark != self.high_watermark
+            or found.log_start_offset != self.log_start_offset
+        )
+        # After an error the partition is told of again, whatever it was before.
+        self.high_watermark = -1 if found.error_code else found.high_watermark
+        self.log_start_offset = found.log_start_offset
+        return news
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """What one reader reads, in the order in which it is looked at."""
+
+    session_id: int
+    uses_ids: bool
+    created_ms: int
+    used_ms: int
+    epoch: int = 1
+    """What the next request has to carry."""
+    partitions: dict[Key, Remembered] = field(default_factory=dict[Key, Remembered])
+
+    def update(self, request: PlainFetch) -> None:
+        """Take in what a request adds, changes and forgets."""
+        for topic, indexes in request.forgotten:
+            for index in indexes:
+                self.partitions.pop((topic, index), None)
+        for topic, asks in request.topics:
+            for ask in asks:
+                known = self.partitions.get((topic, ask.partition))
+                if known is None:
+                    self.partitions[topic, ask.partition] = Remembered(ask)
+                else:
+                    known.ask = ask
+
+    def told(self, found: Iterable[tuple[Topic, Found]]) -> list[tuple[Topic, Found]]:
+        """Those that are news. A partition whose records are sent goes to the end of the order, so
+        that those behind it get their turn of the answer's bytes."""
+        news: list[tuple[Topic, Found]] = []
+        for topic, each in found:
+            known = self.partitions.get((topic, each.partition))
+            if known is None or known.is_news(each):
+                news.append((topic, each))
+                if known is not None and each.records:
+                    del self.partitions[topic, each.partition]
+                    self.partitions[topic, each.partition] = known
+        return news
+
+
+class FetchSessionCache:
+    """The sessions of a broker. Where there are too many, an unused or a smaller one goes: a large
+    session saves more (Kafka's rule)."""
+
+    def __init__(self, slots: int = 1000, evict_after_ms: int = 120_000) -> None:
+        self.slots = slots
+        self.evict_after_ms = evict_after_ms
+        self.evicted = 0
+        """How many sessions had to make room."""
+        self._sessions: dict[int, FetchSession] = {}  # the one that was not used longest is first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __contains__(self, session_id: int) -> bool:
+        return session_id in self._sessions
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def continued(self, request: PlainFetch, version: int, now_ms: int) -> FetchSession | None:
+        """The session that ``request`` goes on with, brought up to date. None for a request that
+        names all it wants, or has forgotten all of it; its session is gone then.
+
+        Raises KafkaError FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+        FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        session_id = request.session_id
+        if request.session_epoch in (_FULL, _FINAL):
+            self._sessions.pop(session_id, None)
+            return None
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(CODES["FETCH_SESSION_ID_NOT_FOUND"], f"session {session_id}")
+        if request.session_epoch != session.epoch:
+            raise KafkaError(
+                CODES["INVALID_FETCH_SESSION_EPOCH"],
+                f"session {session_id}: epoch {request.session_epoch}, {session.epoch} is next",
+            )
+        if session.uses_ids != (version >= _FIRST_WITH_IDS):
+            raise KafkaError(CODES["FETCH_SESSION_TOPIC_ID_ERROR"], f"session {session_id}")
+        session.update(request)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return None
+        session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
+        session.used_ms = now_ms
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return session
+
+    def open(
+        self, request: PlainFetch, version: int, now_ms: int, new_id: int
+    ) -> FetchSession | None:
+        """A session for a reader that asked for one (epoch 0) and named its partitions; None where
+        there is no room, or it does not want any."""
+        size = sum(len(asks) for _, asks in request.topics)
+        if request.session_epoch != _FULL or not size or new_id in self._sessions:
+            return None
+        if len(self._sessions) >= self.slots and not self._evict(size, now_ms):
+            return None
+        session = FetchSession(new_id, version >= _FIRST_WITH_IDS, now_ms, now_ms)
+        session.update(request)
+        self._sessions[new_id] = session
+        return session
+
+    def _evict(self, size: int, now_ms: int) -> bool:
+        """Make room for a session of ``size`` partitions, if it is worth more than another."""
+        if not self._sessions:
+            return False
+        victim = next(iter(self._sessions.values()))
+        if now_ms - victim.used_ms <= self.evict_after_ms:
+            settled = [
+                each
+                for each in self._sessions.values()
+                if now_ms - each.created_ms > self.evict_after_ms
+            ]
+            if not settled:
+                return False
+            victim = min(settled, key=lambda each: len(each.partitions))
+            if len(victim.partitions) >= size:
+                return False
+        del self._sessions[victim.session_id]
+        self.evicted += 1
+        return True
+
+
+def grouped(found: Sequence[tuple[Topic, Found]]) -> list[tuple[Topic, list[Found]]]:
+    """Neighbours of one topic together, the order kept."""
+    topics: list[tuple[Topic, list[Found]]] = []
+    for topic, each in found:
+        if not topics or topics[-1][0] != topic:
+            topics.append((topic, []))
+        topics[-1][1].append(each)
+    return topics

@@ -1,0 +1,110 @@
+"""k11 JoinGroup: be in the next generation of a group.
+
+Served 0-9.
+
+* v1 a rebalance timeout of its own; in v0 the session timeout is taken
+* v4 who has no member id is given one and comes again with it: MEMBER_ID_REQUIRED (KIP-394)
+* v5 static members (KIP-345); v6 flexible; v7 the protocol type in the answer (KIP-559)
+* v8 a reason, which goes to the log (KIP-800)
+* v9 a static leader that comes back may keep the assignment (KIP-814)
+
+Kept: the answer is parked until the rebalance has come so far. Who is let in and what that moves
+is decided in :mod:`tallymark.groups.joining`. Beyond Kafka: the metadata of one member is bounded
+(``message.max.bytes``, INVALID_REQUEST), members and ids given in advance by ``group.max.size``.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable
+from typing import Final
+
+from tallymark.broker.authorizer import Operation
+from tallymark.broker.coordinators import authorized_shard
+from tallymark.broker.group_answers import when
+from tallymark.broker.handlers import Call, register
+from tallymark.broker.state import BrokerState
+from tallymark.errors import KafkaError
+from tallymark.groups.inputs import Join, JoinReply
+from tallymark.protocol.messages import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+
+log = logging.getLogger(__name__)
+
+_FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
+_FIRST_WITH_REQUIRED_ID: Final = 4
+_FIRST_WITH_NULL_PROTOCOL: Final = 7
+_FIRST_WITH_SKIPPED_ASSIGNMENT: Final = 9
+_LONGEST_PREFIX: Final = 255
+"""A member id begins with the client's name for itself, which may be 32 KiB long."""
+
+
+def handle(
+    state: BrokerState, request: JoinGroupRequest, call: Call
+) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+    """Park, decide; the answer comes now or later."""
+
+    def respond(reply: JoinReply) -> JoinGroupResponse:
+        return _response(reply, call.version)
+
+    try:
+        shard = authorized_shard(state, call.connection, Operation.READ, request.group_id)
+    except KafkaError as error:
+        return respond(JoinReply(error.code, member_id=request.member_id))
+    if request.reason:
+        log.info(
+            "group=%.249r member=%.300r joins: %.255r",
+            request.group_id,
+            request.member_id,
+            request.reason,
+        )
+    return when(shard.join(request.group_id, _join(request, call)), respond)
+
+
+def _join(request: JoinGroupRequest, call: Call) -> Join:
+    client_id = call.client_id or ""
+    prefix = (request.group_instance_id or client_id)[:_LONGEST_PREFIX]
+    rebalance_timeout_ms = request.rebalance_timeout_ms
+    if call.version < _FIRST_WITH_REBALANCE_TIMEOUT:
+        rebalance_timeout_ms = request.session_timeout_ms
+    return Join(
+        ticket=0,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        fresh_id=f"{prefix}-{uuid.uuid4()}",
+        client_id=client_id,
+        client_host=f"/{call.connection.host}",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=max(rebalance_timeout_ms, 0),
+        protocol_type=request.protocol_type,
+        # Copies: what was decoded are views of the request, which would be held with them.
+        protocols=tuple((each.name, bytes(each.metadata)) for each in request.protocols),
+        must_know_id=call.version >= _FIRST_WITH_REQUIRED_ID,
+        may_skip_assignment=call.version >= _FIRST_WITH_SKIPPED_ASSIGNMENT,
+    )
+
+
+def _response(reply: JoinReply, version: int) -> JoinGroupResponse:
+    protocol = reply.protocol
+    if protocol is None and version < _FIRST_WITH_NULL_PROTOCOL:
+        protocol = ""
+    return JoinGroupResponse(
+        error_code=reply.error,
+        generation_id=reply.generation,
+        protocol_type=reply.protocol_type,
+        protocol_name=protocol,
+        leader=reply.leader,
+        skip_assignment=reply.skip_assignment,
+        member_id=reply.member_id,
+        members=[
+            JoinGroupResponseMember(member_id, instance_id, metadata)
+            for member_id, instance_id, metadata in reply.members
+        ],
+    )
+
+
+register(JoinGroupRequest, handle)

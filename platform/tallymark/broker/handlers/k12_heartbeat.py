@@ -1,0 +1,33 @@
+"""k12 Heartbeat: a member says that it lives, and hears whether it has to join again.
+
+Served 0-4.
+
+* v3 static members (KIP-345); v4 flexible
+
+Kept: REBALANCE_IN_PROGRESS while members are to join again, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+FENCED_INSTANCE_ID.
+"""
+
+from __future__ import annotations
+
+from tallymark.broker.authorizer import Operation
+from tallymark.broker.coordinators import authorized_shard
+from tallymark.broker.handlers import Call, register
+from tallymark.broker.state import BrokerState
+from tallymark.errors import KafkaError
+from tallymark.protocol.messages import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(state: BrokerState, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+    """Begin the member's session anew."""
+    try:
+        shard = authorized_shard(state, call.connection, Operation.READ, request.group_id)
+    except KafkaError as error:
+        return HeartbeatResponse(error_code=error.code)
+    code = shard.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    return HeartbeatResponse(error_code=code)
+
+
+register(HeartbeatRequest, handle)

@@ -1,0 +1,91 @@
+"""k15 DescribeGroups: the state and the members of groups.
+
+Served 0-6.
+
+* v3 what the asker may do with each (KIP-430); v4 static ids (KIP-345); v5 flexible
+* v6 GROUP_ID_NOT_FOUND for a group that is not there, and errors in words (KIP-1043); before it
+  such a group is called Dead, without an error
+
+Kept: metadata and assignments are told of a stable group only. Beyond Kafka: a group that one
+request names again is INVALID_REQUEST, else a small request could ask for a huge answer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tallymark.broker.authorizer import Operation, ResourceType, operations_bits
+from tallymark.broker.coordinators import authorized_shard
+from tallymark.broker.handlers import Call, register
+from tallymark.broker.state import BrokerState
+from tallymark.broker.turns import in_turns
+from tallymark.errors import CODES, KafkaError
+from tallymark.groups.group import Group, Member, State
+from tallymark.protocol.messages import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    DescribeGroupsResponseGroup,
+    DescribeGroupsResponseMember,
+)
+
+_FIRST_WITH_NOT_FOUND: Final = 6
+_GROUPS_A_TURN: Final = 10
+_NOT_ASKED: Final = -(2**31)
+
+
+async def handle(
+    state: BrokerState, request: DescribeGroupsRequest, call: Call
+) -> DescribeGroupsResponse:
+    """Describe each group by itself."""
+    seen: set[str] = set()
+    groups: list[DescribeGroupsResponseGroup] = []
+    async for group_id in in_turns(request.groups, _GROUPS_A_TURN):
+        groups.append(_describe(state, request, group_id, call, group_id in seen))
+        seen.add(group_id)
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(
+    state: BrokerState, request: DescribeGroupsRequest, group_id: str, call: Call, again: bool
+) -> DescribeGroupsResponseGroup:
+    try:
+        if again:
+            raise KafkaError(CODES["INVALID_REQUEST"], f"{group_id[:80]!r} is named twice")
+        shard = authorized_shard(state, call.connection, Operation.DESCRIBE, group_id)
+        group = shard.group(group_id)
+        if group is None and call.version >= _FIRST_WITH_NOT_FOUND:
+            raise KafkaError(CODES["GROUP_ID_NOT_FOUND"], f"group {group_id[:80]!r}")
+    except KafkaError as error:
+        return DescribeGroupsResponseGroup(
+            group_id=group_id,
+            error_code=error.code,
+            error_message=str(error),
+            group_state=State.DEAD.value if error.code == CODES["GROUP_ID_NOT_FOUND"] else "",
+        )
+    group = group or Group(group_id, state=State.DEAD)
+    stable = group.state is State.STABLE
+    allowed = _NOT_ASKED
+    if request.include_authorized_operations:
+        allowed = operations_bits(state.authorizer, call.connection, ResourceType.GROUP, group_id)
+    return DescribeGroupsResponseGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=[_member(group, member, stable) for member in group.members.values()],
+        authorized_operations=allowed,
+    )
+
+
+def _member(group: Group, member: Member, stable: bool) -> DescribeGroupsResponseMember:
+    return DescribeGroupsResponseMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata_of(group.protocol) if stable else b"",
+        member_assignment=member.assignment if stable else b"",
+    )
+
+
+register(DescribeGroupsRequest, handle)

@@ -1,0 +1,54 @@
+"""k16 ListGroups: the groups that this broker looks after.
+
+Served 0-5.
+
+* v3 flexible; v4 states, and only groups in certain ones (KIP-518); v5 types (KIP-848)
+
+Kept: who may describe the cluster sees all groups, others those they may describe. Every group is
+of the type "classic". While a partition of groups is being loaded the list is not complete, and
+says COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
+from tallymark.broker.handlers import Call, register
+from tallymark.broker.state import BrokerState
+from tallymark.broker.turns import in_turns
+from tallymark.errors import CODES
+from tallymark.protocol.messages import (
+    ListGroupsRequest,
+    ListGroupsResponse,
+    ListGroupsResponseGroup,
+)
+
+_CLASSIC: Final = "classic"
+_GROUPS_A_TURN: Final = 500
+
+
+async def handle(state: BrokerState, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
+    """List, filtered."""
+    who, may = call.connection, state.authorizer.may
+    everything = may(who, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True)
+    states = {name.lower() for name in request.states_filter}
+    types = {name.lower() for name in request.types_filter}
+    groups = [
+        ListGroupsResponseGroup(
+            group.group_id, group.protocol_type or "", group.state.value, _CLASSIC
+        )
+        for shard in state.offsets.shards()
+        async for group in in_turns(shard.groups(), _GROUPS_A_TURN)
+        if (not states or group.state.value.lower() in states)
+        and (not types or _CLASSIC in types)
+        and (
+            everything
+            or may(who, Operation.DESCRIBE, ResourceType.GROUP, group.group_id, quiet=True)
+        )
+    ]
+    code = CODES["COORDINATOR_LOAD_IN_PROGRESS"] if state.offsets.loading else 0
+    return ListGroupsResponse(error_code=code, groups=groups)
+
+
+register(ListGroupsRequest, handle)

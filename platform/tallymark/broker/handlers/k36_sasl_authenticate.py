@@ -1,0 +1,43 @@
+"""k36 SaslAuthenticate: one token of the log-in, answered with the next one.
+
+Served 0-2.
+
+* v1 the session's lifetime: 0, it never ends (KIP-368)
+* v2 flexible
+
+Kept: a log-in that fails is told after ``connection.failed.authentication.delay.ms``, and the
+connection closes; the answer is the same for a wrong name, a wrong password and a broken token.
+"""
+
+from __future__ import annotations
+
+from tallymark.broker.handlers import Call, register
+from tallymark.broker.state import BrokerState
+from tallymark.errors import CODES
+from tallymark.net.sasl import SaslError
+from tallymark.net.sasl_server import SaslState
+from tallymark.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+
+async def handle(
+    state: BrokerState, request: SaslAuthenticateRequest, call: Call
+) -> SaslAuthenticateResponse:
+    """Give the token to the connection's exchange."""
+    session = call.connection.sasl
+    if session is None or session.state is not SaslState.HANDSHAKEN:
+        return SaslAuthenticateResponse(
+            error_code=CODES["ILLEGAL_SASL_STATE"],
+            error_message="a SaslHandshake comes first, on a SASL listener, and once",
+        )
+    assert state.logins is not None
+    try:
+        reply = await state.logins.take(call.connection, bytes(request.auth_bytes))
+    except SaslError:
+        return SaslAuthenticateResponse(
+            error_code=CODES["SASL_AUTHENTICATION_FAILED"],
+            error_message=f"Authentication failed: invalid credentials ({session.mechanism})",
+        )
+    return SaslAuthenticateResponse(auth_bytes=reply)
+
+
+register(SaslAuthenticateRequest, handle)

@@ -1,0 +1,82 @@
+"""k37 CreatePartitions: more partitions for a topic.
+
+Served 0-3.
+
+* v2 flexible; v1 and v3 no change on the wire
+
+Kept: ``count`` is the number afterwards; assignments place the new ones, in order; every topic
+succeeds or fails by itself; the answer comes when this broker's picture has them, or
+REQUEST_TIMED_OUT after the asker's timeout, the creation going on. ``validate_only`` creates
+nothing. Refused for ``__consumer_offsets``: another number would send groups to other
+coordinators. Records already there stay where they are, so keys may move to other partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from tallymark.broker.assignment import grow
+from tallymark.broker.authorizer import Operation, ResourceType, require
+from tallymark.broker.config_resources import topic_of
+from tallymark.broker.handlers import Call, register
+from tallymark.broker.state import BrokerState
+from tallymark.broker.topic_rules import check_partitions, check_total
+from tallymark.broker.topics import check_not_own
+from tallymark.broker.turns import in_turns
+from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsRequestTopic,
+    CreatePartitionsResponse,
+    CreatePartitionsResponseResult,
+)
+
+
+async def handle(
+    state: BrokerState, request: CreatePartitionsRequest, call: Call
+) -> CreatePartitionsResponse:
+    """One after the other, in the order of the request."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + request.timeout_ms / 1000
+    named = Counter(topic.name for topic in request.topics)
+    results: list[CreatePartitionsResponseResult] = []
+    partitions = sum(max(0, topic.count) for topic in request.topics)
+    async for topic in in_turns(request.topics):
+        code, message = 0, None
+        try:
+            if len(request.topics) > 1:
+                check_total(partitions)
+            if named[topic.name] > 1:
+                raise KafkaError(CODES["INVALID_REQUEST"], f"{topic.name[:80]!r} is named twice")
+            assignment = _check(state, topic, call)
+            if not request.validate_only:
+                await state.patience.within(
+                    int((deadline - loop.time()) * 1000),
+                    state.cluster.create_partitions(topic.name, topic.count, assignment),
+                )
+        except KafkaError as error:
+            code, message = error.code, str(error)
+        results.append(
+            CreatePartitionsResponseResult(name=topic.name, error_code=code, error_message=message)
+        )
+    return CreatePartitionsResponse(results=results)
+
+
+def _check(
+    state: BrokerState, asked: CreatePartitionsRequestTopic, call: Call
+) -> Sequence[Sequence[int]] | None:
+    """Raise what is wrong with it; the placement of the new partitions by hand, or None."""
+    require(state.authorizer, call.connection, Operation.ALTER, ResourceType.TOPIC, asked.name)
+    check_not_own(asked.name)
+    topic, assignment = topic_of(state, asked.name), None
+    if asked.assignments is not None:
+        assignment = [item.broker_ids for item in asked.assignments]
+    if asked.count > len(topic.partitions):
+        check_partitions(asked.count)
+    grow(len(topic.partitions), asked.count, state.image.load(), assignment)
+    return assignment
+
+
+register(CreatePartitionsRequest, handle)

@@ -1,0 +1,85 @@
+"""k47 OffsetDelete: forget what a group committed on some partitions (KIP-496).
+
+Served 0.
+
+Kept: a topic that a member is subscribed to is GROUP_SUBSCRIBED_TO_TOPIC; a group of another kind
+than consumers must be empty, since nobody knows what it reads. An offset that was never committed
+is deleted all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tallymark.broker.authorizer import Operation, ResourceType
+from tallymark.broker.coordinators import authorized_shard
+from tallymark.broker.group_log import refusal_of
+from tallymark.broker.group_shard import GroupShard
+from tallymark.broker.handlers import Call, register
+from tallymark.broker.state import BrokerState
+from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.messages import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+_Place = tuple[str, int]
+
+
+def handle(state: BrokerState, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
+    """Delete what may be deleted; a code for each partition."""
+    try:
+        shard = authorized_shard(state, call.connection, Operation.DELETE, request.group_id)
+    except KafkaError as error:
+        return OffsetDeleteResponse(error_code=error.code)
+    codes = dict(_refusals(state, request, call))
+    error_code = _delete(shard, request, codes)
+    if error_code:
+        return OffsetDeleteResponse(error_code=error_code)
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        part.partition_index, codes[topic.name, part.partition_index]
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _refusals(
+    state: BrokerState, request: OffsetDeleteRequest, call: Call
+) -> Iterator[tuple[_Place, int]]:
+    """What is wrong with each partition before the group is asked; 0 for nothing."""
+    may = state.authorizer.may
+    for topic in request.topics:
+        allowed = may(call.connection, Operation.READ, ResourceType.TOPIC, topic.name)
+        known = state.image.topics.get(topic.name)
+        count = len(known.partitions) if known else 0
+        for part in topic.partitions:
+            there = 0 <= part.partition_index < count
+            code = 0 if there else CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+            if not allowed:
+                code = CODES["TOPIC_AUTHORIZATION_FAILED"]
+            yield (topic.name, part.partition_index), code
+
+
+def _delete(shard: GroupShard, request: OffsetDeleteRequest, codes: dict[_Place, int]) -> int:
+    """Delete what is not refused yet; ``codes`` then says how that went."""
+    places = [place for place, code in codes.items() if not code]
+    try:
+        error_code, results = shard.delete_offsets(request.group_id, places)
+    except KafkaError as error:
+        return refusal_of(error)
+    codes.update(zip(places, results, strict=False))
+    return error_code
+
+
+register(OffsetDeleteRequest, handle)

@@ -1,0 +1,110 @@
+"""Listeners: where a broker listens, how each place is secured, and what clients are told. Pure.
+
+``listeners`` is Kafka's list: ``PLAINTEXT://127.0.0.1:9092,SASL_SSL://broker.example:9094``. The
+part before ``://`` is the listener's name; its security protocol is the one of that name, or what
+``listener.security.protocol.map`` says (``INSIDE:SASL_SSL,...``). The wrong text is a ValueError.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tallymark.broker.image import Endpoint
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+WILDCARDS: Final = ("0.0.0.0", "::", "")
+"""Hosts that mean every address of the machine: nobody can connect to such a name."""
+
+_LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([^\]]*)\]|([^:\[\]/]*)):([0-9]{1,5})/?")
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One place to listen; port 0 is any free one. An IPv6 host is without its brackets."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+
+    @property
+    def tls(self) -> bool:
+        """Whether bytes are encrypted."""
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def sasl(self) -> bool:
+        """Whether clients log in with SASL."""
+        return self.protocol.startswith("SASL_")
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_listeners(text: str, protocols: Mapping[str, str]) -> tuple[Listener, ...]:
+    """``NAME://host:port,...``; ``protocols`` maps names to security protocols. ValueError says
+    what is wrong: the form, an unknown name, a name or port that is there twice."""
+    found: list[Listener] = []
+    for part in text.split(","):
+        match = _LISTENER.fullmatch(part.strip())
+        if match is None or int(match[4]) > 65535:
+            raise ValueError(f"{part.strip()!r} is not NAME://host:port")
+        name = match[1].upper()
+        if name not in protocols:
+            raise ValueError(
+                f"listener {name} is none of {', '.join(PROTOCOLS)}; say in "
+                "listener.security.protocol.map how it is secured"
+            )
+        found.append(Listener(name, protocols[name], match[2] or match[3] or "", int(match[4])))
+    _check_unique(found)
+    return tuple(found)
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """``NAME:PROTOCOL,...`` over the four protocols, which are names of their own; ValueError."""
+    found = {protocol: protocol for protocol in PROTOCOLS}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, colon, protocol = part.upper().partition(":")
+        if not name or not colon or protocol not in PROTOCOLS:
+            raise ValueError(f"{part!r} is not NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}")
+        found[name] = protocol
+    return found
+
+
+def off_loopback(listener: Listener) -> bool:
+    """Whether other machines can reach it, as far as its text tells."""
+    if listener.host == "localhost":
+        return False
+    try:
+        return not ipaddress.ip_address(listener.host).is_loopback
+    except ValueError:
+        return True
+
+
+def endpoints(listening: Sequence[Listener], advertised: Sequence[Listener]) -> dict[str, Endpoint]:
+    """What clients are told, by the listener's name: what is advertised, else where it listens
+    (with its real port). ValueError where that is nothing to connect to."""
+    told = {listener.name: listener for listener in listening}
+    for listener in advertised:
+        if listener.name not in told:
+            raise ValueError(f"advertised.listeners names {listener.name}, listeners does not")
+        port = listener.port or told[listener.name].port
+        told[listener.name] = replace(listener, port=port)
+    for listener in told.values():
+        if listener.host in WILDCARDS:
+            raise ValueError(f"{listener} needs a host in advertised.listeners to connect to")
+    return {name: Endpoint(one.host, one.port, one.protocol) for name, one in told.items()}
+
+
+def _check_unique(listeners: Sequence[Listener]) -> None:
+    names = [listener.name for listener in listeners]
+    places = [(one.host, one.port) for one in listeners if one.port]
+    if len(set(names)) < len(names):
+        raise ValueError("two listeners have the same name")
+    if len(set(places)) < len(places):
+        raise ValueError("two listeners have the same address")

@@ -1,0 +1,58 @@
+"""The gate of SASL listeners: until somebody has logged in, nothing is served but what that takes.
+
+::
+
+    request ─► logged in? ── yes ─► the broker's handler
+                   └── no ──► ApiVersions, SaslHandshake, SaslAuthenticate: the broker's handler
+                              a bare frame, after a handshake of version 0: a token
+                              anything else: the connection is closed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from tallymark.broker.logins import Logins
+from tallymark.errors import RemoteProtocolError
+from tallymark.net import Handler, ServerConnection
+from tallymark.net.sasl import SaslError
+from tallymark.net.sasl_server import SaslState
+from tallymark.net.server_connection import BARE, Answer
+from tallymark.protocol.api import ApiKey
+from tallymark.protocol.frames import RequestHeader
+
+_BEFORE: Final = frozenset(
+    {int(ApiKey.API_VERSIONS), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)}
+)
+
+
+class SaslGate:
+    """A :class:`~tallymark.net.server_connection.Handler` before ``handler``."""
+
+    def __init__(self, handler: Handler, logins: Logins) -> None:
+        self._handler = handler
+        self._logins = logins
+
+    def __call__(
+        self, header: RequestHeader, body: memoryview, connection: ServerConnection
+    ) -> Answer | Awaitable[Answer]:
+        """RemoteProtocolError, which closes the connection, for what is not its turn."""
+        session = connection.sasl
+        if session is None:
+            session = connection.sasl = self._logins.session()
+        if session.state is SaslState.DONE or header.api_key in _BEFORE:
+            return self._handler(header, body, connection)
+        if header is BARE:
+            return self._bare(bytes(body), connection)
+        raise RemoteProtocolError(f"API key {header.api_key} before the log-in is over")
+
+    async def _bare(self, token: bytes, connection: ServerConnection) -> Answer:
+        try:
+            reply = await self._logins.take(connection, token)
+        except SaslError as error:
+            raise RemoteProtocolError(f"the log-in failed: {error}") from error
+        connection.bare_frames = connection.sasl is not None and (
+            connection.sasl.state is not SaslState.DONE
+        )
+        return len(reply).to_bytes(4, "big") + reply

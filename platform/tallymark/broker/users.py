@@ -1,0 +1,128 @@
+"""Users and what proves who they are, as the broker holds them. No I/O.
+
+A credential is kept in Kafka's words: ``salt=...,stored_key=...,server_key=...,iterations=4096``,
+the bytes in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from tallymark.errors import CODES, KafkaError
+from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
+from tallymark.net.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential
+
+log: Final = logging.getLogger(__name__)
+
+NUMBERS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
+"""Mechanism -> its number in Describe- and AlterUserScramCredentials (KIP-554)."""
+MECHANISM_OF: Final = {number: name for name, number in NUMBERS.items()}
+
+_LONGEST_NAME: Final = 255
+
+
+class Users:
+    """The users of one moment. ``salt_key`` is the secret behind the salts of users that there
+    are not: whoever asks for them gets the same answer every time, as from a real one."""
+
+    def __init__(self, configs: Mapping[str, Mapping[str, str]], salt_key: bytes) -> None:
+        self._salt_key = salt_key
+        self.credentials: dict[str, dict[str, ScramCredential]] = {}
+        """User -> mechanism -> credential."""
+        for name, values in configs.items():
+            found = {m: _read(name, m, values[m]) for m in HASHES if m in values}
+            held = {m: credential for m, credential in found.items() if credential is not None}
+            if held:
+                self.credentials[name] = held
+        shapes = {
+            (len(one.salt), one.iterations)
+            for held in self.credentials.values()
+            for one in held.values()
+        }
+        self._shapes = sorted(shapes) or [(32, MIN_ITERATIONS)]
+
+    def credential(self, name: str, mechanism: str) -> ScramCredential:
+        """The user's credential; for a user that has none a false one, which nothing fits."""
+        return self.credentials.get(name, {}).get(mechanism) or self._false(name, mechanism)
+
+    def fits(self, name: str, password: str) -> bool:
+        """Whether the password is the user's. Takes milliseconds, also where there is no user."""
+        held = self.credentials.get(name, {})
+        for mechanism in (SCRAM_SHA_512, SCRAM_SHA_256):
+            if mechanism in held:
+                return held[mechanism].fits(password)
+        self._false(name, SCRAM_SHA_512).fits(password)
+        return False
+
+    def _false(self, name: str, mechanism: str) -> ScramCredential:
+        def made(what: str) -> bytes:
+            return hmac.digest(self._salt_key, f"{what}:{mechanism}:{name}".encode(), "sha512")
+
+        size, iterations = self._shapes[made("shape")[0] % len(self._shapes)]
+        salt = (made("salt") * (size // 64 + 1))[:size]
+        length = len(hmac.digest(b"", b"", HASHES[mechanism]))
+        keys = made("stored")[:length], made("server")[:length]
+        return ScramCredential(mechanism, salt, iterations, *keys)
+
+
+def check_user(name: str) -> None:
+    """KafkaError UNACCEPTABLE_CREDENTIAL for what cannot be the name of a user."""
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable() or name == "<default>":
+        raise _unacceptable(f"{name!r} cannot be the name of a user")
+
+
+def check_iterations(iterations: int) -> None:
+    """KafkaError UNACCEPTABLE_CREDENTIAL outside of the bounds."""
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        raise _unacceptable(
+            f"{iterations} iterations, {MIN_ITERATIONS} to {MAX_ITERATIONS} are possible"
+        )
+
+
+def stored_text(credential: ScramCredential) -> str:
+    """A credential as it is kept."""
+    parts = {
+        "salt": credential.salt,
+        "stored_key": credential.stored_key,
+        "server_key": credential.server_key,
+    }
+    text = ",".join(f"{name}={base64.b64encode(data).decode()}" for name, data in parts.items())
+    return f"{text},iterations={credential.iterations}"
+
+
+def parse_credential(mechanism: str, text: str) -> ScramCredential:
+    """A credential as it is kept; ValueError."""
+    parts: dict[str, str] = {}
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        parts[name] = value
+    try:
+        credential = ScramCredential(
+            mechanism,
+            base64.b64decode(parts["salt"], validate=True),
+            int(parts["iterations"]),
+            base64.b64decode(parts["stored_key"], validate=True),
+            base64.b64decode(parts["server_key"], validate=True),
+        )
+    except (KeyError, binascii.Error) as error:
+        raise ValueError(f"no credential of {mechanism}") from error
+    if not credential.salt or not MIN_ITERATIONS <= credential.iterations <= MAX_ITERATIONS:
+        raise ValueError(f"no credential of {mechanism} that is safe")
+    return credential
+
+
+def _read(name: str, mechanism: str, text: str) -> ScramCredential | None:
+    try:
+        return parse_credential(mechanism, text)
+    except ValueError as error:
+        log.error("user %r cannot log in: %s", name, error)
+        return None
+
+
+def _unacceptable(why: str) -> KafkaError:
+    return KafkaError(CODES["UNACCEPTABLE_CREDENTIAL"], why)

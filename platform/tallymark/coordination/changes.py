@@ -1,0 +1,92 @@
+"""How a broker hears which topics have changed: ``/brokers/changes/change_[number]``.
+
+Every transaction that changes a topic (its partitions, their leaders, its settings, its life) adds
+one numbered node ``{"version":1,"topics":["clicks"]}``. A broker watches the one parent, and reads
+again only what the nodes name that it has not seen. One watch serves ten thousand partitions, a
+change costs what has changed, and a watch that was missed (the connection was away) misses nothing.
+
+The controller removes old nodes; a reader that was away for longer reads everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from tallymark.coordination import documents, paths
+from tallymark.coordination.errors import NoNodeError
+from tallymark.coordination.nodes import Create, Delete
+from tallymark.coordination.watches import Watch, watch_children
+from tallymark.coordination.zookeeper import ZooKeeper
+
+KEPT: Final = 100
+"""The newest changes are kept when old ones are removed, which is done at twice as many."""
+_PREFIX: Final = "change_"
+
+
+def change_of(topics: Iterable[str]) -> Create:
+    """The step that tells all brokers, for the transaction that changes these topics."""
+    document = documents.dump({"version": 1, "topics": sorted(set(topics))})
+    return Create(f"{paths.CHANGES}/{_PREFIX}", document, numbered=True)
+
+
+class ChangeReader:
+    """One broker's place in the sequence of changes."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        self._seen: int | None = None
+        self._read_to = -1
+
+    def watch(self, callback: Callable[[], None]) -> Watch:
+        """Hear of changes until the watch is cancelled."""
+        self._zookeeper.ensure(paths.CHANGES)
+        return watch_children(self._zookeeper, paths.CHANGES, callback)
+
+    def unseen(self) -> set[str] | None:
+        """The topics that have changed since the last :meth:`done`; None: read everything (at
+        first, or some changes were removed before they were seen). What is read after this call
+        is not older than what this call has seen."""
+        numbers = sorted(self._numbers())
+        seen = self._seen
+        self._read_to = numbers[-1] if numbers else -1 if seen is None else seen
+        if seen is None or _missed(seen, numbers):
+            return None
+        new = [number for number in numbers if number > seen]
+        nodes = self._zookeeper.read_many([_path(number) for number in new])
+        topics: set[str] = set()
+        for number, node in zip(new, nodes, strict=True):
+            if node is None:  # removed between the two readings
+                return None
+            document = documents.load(_path(number), node.data)
+            topics.update(documents.field(_path(number), document, "topics", list))
+        return topics
+
+    def done(self) -> None:
+        """What :meth:`unseen` told has been read; without this it is told again."""
+        self._seen = self._read_to
+
+    def remove_old(self) -> None:
+        """The controller's work: keep the newest changes."""
+        numbers = sorted(self._numbers())
+        if len(numbers) >= 2 * KEPT:
+            with contextlib.suppress(NoNodeError):  # another controller does the same
+                self._zookeeper.commit([Delete(_path(number)) for number in numbers[:-KEPT]])
+
+    def _numbers(self) -> list[int]:
+        names = self._zookeeper.children(paths.CHANGES)
+        digits = (name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
+        return [int(text) for text in digits if text.isdecimal()]
+
+
+def _missed(seen: int, numbers: list[int]) -> bool:
+    """Whether changes behind ``seen`` may have been removed already. The newest ones never are, so
+    without any as new as ``seen`` ZooKeeper's data was put back to an earlier state."""
+    if seen in numbers:
+        return False
+    return len(numbers) >= KEPT or max(numbers, default=-1) < seen
+
+
+def _path(number: int) -> str:
+    return f"{paths.CHANGES}/{_PREFIX}{number:010d}"

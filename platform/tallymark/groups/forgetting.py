@@ -1,0 +1,107 @@
+"""How offsets and groups come to an end: by request, by age, with their topic. Always tombstones.
+
+Age (KIP-211) counts from the moment a group became empty; for one without members of its own (a
+consumer that assigned its partitions itself) from each commit; and while a group of consumers is
+stable, from the commit, for topics that nobody in it is subscribed to any more. A time that the
+client gave with the commit goes before all of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tallymark.errors import CODES
+from tallymark.groups.group import CONSUMER, Group, State
+from tallymark.groups.offsets import OffsetsState
+from tallymark.groups.records import (
+    CommittedOffset,
+    GroupKey,
+    GroupRecord,
+    OffsetKey,
+    encode_key,
+)
+from tallymark.groups.state import GroupsState
+from tallymark.groups.subscriptions import may_be_reading, subscribed_topics
+
+
+def decide_forget_topic(state: OffsetsState, topic: str) -> list[GroupRecord]:
+    """Tombstones for every commit on a deleted topic: one created again under the name must not
+    be resumed where the old one ended."""
+    return [(encode_key(key), None) for key in state.of_topic(topic)]
+
+
+def decide_delete_group(state: GroupsState, group: Group) -> tuple[list[GroupRecord], int]:
+    """Tombstones for a group and its offsets, and 0, NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND."""
+    if not group.vacant:
+        return [], CODES["NON_EMPTY_GROUP"]
+    if not state.knows(group.group_id):
+        return [], CODES["GROUP_ID_NOT_FOUND"]
+    return _whole_group(state, group.group_id), 0
+
+
+def decide_delete_offsets(
+    state: GroupsState, group: Group, places: Sequence[tuple[str, int]]
+) -> tuple[list[GroupRecord], int, list[int]]:
+    """Tombstones for offsets, a code for the request as a whole, and one for each place."""
+    if group.vacant and not state.knows(group.group_id):
+        return [], CODES["GROUP_ID_NOT_FOUND"], []
+    if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
+        return [], CODES["NON_EMPTY_GROUP"], []
+    records: list[GroupRecord] = []
+    codes: list[int] = []
+    is_subscribed = may_be_reading(group)
+    for topic, partition in places:
+        subscribed = is_subscribed(topic)
+        codes.append(CODES["GROUP_SUBSCRIBED_TO_TOPIC"] if subscribed else 0)
+        if not subscribed and state.offsets.get(group.group_id, topic, partition) is not None:
+            records.append(_tombstone(group.group_id, topic, partition))
+    return records, 0, codes
+
+
+def decide_expire(
+    state: GroupsState, group: Group, retention_ms: int, wall_ms: int
+) -> list[GroupRecord]:
+    """Tombstones for what is too old. With its last offset an empty group goes too."""
+    since = _age_counts_from(group)
+    if since is None:
+        return []
+    kept = 0
+    records: list[GroupRecord] = []
+    for topic, partition, committed in state.offsets.of_group(group.group_id):
+        begin = since(topic, committed)
+        if committed.expire_timestamp >= 0:
+            expired = wall_ms >= committed.expire_timestamp and begin is not None
+        else:
+            expired = begin is not None and wall_ms - begin >= retention_ms
+        if expired:
+            records.append(_tombstone(group.group_id, topic, partition))
+        kept += not expired
+    if not kept and group.vacant and group.group_id in state.metadata:
+        records.append((encode_key(GroupKey(group.group_id)), None))
+    return records
+
+
+def _age_counts_from(group: Group) -> Callable[[str, CommittedOffset], int | None] | None:
+    """From which moment (UTC) an offset's age counts: None for one that does not age now."""
+    if group.state is State.EMPTY:
+        # Without a protocol type it never had members; old records do not know since when.
+        emptied = group.state_since_ms if group.protocol_type is not None else -1
+        return lambda topic, offset: emptied if emptied >= 0 else offset.commit_timestamp
+    topics = subscribed_topics(group)
+    if group.state is not State.STABLE or topics is None:
+        return None
+    return lambda topic, offset: None if topic in topics else offset.commit_timestamp
+
+
+def _whole_group(state: GroupsState, group_id: str) -> list[GroupRecord]:
+    records = [
+        _tombstone(group_id, topic, partition)
+        for topic, partition, _ in state.offsets.of_group(group_id)
+    ]
+    if group_id in state.metadata:
+        records.append((encode_key(GroupKey(group_id)), None))
+    return records
+
+
+def _tombstone(group_id: str, topic: str, partition: int) -> GroupRecord:
+    return encode_key(OffsetKey(group_id, topic, partition)), None

@@ -1,0 +1,42 @@
+"""What one partition of ``__consumer_offsets`` says: offsets and groups. Changed only by replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tallymark.groups.offsets import OffsetsState
+from tallymark.groups.records import (
+    GroupMetadata,
+    GroupRecord,
+    OffsetKey,
+    decode_group,
+    decode_key,
+    decode_offset,
+)
+
+
+@dataclass(slots=True)
+class GroupsState:
+    """The kept state of the groups that one partition owns."""
+
+    offsets: OffsetsState = field(default_factory=OffsetsState)
+    metadata: dict[str, GroupMetadata] = field(default_factory=dict[str, GroupMetadata])
+
+    def replay(self, record: GroupRecord) -> None:
+        """Apply one record, in log order. Raises CorruptRecordError and then changes nothing."""
+        raw_key, value = record
+        key = decode_key(raw_key)
+        if isinstance(key, OffsetKey):
+            self.offsets.replay(key, None if value is None else decode_offset(value))
+        elif key is not None and value is None:
+            self.metadata.pop(key.group, None)
+        elif key is not None and value is not None:
+            self.metadata[key.group] = decode_group(value)
+
+    def knows(self, group: str) -> bool:
+        """Whether the group exists."""
+        return group in self.metadata or self.offsets.has(group)
+
+    def groups(self) -> set[str]:
+        """All groups that exist."""
+        return {*self.metadata, *self.offsets.groups()}

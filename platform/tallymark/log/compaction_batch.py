@@ -1,0 +1,85 @@
+"""Writing a batch again with fewer records. Pure.
+
+What a batch says of itself stays: base offset, last offset delta, producer fields, leader epoch,
+codec, the records' timestamps and offsets. So offsets have gaps, and the sequences of a producer go
+on as before. An *empty* batch is a header only, 61 bytes.
+
+The **delete horizon** of KIP-534: a batch that holds tombstones is written again the first time it
+is cleaned, with attribute bit 6, and its base timestamp is from then on the time (ms) after which
+the tombstones may go. Timestamps in records are relative to the base timestamp, so every reader
+reads them as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import crc32c
+
+from tallymark.protocol.compression import compress
+from tallymark.protocol.record_writer import HEADER, _encode_large, _encode_record
+from tallymark.protocol.records import BatchHeader, Record
+from tallymark.protocol.schema import Buffer
+from tallymark.protocol.varint import encode_varint
+
+HORIZON: Final = 0x40
+_CODEC: Final = 0x07
+_CRC_FROM: Final = 21
+_CRC_AT: Final = 17
+
+
+def delete_horizon(header: BatchHeader) -> int | None:
+    """When the tombstones of the batch may go, ms; None where that was not decided yet."""
+    return header.base_timestamp if header.attributes & HORIZON else None
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """The batch without any of its records. Its greatest timestamp stays, or a segment of empty
+    batches would never be old enough for retention."""
+    attributes = header.attributes & ~(_CODEC | HORIZON)
+    return _assemble(header, attributes, header.max_timestamp, header.max_timestamp, 0, b"")
+
+
+def rewrite(header: BatchHeader, records: Sequence[Record], horizon: int | None) -> bytes:
+    """The batch with only these of its records, at least one; ``horizon`` in ms where some are
+    tombstones."""
+    attributes = header.attributes & ~HORIZON
+    base = records[0].timestamp
+    if horizon is not None:
+        attributes |= HORIZON
+        base = horizon
+    latest = header.max_timestamp
+    if not header.is_log_append_time:
+        latest = max(record.timestamp for record in records)
+    body = b"".join(_records(header, records, base))
+    payload = compress(header.codec, body)
+    return _assemble(header, attributes, base, latest, len(records), payload)
+
+
+def _records(header: BatchHeader, records: Sequence[Record], base: int) -> list[Buffer]:
+    parts: list[Buffer] = []
+    for offset, timestamp, key, value, headers in records:
+        fields = (key, value, headers, timestamp - base, offset - header.base_offset)
+        try:
+            record = _encode_record(*fields)
+        except IndexError:  # a number beyond the writer's table
+            record = _encode_large(*fields)
+        parts += (encode_varint(len(record)), record)
+    return parts
+
+
+def _assemble(
+    header: BatchHeader, attributes: int, base: int, latest: int, count: int, payload: Buffer
+) -> bytes:
+    changed = header._replace(
+        batch_length=HEADER.size - 12 + len(payload),
+        attributes=attributes,
+        base_timestamp=base,
+        max_timestamp=latest,
+        record_count=count,
+    )
+    data = bytearray(HEADER.pack(*changed))
+    data += payload
+    data[_CRC_AT:_CRC_FROM] = crc32c.crc32c(memoryview(data)[_CRC_FROM:]).to_bytes(4, "big")
+    return bytes(data)

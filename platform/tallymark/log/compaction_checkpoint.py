@@ -1,0 +1,28 @@
+"""Up to where each log is clean: ``cleaner-offset-checkpoint`` in every data directory, in Kafka's
+checkpoint format (:mod:`tallymark.log.checkpoint`): topic, partition, first dirty offset.
+
+Losing it costs work, not data: a log that is not in it is cleaned from its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tallymark.log.checkpoint import read_checkpoint, write_checkpoint
+from tallymark.log.files import Files
+from tallymark.log.partition_folder import TopicPartition
+
+FILE_NAME: Final = "cleaner-offset-checkpoint"
+
+
+def read_clean_points(files: Files, data_dir: str) -> dict[TopicPartition, int]:
+    """Partition -> first dirty offset; nothing where there is no file or a damaged one."""
+    entries = read_checkpoint(files, f"{data_dir}/{FILE_NAME}", 3)
+    return {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in entries}
+
+
+def write_clean_points(files: Files, data_dir: str, points: Mapping[TopicPartition, int]) -> None:
+    """Replace the file, durably."""
+    entries = [(key.topic, key.partition, offset) for key, offset in sorted(points.items())]
+    write_checkpoint(files, f"{data_dir}/{FILE_NAME}", entries)

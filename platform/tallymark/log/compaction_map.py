@@ -1,0 +1,48 @@
+"""The offset map of a compaction: of every key the offset of its last record. Bounded memory.
+
+A key of up to 15 bytes stands for itself; a longer one is replaced by 16 bytes of BLAKE2b, so that
+a key of a megabyte costs what a key of 16 bytes does. Two keys with the same digest would be taken
+for one: with 128 bits that takes about 2^64 keys, and nobody can make them on purpose (Kafka takes
+MD5, where one can).
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+ENTRY_BYTES: Final = 200
+"""What an entry costs at most, measured: the digest, the offset, its share of the table while the
+table grows."""
+
+_DIGEST: Final = 16
+
+
+class OffsetMap:
+    """Key -> offset of its last record; as many keys as ``memory_bytes`` have room for."""
+
+    __slots__ = ("_offsets", "capacity")
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._offsets: dict[bytes, int] = {}
+        self.capacity = max(memory_bytes // ENTRY_BYTES, 1)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def has_room(self, records: int) -> bool:
+        """Whether so many keys more fit, be they all new. An empty map takes any number: without
+        that a single large batch could never be cleaned."""
+        return not self._offsets or len(self._offsets) + records <= self.capacity
+
+    def put(self, key: bytes, offset: int) -> None:
+        """Note a record; offsets ascend from call to call."""
+        self._offsets[_short(key)] = offset
+
+    def last(self, key: bytes) -> int:
+        """The offset of the key's last record, -1 where it was not seen."""
+        return self._offsets.get(_short(key), -1)
+
+
+def _short(key: bytes) -> bytes:
+    return key if len(key) < _DIGEST else blake2b(key, digest_size=_DIGEST).digest()

@@ -1,0 +1,32 @@
+"""Keeping a compaction from taking the disk's whole bandwidth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+class Throttle:
+    """Sleeps so that not more than ``bytes_per_second`` are spent over any longer time; -1 never
+    sleeps. The clock is monotonic, in seconds."""
+
+    def __init__(
+        self,
+        bytes_per_second: int,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rate = bytes_per_second
+        self._clock = clock
+        self._sleep = sleep
+        self._free_at = clock()
+
+    def spend(self, size: int) -> None:
+        """Account for bytes read or written; waits where they came too early."""
+        if self._rate <= 0:
+            return
+        now = self._clock()
+        self._free_at = max(self._free_at, now) + size / self._rate
+        # Waits of less than a moment are saved up: each batch is small, and a sleep is not exact.
+        if self._free_at - now > 0.05:
+            self._sleep(self._free_at - now)

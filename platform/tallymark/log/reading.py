@@ -1,0 +1,165 @@
+"""What is read of a log, in any thread: the half of :class:`tallymark.log.log.Log` that changes
+nothing.
+
+Readers take the list of segments once: it is a value. A segment that leaves the list while they
+are at it says so (:class:`~tallymark.log.segment.SegmentGoneError`), and they look again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from tallymark.errors import CODES, KafkaError
+from tallymark.log import lookup
+from tallymark.log.config import LogConfig
+from tallymark.log.health import DiskHealth, guarded
+from tallymark.log.results import LogSlice
+from tallymark.log.segment import ColdSegmentError, SegmentGoneError
+from tallymark.log.segments import SegmentList
+from tallymark.log.time_search import OffsetAt
+
+T = TypeVar("T")
+
+
+class ReadableLog:
+    """``end_offset`` is the offset of the next record, everything below ``recovery_point`` is on
+    the disk. Only the owner of the log writes the attributes."""
+
+    name: str
+    end_offset: int
+    recovery_point: int
+    _config: LogConfig
+    _health: DiskHealth
+    _segments: SegmentList
+    _start: int
+    _shown: int
+    _closed: bool
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that is kept; it may lie inside of a segment, and of a batch."""
+        return max(self._start, self._segments.start_offset)
+
+    @property
+    def high_watermark(self) -> int:
+        """Up to here records are shown to readers. There is one replica, so this is the end; where
+        the config says ``flush_before_expose``, the end of what is on the disk."""
+        if self._config.flush_before_expose:
+            return max(self.recovery_point, self._shown)
+        return self.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to here no transaction is open. There are none, so this is the high watermark."""
+        return self.high_watermark
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    def read(
+        self, offset: int, max_bytes: int, *, min_one: bool = True, wait: bool = True
+    ) -> LogSlice:
+        """Whole batches from the one that holds ``offset`` on, at most ``max_bytes`` of them, of
+        one segment, up to the high watermark. ``min_one``: at least one batch, however large. Any
+        thread may.
+
+        Raises KafkaError OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR; without
+        ``wait`` ColdSegmentError where indexes would have to be loaded: call :meth:`warm` in a
+        thread, an event loop has no time for it.
+        """
+        self.check_usable()
+        until = self.high_watermark
+        if not self.start_offset <= offset < until:
+            if offset < self.start_offset or offset > self.end_offset:
+                raise self._out_of_range(offset)
+            return LogSlice(b"", offset)
+        with guarded(self._health, f"read {self.name}"):
+            try:
+                for segment in self._segments.from_offset(offset):
+                    if not wait and not segment.is_warm:
+                        raise ColdSegmentError(segment.path)
+                    found = segment.read(offset, max_bytes, min_one, until)
+                    if found is not None and found.data.size:
+                        return LogSlice(found.data, found.next_offset)
+                    if found is not None:
+                        return LogSlice(b"", offset)
+            except SegmentGoneError:  # deleted or compacted this moment
+                return self.read(offset, max_bytes, min_one=min_one, wait=wait)
+        return LogSlice(b"", until)
+
+    def is_warm(self, offset: int) -> bool:
+        """Whether a read from ``offset`` waits for no more than its batches."""
+        return self._segments.at(offset).is_warm
+
+    def warm(self, offset: int) -> None:
+        """Bring the indexes into memory that a read from ``offset`` needs. Any thread may."""
+        self._look("read", lambda segments: self._find(segments, offset))
+
+    def _find(self, segments: SegmentList, offset: int) -> None:
+        for segment in segments.from_offset(offset):
+            if segment.find(offset) is not None:
+                break
+
+    def offset_for_time(self, timestamp: int) -> OffsetAt | None:
+        """:func:`tallymark.log.lookup.offset_for_time`. Any thread may."""
+        return self._look(
+            "search",
+            lambda segments: lookup.offset_for_time(
+                segments, timestamp, self.start_offset, self.high_watermark
+            ),
+        )
+
+    def max_timestamp(self) -> OffsetAt | None:
+        """:func:`tallymark.log.lookup.max_timestamp`. Any thread may."""
+        return self._look(
+            "search",
+            lambda segments: lookup.max_timestamp(segments, self.start_offset, self.high_watermark),
+        )
+
+    def offsets_before(self, time_ms: int, max_offsets: int) -> list[int]:
+        """:func:`tallymark.log.lookup.offsets_before`. Any thread may."""
+        return self._look(
+            "search",
+            lambda segments: lookup.offsets_before(
+                segments, time_ms, max_offsets, self.start_offset, self.high_watermark
+            ),
+        )
+
+    def _look(self, doing: str, find: Callable[[SegmentList], T]) -> T:
+        self.check_usable()
+        while True:
+            with guarded(self._health, f"{doing} {self.name}"):
+                try:
+                    return find(self._segments)
+                except SegmentGoneError:
+                    continue  # the list has changed before the file went
+
+    def _out_of_range(self, offset: int) -> KafkaError:
+        return KafkaError(
+            CODES["OFFSET_OUT_OF_RANGE"],
+            f"{self.name}: {offset} is not in {self.start_offset} to {self.end_offset}",
+        )
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the log's disk has failed."""
+        return self._health.error is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the log was closed, or deleted."""
+        return self._closed
+
+    def check_usable(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR where the log's disk is offline, or the log is closed."""
+        if self._health.error is not None:
+            self._health.check(self.name)
+        if self._closed:
+            raise KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{self.name} is closed")

@@ -1,0 +1,196 @@
+"""Cuts what a socket receives into frames, copying as little as possible.
+
+::
+
+    socket ─► scratch (one for all connections) ─► whole frames, copied out together
+                 └── a frame that is not whole ─► memory of its own ─► the socket writes straight
+                                                                        into it until it is full
+
+Small requests cost one copy of a few hundred bytes, however many came in one read; large ones are
+never joined from pieces. A frame's memory grows with what has come, not with what was announced:
+who announces 100 MB and sends nothing holds nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from tallymark.errors import RemoteProtocolError
+from tallymark.net.request_memory import Owner, RequestMemory
+
+SCRATCH_BYTES: Final = 256 * 1024
+_SIZE: Final = struct.Struct(">i")
+_SIZE_AND_KEY: Final = struct.Struct(">ih")
+_GROWTH: Final = 8
+"""A frame has memory for so many times what has come of it ..."""
+_LEAST: Final = 16 * 1024
+"""... and for this at least."""
+
+
+class Inbox:
+    """What one connection receives. The caller asks for :meth:`space`, fills a part of it, says how
+    much (:meth:`take`), and nothing of another connection comes between the two.
+
+    ``max_size`` is the largest frame, ``small_size`` the largest of requests whose API key is not
+    in ``large_keys``: what is decoded into many objects takes some times its size. ``memory``
+    counts what frames that are not whole take.
+    """
+
+    __slots__ = (
+        "_asked_small_size",
+        "_done",
+        "_filled",
+        "_frame",
+        "_head",
+        "_held",
+        "_large_keys",
+        "_max_size",
+        "_memory",
+        "_owner",
+        "_scratch",
+        "_size",
+        "_small_size",
+        "starved",
+    )
+
+    def __init__(
+        self,
+        owner: Owner,
+        scratch: memoryview,
+        memory: RequestMemory,
+        max_size: int,
+        small_size: int,
+        large_keys: frozenset[int],
+    ) -> None:
+        self.starved = False
+        """Whether a frame has to wait for memory: nothing may be received until then."""
+        self._max_size = max_size
+        self._small_size = min(small_size, max_size)
+        self._asked_small_size = small_size
+        self._owner = owner
+        self._scratch = scratch
+        self._memory = memory
+        self._large_keys = large_keys
+        self._head = b""
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self._size = 0
+        self._held = 0  # bytes of self._frame that self._memory has counted ...
+        self._done = 0  # ... and of frames that were given away
+
+    def allow(self, max_size: int) -> None:
+        """From the next frame on they may have so many bytes."""
+        self._max_size = max_size
+        self._small_size = min(self._asked_small_size, max_size)
+
+    @property
+    def partial(self) -> bool:
+        """Whether a frame has begun and is not whole."""
+        return self._frame is not None or bool(self._head)
+
+    def space(self) -> memoryview:
+        """Where to put what is received next; never empty."""
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        if self._head:
+            self._scratch[: len(self._head)] = self._head
+            return self._scratch[len(self._head) :]
+        return self._scratch
+
+    def take(self, count: int) -> list[memoryview]:
+        """The frames that are whole now that ``count`` bytes are in :meth:`space`: without their
+        size, as views of memory that is theirs.
+
+        Raises RemoteProtocolError for a size that is negative or too large; the stream is then
+        beyond use.
+        """
+        frame = self._frame
+        if frame is None:
+            end = len(self._head) + count
+            self._head = b""
+            return self._cut(end)
+        self._filled += count
+        if self._filled == self._size:
+            self._frame = None
+            self._done += self._held
+            self._held = 0
+            return [memoryview(frame)]
+        if self._filled == len(frame):
+            self._grow()
+        return []
+
+    def memory_granted(self) -> None:
+        """The memory that was missing (:attr:`starved`) is there now: go on receiving."""
+        self.starved = False
+        self._enlarge()
+
+    def release(self, *, all_of_it: bool = False) -> None:
+        """The frames given away are done with: give their memory back. ``all_of_it``: also that
+        of the frame that is not whole, since the connection has ended."""
+        size, self._done = self._done, 0
+        if all_of_it:
+            size += self._held
+            self._held, self._frame, self._head, self.starved = 0, None, b"", False
+            self._memory.forget(self._owner)
+        if size:
+            self._memory.give_back(self._owner, size)
+
+    def _cut(self, end: int) -> list[memoryview]:
+        scratch, pos = self._scratch, 0
+        bounds: list[tuple[int, int]] = []
+        while end - pos >= 4:
+            size = _SIZE.unpack_from(scratch, pos)[0]
+            if not 0 <= size <= self._small_size and not self._may_be_large(size, pos, end):
+                break
+            stop = pos + 4 + size
+            if stop > end:
+                self._begin(size, scratch[pos + 4 : end])
+                end = pos
+                break
+            bounds.append((pos + 4, stop))
+            pos = stop
+        if pos < end:
+            self._head = bytes(scratch[pos:end])
+        if not bounds:
+            return []
+        own = memoryview(bytearray(scratch[:pos]))
+        return [own[start:stop] for start, stop in bounds]
+
+    def _may_be_large(self, size: int, pos: int, end: int) -> bool:
+        """Whether the frame at ``pos`` may have so many bytes; False while its key has not come."""
+        if not 0 <= size <= self._max_size:
+            raise RemoteProtocolError(f"frame of {size} bytes; {self._max_size} are allowed")
+        if end - pos < _SIZE_AND_KEY.size:
+            return False
+        key = _SIZE_AND_KEY.unpack_from(self._scratch, pos)[1]
+        if key not in self._large_keys:
+            raise RemoteProtocolError(
+                f"request of {size} bytes with API key {key}; {self._small_size} are allowed"
+            )
+        return True
+
+    def _begin(self, size: int, received: memoryview) -> None:
+        """``received`` is the beginning of a frame of ``size`` bytes."""
+        self._size = size
+        self._filled = len(received)
+        self._frame = bytearray(received)
+        self._grow()
+
+    def _grow(self) -> None:
+        if self._memory.take(self._owner, self._room() - self._held):
+            self._enlarge()
+        else:
+            self.starved = True
+
+    def _room(self) -> int:
+        """How large the memory of the frame is to be now."""
+        return min(self._size, max(_GROWTH * self._filled, _LEAST))
+
+    def _enlarge(self) -> None:
+        assert self._frame is not None
+        self._held = self._room()
+        # Not resized: the transport still has a view of the old one.
+        grown = bytearray(self._held)
+        grown[: self._filled] = self._frame
+        self._frame = grown

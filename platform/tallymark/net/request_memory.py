@@ -1,0 +1,71 @@
+"""How much memory all requests that are still arriving may take together.
+
+A connection announces a request before it sends it, and may never finish it. Each alone is bounded
+by the largest request; this bounds their sum. Whoever finds no room waits, in order of asking, and
+reads nothing meanwhile; the first one that waits goes on beyond the limit, alone, so that requests
+which all wait for each other's memory come to an end. What is held never exceeds the limit by more
+than one request.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Owner(Protocol):
+    """Whoever asks for memory."""
+
+    def memory_granted(self) -> None:
+        """What :meth:`RequestMemory.take` refused is there now."""
+        ...
+
+
+class RequestMemory:
+    """Counts bytes; belongs to one event loop. ``limit`` None means no limit."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+        self.held = 0
+        """Bytes that requests hold now."""
+        self._beyond: Owner | None = None
+        self._waiting: dict[Owner, int] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for memory."""
+        return len(self._waiting)
+
+    def take(self, owner: Owner, size: int) -> bool:
+        """Count ``size`` more bytes for ``owner``. False: there is no room; it is called back,
+        the bytes are then counted."""
+        if self._fits(owner, size) and (not self._waiting or self._beyond is owner):
+            self._grant(owner, size)
+            return True
+        self._waiting[owner] = size
+        return False
+
+    def give_back(self, owner: Owner, size: int) -> None:
+        """``owner`` holds ``size`` bytes less."""
+        self.held -= size
+        if self._beyond is owner or not self.held:
+            self._beyond = None
+        for waiting, wanted in list(self._waiting.items()):
+            if not self._fits(waiting, wanted):
+                break
+            del self._waiting[waiting]
+            self._grant(waiting, wanted)
+            waiting.memory_granted()
+
+    def forget(self, owner: Owner) -> None:
+        """``owner`` does not wait any more."""
+        self._waiting.pop(owner, None)
+
+    def _fits(self, owner: Owner, size: int) -> bool:
+        if self.limit is None or self.held + size <= self.limit:
+            return True
+        return self._beyond is None or self._beyond is owner
+
+    def _grant(self, owner: Owner, size: int) -> None:
+        self.held += size
+        if self.limit is not None and self.held > self.limit:
+            self._beyond = owner

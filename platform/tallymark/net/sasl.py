@@ -1,0 +1,67 @@
+"""SASL (RFC 4422) in the words that both sides share: errors, credentials, and an exchange.
+
+Who is who: :mod:`.scram` (SCRAM-SHA-256 and -512) and :mod:`.sasl_plain` (PLAIN) hold both sides of
+a mechanism, without I/O; :mod:`.sasl_server` is the order of steps on a broker's connection,
+:mod:`.sasl_client` on a client's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from tallymark.errors import TallymarkError
+
+PLAIN: Final = "PLAIN"
+SCRAM_SHA_256: Final = "SCRAM-SHA-256"
+SCRAM_SHA_512: Final = "SCRAM-SHA-512"
+MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
+"""What can be enabled."""
+
+
+class SaslError(TallymarkError):
+    """The exchange has failed: wrong credentials, or bytes that are no token of the mechanism.
+    Its text is for our own log; it names the user at most, never a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaslCredentials:
+    """What a client logs in with."""
+
+    username: str
+    password: str = field(repr=False)
+    mechanism: str = SCRAM_SHA_256
+    """One of :data:`MECHANISMS`. PLAIN shows the password to the broker: only over TLS."""
+
+    def __post_init__(self) -> None:
+        if self.mechanism not in MECHANISMS:
+            raise ValueError(f"no such mechanism: {self.mechanism} (there are {MECHANISMS})")
+
+
+class ServerExchange(Protocol):
+    """One log-in as the server sees it."""
+
+    slow: bool
+    """Whether :meth:`respond` computes for milliseconds, so that it belongs into a thread."""
+
+    def respond(self, token: bytes) -> bytes:
+        """The answer to the client's next token. SaslError ends the exchange."""
+        ...
+
+    @property
+    def user(self) -> str | None:
+        """Who it is, once that is proven."""
+        ...
+
+
+class ClientExchange(Protocol):
+    """One log-in as the client sees it."""
+
+    def first(self) -> bytes:
+        """The token that begins it."""
+        ...
+
+    def respond(self, token: bytes) -> bytes | None:
+        """The answer to the server's token; None when nothing more is to be sent. SaslError when
+        the server is not who it should be, or breaks the rules."""
+        ...

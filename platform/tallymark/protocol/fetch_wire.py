@@ -1,0 +1,247 @@
+"""Fetch as it is read and answered thousands of times a second: without message objects.
+
+The declarations of :mod:`tallymark.protocol.messages.k01_fetch` are what is right; as with
+:mod:`tallymark.protocol.produce_wire`, a test holds both against each other.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from tallymark.errors import RemoteProtocolError
+from tallymark.protocol.readers import read_uuid
+from tallymark.protocol.varint import encode_uvarint
+from tallymark.protocol.wire_lengths import (
+    classic_length,
+    compact_length,
+    read_string,
+    skip_tags,
+)
+
+LOWEST: Final = 4
+HIGHEST: Final = 16
+_SESSIONS: Final = 7
+_FORGETS: Final = 7
+_FLEXIBLE: Final = 12
+_IDS: Final = 13
+_REPLICA_TAGGED: Final = 15
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_LIMITS: Final = struct.Struct(">iiib")
+_SESSION: Final = struct.Struct(">ii")
+_HEADER: Final = struct.Struct(">ii")
+_HEADER_TAGGED: Final = struct.Struct(">iib")
+_ASK: Final = {
+    4: struct.Struct(">iqi"),
+    5: struct.Struct(">iqqi"),
+    9: struct.Struct(">iiqqi"),
+    12: struct.Struct(">iiqiqi"),
+}
+_ASK_BY_VERSION: Final = {v: _ASK[max(k for k in _ASK if k <= v)] for v in range(4, 17)}
+_FOUND: Final = {
+    4: struct.Struct(">ihqqi"),
+    5: struct.Struct(">ihqqqi"),
+    11: struct.Struct(">ihqqqii"),
+    12: struct.Struct(">ihqqqbi"),
+}
+
+Topic: TypeAlias = str | UUID
+"""A topic's name below v13, its id from there on."""
+
+
+class Ask(NamedTuple):
+    """What to read of one partition; -1 where the version, or the reader, does not say."""
+
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    max_bytes: int
+
+
+class PlainFetch(NamedTuple):
+    """A Fetch request. Who asks as a follower is not told here."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[tuple[Topic, list[Ask]]]
+    forgotten: list[tuple[Topic, tuple[int, ...]]]
+
+
+class Found(NamedTuple):
+    """What was read of one partition. ``records`` are bytes or anything with a ``size``."""
+
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: Any
+
+
+def read_fetch(body: memoryview, version: int) -> PlainFetch:
+    """Read a request of ``version`` 4 to 16; what follows its last field is ignored.
+
+    Raises RemoteProtocolError for bytes that are none.
+    """
+    try:
+        return _read(body, version)
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(f"Fetch v{version} is cut or bad: {error}") from error
+
+
+def write_fetched(
+    version: int,
+    correlation_id: int,
+    session_id: int,
+    topics: Sequence[tuple[Topic, Sequence[Found]]],
+    *,
+    error_code: int = 0,
+    committed: bool = False,
+    throttle_ms: int = 0,
+) -> list[Any]:
+    """The frame of an answer of ``version`` 4 to 16, as buffers and slices that follow one another.
+
+    ``committed``: the reader asked for committed records only, and is told of aborted transactions
+    (there are none).
+    """
+    flexible = version >= _FLEXIBLE
+    parts: list[Any] = [b""]
+    run = [_INT32.pack(throttle_ms)]
+    if version >= _SESSIONS:
+        run += (_INT16.pack(error_code), _INT32.pack(session_id))
+    run.append(_count(len(topics), flexible))
+    size = 0
+    for topic, partitions in topics:
+        run += (_topic(topic, flexible), _count(len(partitions), flexible))
+        for found in partitions:
+            records = found.records
+            length = len(records) if isinstance(records, bytes) else records.size
+            run.append(_found(version, found, committed, length))
+            if length:
+                if isinstance(records, bytes):
+                    run.append(records)
+                else:
+                    parts += (b"".join(run), records)
+                    run = []
+                    size += length
+            if flexible:
+                run.append(b"\0")
+        if flexible:
+            run.append(b"\0")
+    if flexible:
+        run.append(b"\0")
+    parts.append(b"".join(run))
+    size += sum(len(part) for part in parts if isinstance(part, bytes))
+    if flexible:
+        parts[0] = _HEADER_TAGGED.pack(size + 5, correlation_id, 0)
+    else:
+        parts[0] = _HEADER.pack(size + 4, correlation_id)
+    return parts
+
+
+def _read(body: memoryview, version: int) -> PlainFetch:
+    flexible = version >= _FLEXIBLE
+    pos = 0 if version >= _REPLICA_TAGGED else 4
+    max_wait_ms, min_bytes, max_bytes, isolation = _LIMITS.unpack_from(body, pos)
+    pos += _LIMITS.size
+    session_id, session_epoch = 0, -1
+    if version >= _SESSIONS:
+        session_id, session_epoch = _SESSION.unpack_from(body, pos)
+        pos += _SESSION.size
+    count, pos = _length(body, pos, flexible)
+    topics: list[tuple[Topic, list[Ask]]] = []
+    for _ in range(count):
+        topic, pos = _read_topic(body, pos, version)
+        asks, pos = _read_asks(body, pos, version)
+        topics.append((topic, asks))
+    forgotten: list[tuple[Topic, tuple[int, ...]]] = []
+    if version >= _FORGETS:
+        count, pos = _length(body, pos, flexible)
+        for _ in range(count):
+            topic, pos = _read_topic(body, pos, version)
+            number, pos = _length(body, pos, flexible, 4)
+            forgotten.append((topic, struct.unpack_from(f">{number}i", body, pos)))
+            pos += 4 * number
+            if flexible:
+                pos = skip_tags(body, pos)
+    if version >= 11:
+        _, pos = read_string(body, pos, flexible)
+    if flexible:
+        skip_tags(body, pos)
+    return PlainFetch(
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        topics,
+        forgotten,
+    )
+
+
+def _read_asks(body: memoryview, pos: int, version: int) -> tuple[list[Ask], int]:
+    flexible = version >= _FLEXIBLE
+    layout = _ASK_BY_VERSION[version]
+    count, pos = _length(body, pos, flexible, layout.size)
+    asks: list[Ask] = []
+    for _ in range(count):
+        fields = layout.unpack_from(body, pos)
+        pos += layout.size
+        if flexible:
+            partition, epoch, offset, last_epoch, _, most = fields
+            asks.append(Ask(partition, epoch, offset, last_epoch, most))
+            pos = pos + 1 if body[pos] == 0 else skip_tags(body, pos)
+        elif version >= 9:
+            partition, epoch, offset, _, most = fields
+            asks.append(Ask(partition, epoch, offset, -1, most))
+        else:
+            asks.append(Ask(fields[0], -1, fields[1], -1, fields[-1]))
+    if flexible:
+        pos = skip_tags(body, pos)
+    return asks, pos
+
+
+def _read_topic(body: memoryview, pos: int, version: int) -> tuple[Topic, int]:
+    if version >= _IDS:
+        return read_uuid(body, pos)
+    return read_string(body, pos, version >= _FLEXIBLE)
+
+
+def _length(body: memoryview, pos: int, flexible: bool, unit: int = 1) -> tuple[int, int]:
+    return compact_length(body, pos, unit) if flexible else classic_length(body, pos, unit)
+
+
+def _found(version: int, found: Found, committed: bool, length: int) -> bytes:
+    index, error, high, stable, start, _ = found
+    if version >= _FLEXIBLE:
+        head = _FOUND[12].pack(index, error, high, stable, start, committed, -1)
+        return head + encode_uvarint(length + 1)
+    aborted = 0 if committed else -1
+    if version >= 11:
+        head = _FOUND[11].pack(index, error, high, stable, start, aborted, -1)
+    elif version >= 5:
+        head = _FOUND[5].pack(index, error, high, stable, start, aborted)
+    else:
+        head = _FOUND[4].pack(index, error, high, stable, aborted)
+    return head + _INT32.pack(length)
+
+
+def _topic(topic: Topic, flexible: bool) -> bytes:
+    if isinstance(topic, UUID):
+        return topic.bytes
+    text = topic.encode()
+    return (encode_uvarint(len(text) + 1) if flexible else _INT16.pack(len(text))) + text
+
+
+def _count(count: int, flexible: bool) -> bytes:
+    return encode_uvarint(count + 1) if flexible else _INT32.pack(count)

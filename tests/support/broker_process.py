@@ -1,0 +1,109 @@
+"""``tallymark broker`` as a process of its own, without ZooKeeper, to be looked at and killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tallymark.testing.zookeeper import free_port
+
+
+class BrokerProcess:
+    """A broker with its data and its log below ``folder``; the same port at every start.
+    ``settings`` are Kafka's names. As a context manager it leaves nothing running."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.data = folder / "data"
+        self.log = folder / "broker.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        extra = [f"--set={name.replace('_', '.')}={value}" for name, value in settings.items()]
+        self._command = [
+            *(sys.executable, "-m", "tallymark", "broker", "--no-zookeeper"),
+            *("--data", str(self.data), "--port", str(self.port), *extra),
+        ]
+
+    def start(self, seconds: float = 30) -> None:
+        """Start it and wait until it says that it is ready."""
+        with self.log.open("ab") as log:
+            begin = log.tell()
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        deadline = time.monotonic() + seconds
+        while f"ready {self.address}".encode() not in self._log_from(begin):
+            assert self._process.poll() is None, self.log.read_text()[-5000:]
+            assert time.monotonic() < deadline, self.log.read_text()[-5000:]
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        process = self._process
+        assert process is not None
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """A clean stop."""
+        process = self._process
+        assert process is not None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0, self.log.read_text()[-5000:]
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def children(self) -> set[int]:
+        """Process ids of its own children (Linux)."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the process now (Linux)."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("no VmRSS")
+
+    def open_files(self) -> tuple[int, int]:
+        """(sockets, other descriptors) that the process has open (Linux)."""
+        sockets = others = 0
+        folder = Path(f"/proc/{self.pid}/fd")
+        for name in folder.iterdir():
+            try:
+                target = os.readlink(name)
+            except FileNotFoundError:
+                continue
+            sockets += target.startswith("socket:")
+            others += not target.startswith("socket:")
+        return sockets, others
+
+    def _log_from(self, begin: int) -> bytes:
+        with self.log.open("rb") as log:
+            log.seek(begin)
+            return log.read()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()

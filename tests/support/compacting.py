@@ -1,0 +1,50 @@
+"""Compacting a log in a test, as the broker does it but in one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tallymark.log import Log
+from tallymark.log.compaction import Compaction
+from tallymark.log.compaction_job import dirt_of, task_of
+from tallymark.log.compaction_swap import swap
+from tallymark.log.compaction_task import Summary
+from tallymark.log.files import Files
+from tallymark.protocol.records import Record, split_batches
+
+MAP_BYTES = 1 << 20
+
+
+def compact(
+    files: Files,
+    target: Log,
+    *,
+    clean_until: int = -1,
+    now_ms: int = 0,
+    map_bytes: int = MAP_BYTES,
+    swapping: Callable[..., bool] = swap,
+) -> Summary:
+    """One compaction of everything that can be; the summary's ``until`` is the next clean point."""
+    dirt = dirt_of(target, clean_until, now_ms)
+    run = Compaction(files, task_of(target, dirt, now_ms, map_bytes))
+    for cleaned in run:
+        swapping(target, cleaned)
+    return run.summary()
+
+
+def read_all(target: Log, offset: int | None = None) -> list[Record]:
+    """Every record from ``offset`` (default: the start) to the end, as a consumer reads: it goes on
+    behind the last batch it has got, and is never answered with nothing before the end."""
+    at = target.start_offset if offset is None else offset
+    begin = at
+    found: list[Record] = []
+    while at < target.end_offset:
+        data = target.read(at, 1000).read()
+        batches = split_batches(data)
+        assert batches, f"nothing at offset {at}, the log ends at {target.end_offset}"
+        for batch in batches:
+            batch.check_crc()
+            assert batch.header.last_offset >= at
+            found += [record for record in batch.records() if record.offset >= begin]
+            at = batch.header.next_offset
+    return found

@@ -1,0 +1,60 @@
+"""The Java client, kafka-clients from Maven Central: one run of its driver for everything.
+
+``deploy/ensure-java-clients`` builds the driver (tests/foreign/java) for each version into a cache
+folder; a test asks here whether what is there is of today's sources.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+VERSIONS: Final = ("3.9.1", "4.1.0")
+"""Of kafka-clients; deploy/ensure-java-clients builds the same."""
+
+_ROOT: Final = Path(__file__).parents[3]
+_TIMEOUT: Final = 90.0
+
+
+def driver(version: str) -> str:
+    """The class path of the driver with this version of the client; skips where it is not built."""
+    home = Path(os.environ.get("TALLYMARK_CACHE") or Path.home() / ".cache/tallymark")
+    folder = home / "java-clients" / version
+    command = [str(_ROOT / "deploy/ensure-java-clients"), "--built", version]
+    if subprocess.run(command, check=False).returncode:
+        pytest.skip(f"the Java client {version} is not built here: deploy/ensure-java-clients")
+    return f"{folder}/classes:{folder}/lib/*"
+
+
+def run(version: str, servers: str, prefix: str, folder: Path, others: list[str]) -> dict[str, Any]:
+    """Run every scenario: its name to the line that the driver printed for it."""
+    options = (
+        "-Xmx256m",
+        "-XX:TieredStopAtLevel=1",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    )
+    done = subprocess.run(
+        [
+            "java",
+            *options,
+            "-cp",
+            driver(version),
+            "foreign.Driver",
+            servers,
+            prefix,
+            folder,
+            *others,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        check=False,
+    )
+    print(done.stderr)  # what the client had to say, beside a test that fails
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {line["scenario"]: line for line in lines}
