@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -151,6 +152,8 @@ def run_all(
                 if workload.reads is None:
                     client(broker, job="make", topic=topic)
                 warm_page_cache(scratch, workload.count * workload.size)
+                if workload.job == "latency":
+                    os.sync()  # or it would wait for the disk to take what was written before
                 found = measured(
                     broker,
                     job=workload.job,

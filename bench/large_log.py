@@ -2,8 +2,9 @@
 
     python bench/large_log.py [--gb 20] [--against-kafka]
 
-Appends until the partition has that many gigabytes, and at 1 GB and at the end measures producing
-and reading (from the end, and from offsets all over the log) of the same amount.
+Appends until the partition has that many gigabytes, and at 1 GB and at the end measures producing,
+reading the newest messages, and reading from offsets all over the log, each of the same amount. The
+last is the disk's speed where the log is larger than the memory that is free for it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import argparse
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from support.apache_kafka import ApacheKafka
 from support.measure import Running, client, log_bytes, measured, table, warm_page_cache
@@ -22,6 +23,12 @@ _GB: Final = 1_000_000_000
 _PART: Final = 250_000
 """Messages of 1,000 bytes that one measurement takes."""
 _ROUNDS: Final = 3
+_UNITS: Final = ("MB/s", "us CPU/msg")
+_WORK: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
+    ("produce", "produce", {"batch": 500}),
+    ("read the end", "consume", {"fetch_bytes": 200_000, "tail": True}),
+    ("read all over", "scatter", {"fetch_bytes": 1_000_000}),
+)
 
 
 def main() -> None:
@@ -41,7 +48,7 @@ def main() -> None:
         broker = ApacheKafka(scratch / "b") if args.against_kafka else OwnBroker(scratch / "b")
         with broker:
             client(broker, job="make", topic="large")
-            rows = [("log", "produce MB/s", "produce us CPU/msg", "read MB/s", "read us CPU/msg")]
+            rows = [("log", *(f"{name} {unit}" for name, _, _ in _WORK for unit in _UNITS))]
             for size in (1, args.gb):
                 _fill(broker, size)
                 rows.append(_measure(broker, scratch))
@@ -59,10 +66,7 @@ def _fill(broker: Running, gigabytes: int) -> None:
 def _measure(broker: Running, scratch: Path) -> tuple[str, ...]:
     log_gb = log_bytes(broker.data, "large") / _GB
     cells = [f"{log_gb:.1f} GB"]
-    for job, options in (
-        ("produce", {"batch": 500}),
-        ("scatter", {"fetch_bytes": 1_000_000}),
-    ):
+    for _, job, options in _WORK:
         runs: list[dict[str, float]] = []
         for _ in range(_ROUNDS):
             warm_page_cache(scratch, _GB // 2)

@@ -197,13 +197,16 @@ def consume_tallymark(job: Job) -> Result:
 
 
 def consume_frames(job: Job) -> Result:
-    count, offset, answered = job["count"], 0, bytearray(job["fetch_bytes"] + 1_100_000)
+    """Reads ``count`` messages one after the other: the first of the log, or with ``tail`` the
+    last."""
+    answered = bytearray(job["fetch_bytes"] + 1_100_000)
     with _connected(job["servers"]) as sock:
-        began = time.perf_counter()
-        while offset < count:
+        first = _end_offset(sock, job["topic"]) - job["count"] if job.get("tail") else 0
+        offset, began = first, time.perf_counter()
+        while offset < first + job["count"]:
             offset = _fetch(sock, job, offset, answered)
         seconds = time.perf_counter() - began
-    return {"messages": offset, "seconds": seconds}
+    return {"messages": offset - first, "seconds": seconds}
 
 
 def _fetch(sock: socket.socket, job: Job, offset: int, answered: bytearray) -> int:
