@@ -164,7 +164,7 @@ async def test_a_topic_deleted_while_groups_are_loaded_is_forgotten() -> None:
     partition = box.partition()
     loading = asyncio.create_task(box.store.take(partition))
     await asyncio.sleep(0)
-    box.store.forget_topic("t", box.wall)
+    box.store.forget_topic("t")
     await loading
     assert box.store.of("g", 1).state.offsets.get("g", "t", 0) is None
     assert replay_log(partition.log).offsets.get("g", "t", 0) is None
@@ -182,7 +182,7 @@ async def test_a_topic_that_came_again_keeps_its_commits_where_groups_are_loaded
     came_later.index = 1
     loading = asyncio.create_task(box.store.take(box.partition()))
     await asyncio.sleep(0)
-    box.store.forget_topic("t", box.wall)
+    box.store.forget_topic("t")
     await asyncio.gather(loading, box.store.take(came_later))
     (found,) = [s for s in box.store.shards() if s.partition is came_later]
     assert found.state.offsets.get("g", "t", 0) is not None
@@ -200,7 +200,7 @@ async def test_a_deleted_topic_is_forgotten_beside_a_failed_disk() -> None:
     partition.index = 1
     await box.store.take(partition)
     box.files.fail_next_write(".log")
-    box.store.forget_topic("t", box.wall)
+    box.store.forget_topic("t")
     first, second = box.store.shards()
     assert first is failed
     assert first.state.offsets.get("g", "t", 0) is not None

@@ -221,6 +221,15 @@ def test_denials_are_counted(tmp_path: Path) -> None:
         assert value(found, "denials_total", operation="DESCRIBE_CONFIGS", resource="TOPIC") == 1
 
 
+def test_held_back_requests_and_log_ins_are_counted(broker: BrokerThread) -> None:
+    state = state_of(broker)
+    state.security.throttled[ApiKey.PRODUCE] += 2
+    state.logins.counts["failed"] += 3
+    found = scrape(broker)
+    assert value(found, "throttled_requests_total", api="produce") == 2
+    assert value(found, "logins_total", outcome="failed") == 3
+
+
 @pytest.mark.process
 def test_upkeep_and_groups_are_counted(tmp_path: Path) -> None:
     with (

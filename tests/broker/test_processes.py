@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_process import BrokerProcess
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tallymark.coordination import BrokerRegistry, ZooKeeper
@@ -33,66 +33,26 @@ from tallymark.protocol.messages import (
 from tallymark.protocol.records import encode_batch
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
-from tallymark.testing.zookeeper import ZooKeeperServer, expire_session, free_port
+from tallymark.testing.zookeeper import ZooKeeperServer, expire_session
 
 pytestmark = pytest.mark.process
 
 
-class BrokerProcess:
-    """``tallymark broker`` without ZooKeeper, its log in ``log``."""
-
-    def __init__(self, folder: Path, *arguments: str, port: int | None = None) -> None:
-        self.port = port if port is not None else free_port()
-        self.address = f"127.0.0.1:{self.port}"
-        self.log = folder / "broker.log"
-        self._started: list[subprocess.Popen[bytes]] = []
-        self._arguments = (
-            *(sys.executable, "-m", "tallymark", "broker"),
-            *("--data", str(folder / "data"), "--port", str(self.port)),
-            *("--no-zookeeper", *arguments),
-        )
-
-    def start(self) -> subprocess.Popen[bytes]:
-        """Start it and wait until it says that it is ready."""
-        with self.log.open("ab") as log:
-            begin = log.tell()
-            process = subprocess.Popen(self._arguments, stdout=log, stderr=log)
-        self._started.append(process)
-        deadline = time.monotonic() + 20
-        while f"ready {self.address}".encode() not in self.log.read_bytes()[begin:]:
-            assert process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.05)
-        return process
-
-    def close(self) -> None:
-        """Leave none behind, whatever the test came to."""
-        for process in self._started:
-            process.kill()
-            process.wait()
-
-
-@pytest.fixture
-def launch() -> Iterator[Callable[..., BrokerProcess]]:
-    """Makes broker processes, and ends those that a failed test leaves behind."""
-    made: list[BrokerProcess] = []
-
-    def make(folder: Path, *arguments: str, port: int | None = None) -> BrokerProcess:
-        made.append(BrokerProcess(folder, *arguments, port=port))
-        return made[-1]
-
-    yield make
-    for broker in made:
-        broker.close()
-
-
 def test_kill_9_while_producing_loses_nothing_acknowledged(
-    tmp_path: Path, launch: Callable[..., BrokerProcess]
+    tmp_path: Path,
 ) -> None:
     """The flow: an idempotent confluent producer writes without pause; twice the broker is killed
     and started again. Everything acknowledged is there, in order, and nothing twice."""
-    broker = launch(tmp_path)
-    process = broker.start()
+    with BrokerProcess(tmp_path) as broker:
+        write_through_two_kills(broker)
+        broker.stop()
+    told = broker.log.read_text()
+    assert "stopped" in told
+    assert "recovered t-0" in told
+    assert "Traceback" not in told
+
+
+def write_through_two_kills(broker: BrokerProcess) -> None:
     acknowledged: list[int] = []
     failed: list[Any] = []
     producer = Producer(
@@ -119,13 +79,13 @@ def test_kill_9_while_producing_loses_nothing_acknowledged(
                 producer.produce("t", b"%d" % sent, partition=0, on_delivery=done(sent))
                 sent += 1
             producer.poll(0)
-        process.kill()
-        process.wait()
+        broker.kill()
         for _ in range(20):
             producer.produce("t", b"%d" % sent, partition=0, on_delivery=done(sent))
             sent += 1
-        process = broker.start()
+        broker.start()
     assert producer.flush(20) == 0
+    producer.close()
     assert failed == []
     assert acknowledged == list(range(sent))
 
@@ -138,18 +98,18 @@ def test_kill_9_while_producing_loses_nothing_acknowledged(
         found += [int(message.value() or b"-1") for message in messages]
     consumer.close()
     assert found == list(range(sent))
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
-    assert "stopped" in broker.log.read_text()
-    assert "recovered t-0" in broker.log.read_text()
-    assert "Traceback" not in broker.log.read_text()
 
 
 def test_a_start_that_fails_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as there:
         port = int(there.bootstrap_servers.rpartition(":")[2])
-        broker = BrokerProcess(tmp_path, port=port)
-        result = subprocess.run(broker._arguments, capture_output=True, text=True, timeout=30)
+        command = (sys.executable, "-m", "tallymark", "broker", "--no-zookeeper")
+        result = subprocess.run(
+            [*command, "--data", str(tmp_path / "data"), "--port", str(port)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
     assert result.returncode == 1
     said = [line for line in result.stderr.splitlines() if line.startswith("tallymark:")]
     assert len(said) == 1
@@ -263,25 +223,25 @@ def test_a_restart_keeps_the_topic_and_a_crash_raises_the_epoch(
 
 
 def test_a_killed_broker_does_not_wait_for_its_old_session(
-    tmp_path: Path, zookeeper: ZooKeeperServer, launch: Callable[..., BrokerProcess]
+    tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     """The flow: kill -9 leaves the registration standing until the session times out; a restart
     on the same data folder, whose lock it holds, knows that the old process is dead."""
-    arguments = ("--set", f"zookeeper.connect={zookeeper.connect}/killed")
-    timeout = ("--set", "zookeeper.session.timeout.ms=20000", "--set", "enable.zookeeper=true")
-    broker = launch(tmp_path, *arguments, *timeout)
-    process = broker.start()
-    process.kill()
-    process.wait()
-    began = time.monotonic()
-    process = broker.start()
-    assert time.monotonic() - began < 10
-    with WireClient(broker.address) as wire:
-        answer = wire.ask(MetadataRequest(topics=[]), 12)
-        assert [b.port for b in answer.brokers] == [broker.port]
-        assert answer.controller_id == 0
-    process.terminate()
-    assert process.wait(10) == 0
+    with BrokerProcess(
+        tmp_path,
+        enable_zookeeper="true",
+        zookeeper_connect=f"{zookeeper.connect}/killed",
+        zookeeper_session_timeout_ms=20_000,
+    ) as broker:
+        broker.kill()
+        began = time.monotonic()
+        broker.start()
+        assert time.monotonic() - began < 10
+        with WireClient(broker.address) as wire:
+            answer = wire.ask(MetadataRequest(topics=[]), 12)
+            assert [b.port for b in answer.brokers] == [broker.port]
+            assert answer.controller_id == 0
+        broker.stop()
 
 
 def test_an_id_in_use_is_refused(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:

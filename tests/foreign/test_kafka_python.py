@@ -50,8 +50,10 @@ def test_members_come_and_go(servers: str, admin: Any) -> None:
         send=lambda partition, value: producer.send("group", value, partition=partition),
         flush=lambda: producer.flush(SECONDS),
     )
-    story.run()
-    producer.close()
+    try:
+        story.run()
+    finally:
+        producer.close()
     story.check()
     (found,) = admin.list_group_offsets({"readers-of-group": None}).values()
     assert [place.offset for place in found.values()] == [30] * PARTITIONS

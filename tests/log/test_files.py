@@ -7,6 +7,7 @@ import errno
 import gc
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -126,12 +127,14 @@ def test_a_descriptor_closes_with_its_last_reader(tmp_path: Path) -> None:
     file = OsFiles().open(f"{tmp_path}/a")
     piece = FileSlice(file.handle, 0, 0)
     number = piece.fileno()
+    inode = os.fstat(number).st_ino
     del file
-    os.fstat(number)
+    assert os.fstat(number).st_ino == inode
     del piece
     gc.collect()
-    with pytest.raises(OSError, match="Bad file"):
-        os.fstat(number)
+    # Once the number was free a thread of another test took it for a socket: look at whose it is.
+    with suppress(OSError):
+        assert os.fstat(number).st_ino != inode
 
 
 def test_write_file_replaces(files: Files, tmp_path: Path) -> None:

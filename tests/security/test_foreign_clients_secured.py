@@ -99,6 +99,7 @@ def test_confluent_kafka(
     for value in VALUES:
         producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error))
     assert producer.flush(15) == 0
+    producer.close()
     assert [error for error in failed if error is not None] == []
     consumer = Consumer({**config, "group.id": topic, "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -171,6 +172,7 @@ def test_a_wrong_password_fails_clearly(
         producer.poll(0.1)
     producer.purge()
     producer.flush(5)
+    producer.close()
     assert "Authentication failed: invalid credentials" in told[0]
 
     config = python(broker, certificates, "SASL_SSL", mechanism, "wrong")
@@ -203,4 +205,5 @@ def test_a_stranger_s_certificate_is_refused(
     producer = Producer(config)
     producer.produce("never", b"x", on_delivery=lambda error, _: failed.append(error))
     producer.flush(10)
+    producer.close()
     assert [error is not None for error in failed] == [True]

@@ -107,6 +107,7 @@ def produced(world: World, user: str, topic: str) -> KafkaError | None:
     producer = Producer({**world.config(user), "message.timeout.ms": 10_000})
     producer.produce(topic, b"x", on_delivery=lambda error, _: answers.append(error))
     producer.flush(15)
+    producer.close()
     return answers[0]
 
 

@@ -48,7 +48,6 @@ class Leadership:
         self._partitions = partitions
         self._offsets = offsets
         self._openings = Openings(settings, manager, now_ms)
-        self._now_ms = now_ms
         self._flush_wanted = flush_wanted
         self._traffic_of = traffic_of
         self._loading: set[asyncio.Task[None]] = set()
@@ -232,7 +231,7 @@ class Leadership:
             if topic.topic_id not in gone:
                 continue
             log.info("topic deleted name=%s id=%s", topic.name, topic.topic_id)
-            self._offsets.forget_topic(topic.name, self._now_ms())
+            self._offsets.forget_topic(topic.name)
         for topic in image.topics.values():
             if topic.topic_id not in before.names_by_id:
                 log.log(

@@ -27,6 +27,7 @@ from tallymark.broker.metrics import BOUNDS, ApiMetrics, BrokerMetrics, UpkeepMe
 from tallymark.broker.state import BrokerState
 from tallymark.broker.turns import in_turns
 from tallymark.errors import TABLE
+from tallymark.protocol.api import ApiKey
 
 PREFIX: Final = "tallymark_broker_"
 _TURN: Final = 200
@@ -59,7 +60,7 @@ async def families(state: BrokerState) -> list[Metric]:
         *_upkeep(state.metrics.upkeep),
         *_recovery(state),
         await _groups(state),
-        *_denials(state),
+        *_security(state),
     ]
 
 
@@ -223,13 +224,23 @@ async def _groups(state: BrokerState) -> Metric:
     return family
 
 
-def _denials(state: BrokerState) -> Iterator[Metric]:
+def _security(state: BrokerState) -> Iterator[Metric]:
     family = CounterMetricFamily(
         f"{PREFIX}denials", "What the access lists denied.", labels=("operation", "resource")
     )
     if isinstance(state.authorizer, AclAuthorizer):
         for (operation, kind), count in sorted(state.authorizer.denials.counts.items()):
             family.add_metric((operation.name, kind.name), count)
+    yield family
+    family = CounterMetricFamily(f"{PREFIX}logins", "SASL log-ins.", labels=("outcome",))
+    for outcome, count in sorted(state.logins.counts.items()):
+        family.add_metric((outcome,), count)
+    yield family
+    family = CounterMetricFamily(
+        f"{PREFIX}throttled_requests", "Answers that a quota held back.", labels=("api",)
+    )
+    for key, count in sorted(state.security.throttled.items()):
+        family.add_metric((ApiKey(key).name.lower(),), count)
     yield family
 
 

@@ -92,7 +92,7 @@ class OffsetsStore:
         """Every partition whose groups are known."""
         return iter(tuple(self._shards.values()))
 
-    def forget_topic(self, topic: str, now_ms: int) -> None:
+    def forget_topic(self, topic: str) -> None:
         """The topic was deleted: what groups committed on it goes too."""
         for loading in self._loading.values():
             loading.deleted.add(topic)
