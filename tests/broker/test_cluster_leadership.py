@@ -163,7 +163,7 @@ def test_commits_on_a_deleted_topic_go_before_anybody_can_commit_on_the_next_one
     old, new = (TopicImage("t", uuid.uuid4(), ours, {"flush.messages": "1"}) for _ in range(2))
     world.apply(world.image.with_topic(old))
     forgotten: list[str] = []
-    monkeypatch.setattr(OffsetsStore, "forget_topic", lambda self, name, _: forgotten.append(name))
+    monkeypatch.setattr(OffsetsStore, "forget_topic", lambda self, name: forgotten.append(name))
 
     def stuck(keys: Sequence[object]) -> None:
         assert forgotten == ["t"]

@@ -330,7 +330,7 @@ def test_names_and_labels_are_as_prometheus_wants_them(broker: BrokerThread) -> 
         assert family.documentation.endswith("."), family.name
         labels = {name for sample in family.samples for name in sample.labels}
         allowed = {
-            *("api", "error", "le", "state", "status", "topic", "operation", "resource"),
+            *("api", "error", "le", "state", "status", "topic", "operation", "outcome", "resource"),
             *("version", "node_id", "cluster_id"),
         }
         assert labels <= allowed
