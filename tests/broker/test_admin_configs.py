@@ -47,12 +47,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
         yield running
 
 
-@pytest.fixture
-def wire(broker: BrokerThread) -> Iterator[WireClient]:
-    with WireClient(broker.bootstrap_servers) as client:
-        yield client
-
-
 def replace(
     wire: WireClient, topic: str, configs: dict[str, str | None], version: int = 2, **rest: bool
 ) -> int:

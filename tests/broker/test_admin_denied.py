@@ -38,12 +38,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
         yield running
 
 
-@pytest.fixture
-def wire(broker: BrokerThread) -> Iterator[WireClient]:
-    with WireClient(broker.bootstrap_servers) as client:
-        yield client
-
-
 @contextmanager
 def denied(
     broker: BrokerThread, *what: tuple[Operation, ResourceType, str | None]

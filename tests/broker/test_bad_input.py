@@ -34,12 +34,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
         yield running
 
 
-@pytest.fixture
-def wire(broker: BrokerThread) -> Iterator[WireClient]:
-    with WireClient(broker.bootstrap_servers) as client:
-        yield client
-
-
 @pytest.fixture(autouse=True)
 def _others_are_served(broker: BrokerThread) -> Iterator[None]:
     """Before, during and after every test of this file another client is served."""

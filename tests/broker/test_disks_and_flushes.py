@@ -175,12 +175,6 @@ def broker(tmp_path: Path, disks: Disks) -> Iterator[BrokerThread]:
         yield running
 
 
-@pytest.fixture
-def wire(broker: BrokerThread) -> Iterator[WireClient]:
-    with WireClient(broker.bootstrap_servers) as client:
-        yield client
-
-
 # --- shown after the flush
 
 

@@ -7,9 +7,9 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from admin_wire import create, fresh
 
 from tallymark.broker.config_types import ConfigSource
 from tallymark.broker.image import BrokerImage, Endpoint
@@ -22,7 +22,6 @@ from tallymark.protocol.messages import (
     CreateTopicsRequestAssignment,
     CreateTopicsRequestConfig,
     CreateTopicsRequestTopic,
-    CreateTopicsResponseTopic,
     DeleteTopicsRequest,
     DeleteTopicsRequestTopic,
     FindCoordinatorRequest,
@@ -41,37 +40,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
         yield running
 
 
-@pytest.fixture
-def wire(broker: BrokerThread) -> Iterator[WireClient]:
-    with WireClient(broker.bootstrap_servers) as client:
-        yield client
-
-
-def fresh() -> str:
-    return f"t{uuid.uuid4().hex[:8]}"
-
-
 def ask(wire: WireClient, *names: str, version: int = 12, create: bool = True) -> MetadataResponse:
     topics = [MetadataRequestTopic(name=name) for name in names]
     return wire.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=create), version)
-
-
-def create(
-    wire: WireClient,
-    name: str,
-    partitions: int = 1,
-    replicas: int = 1,
-    version: int = 7,
-    configs: dict[str, str | None] | None = None,
-    **rest: Any,
-) -> CreateTopicsResponseTopic:
-    topic = CreateTopicsRequestTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=replicas,
-        configs=[CreateTopicsRequestConfig(name=k, value=v) for k, v in (configs or {}).items()],
-    )
-    return wire.ask(CreateTopicsRequest(topics=[topic], **rest), version).topics[0]
 
 
 @pytest.mark.parametrize("version", range(14))

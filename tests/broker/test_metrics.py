@@ -53,12 +53,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
         yield running
 
 
-@pytest.fixture
-def wire(broker: BrokerThread) -> Iterator[WireClient]:
-    with WireClient(broker.bootstrap_servers) as client:
-        yield client
-
-
 def state_of(broker: BrokerThread) -> BrokerState:
     assert broker.broker is not None
     assert broker.broker.state is not None

@@ -41,12 +41,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
 
 
 @pytest.fixture
-def wire(broker: BrokerThread) -> Iterator[WireClient]:
-    with WireClient(broker.bootstrap_servers) as client:
-        yield client
-
-
-@pytest.fixture
 def topic(wire: WireClient) -> str:
     name = f"t{uuid.uuid4().hex[:8]}"
     topic_id(wire, name)

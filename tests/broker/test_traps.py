@@ -92,12 +92,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
         yield running
 
 
-@pytest.fixture
-def wire(broker: BrokerThread) -> Iterator[WireClient]:
-    with WireClient(broker.bootstrap_servers) as client:
-        yield client
-
-
 @pytest.mark.parametrize("trap", HELD)
 def test_each_trap_has_its_test(trap: str) -> None:
     for place in HELD[trap]:

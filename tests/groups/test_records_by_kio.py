@@ -7,32 +7,14 @@ must be types here, not text.
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from group_records import GROUPS, TEXT, TIME
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32, i64
 
-from tallymark.groups.records import CommittedOffset, GroupMetadata, MemberMetadata, encode_value
-
-TEXT = st.text(max_size=20)
-NUMBER = st.integers(0, 2**31 - 1)
-TIME = st.integers(-1, 2**63 - 1)
-MEMBERS = st.builds(
-    MemberMetadata,
-    TEXT,
-    st.none() | TEXT,
-    TEXT,
-    TEXT,
-    NUMBER,
-    NUMBER,
-    st.binary(max_size=20),
-    st.binary(max_size=20),
-)
-GROUPS = st.builds(
-    GroupMetadata, TEXT, NUMBER, st.none() | TEXT, st.none() | TEXT, TIME,
-    st.lists(MEMBERS, max_size=3).map(tuple),
-)  # fmt: skip
+from tallymark.groups.records import CommittedOffset, GroupMetadata, encode_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
