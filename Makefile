@@ -1,6 +1,7 @@
 # make check   the gate: format, lint, types (two checkers), imports between rooms
 # make test    every test but the long ones       make unit   the fast, pure ones
 # make soak    the long ones                       make demo   the main job, end to end
+#                                                  (KAFKA=apache: on brokers of Apache Kafka)
 # make lock    take newer versions of the dependencies into deploy/requirements*.txt
 
 VENV := .venv
@@ -10,6 +11,7 @@ ONCE ?=
 SEED ?=
 FAULT ?= cut-tail
 INPUT ?=
+KAFKA ?=
 
 .PHONY: check test unit soak demo lock java others clean format
 
@@ -24,13 +26,13 @@ test: $(VENV)/.dev java others
 	$(PYTEST) -n 2 --dist loadfile -m "not soak"
 
 unit: $(VENV)/.dev
-	$(PYTEST) -n 2 --dist loadfile -m "not soak and not process and not spark"
+	$(PYTEST) -n 2 --dist loadfile -m "not soak and not process and not spark and not apache_kafka"
 
 soak: $(VENV)/.dev java others
 	$(PYTEST) -m soak --timeout=7200
 
 demo: $(VENV)/.run java
-	$(BIN)/tallymark demo $(if $(ONCE),--once) $(if $(SEED),--seed $(SEED)) --fault $(FAULT) $(if $(INPUT),--input $(INPUT))
+	$(BIN)/tallymark demo $(if $(ONCE),--once) $(if $(SEED),--seed $(SEED)) --fault $(FAULT) $(if $(INPUT),--input $(INPUT)) $(if $(KAFKA),--kafka $(KAFKA))
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -39,10 +41,11 @@ format: $(VENV)/.dev
 java:
 	@deploy/ensure-java
 
-# Other people's clients that pip does not bring.
+# Other people's clients that pip does not bring, and Apache Kafka.
 others:
 	@deploy/ensure-kcat
 	@deploy/ensure-java-clients
+	@deploy/ensure-apache-kafka $(BIN)/python
 
 lock: $(VENV)/.dev
 	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 pyproject.toml --extra all --no-header --no-annotate -o deploy/requirements.txt

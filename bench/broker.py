@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from support.apache_kafka import ApacheKafka, NotAvailableError
+from support.apache_kafka import apache_kafka
 from support.measure import (
     Running,
     client,
@@ -30,6 +30,8 @@ from support.measure import (
     warm_page_cache,
 )
 from support.own_broker import OwnBroker
+
+from tallymark.apache_kafka import NotAvailableError
 
 _GB: Final = 1024**3
 
@@ -244,7 +246,7 @@ def main() -> None:
         warm_page_cache(scratch, _GB)
         own = OwnBroker(scratch / "own", loop=args.loop)
         brokers: dict[str, Running] = {"tallymark": own}
-        kafka = ApacheKafka(scratch / "kafka") if args.against_kafka else None
+        kafka = apache_kafka(scratch / "kafka") if args.against_kafka else None
         try:
             own.start()
             if kafka is not None:

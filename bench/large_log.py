@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from support.apache_kafka import ApacheKafka
+from support.apache_kafka import apache_kafka
 from support.measure import Running, client, log_bytes, measured, table, warm_page_cache
 from support.own_broker import OwnBroker
 
@@ -45,7 +45,7 @@ def main() -> None:
             raise SystemExit(
                 f"{needed / _GB:.0f} GB are needed below {scratch}, {free / _GB:.0f} are free"
             )
-        broker = ApacheKafka(scratch / "b") if args.against_kafka else OwnBroker(scratch / "b")
+        broker = apache_kafka(scratch / "b") if args.against_kafka else OwnBroker(scratch / "b")
         with broker:
             client(broker, job="make", topic="large")
             rows = [("log", *(f"{name} {unit}" for name, _, _ in _WORK for unit in _UNITS))]

@@ -1,11 +1,31 @@
 """What holds for all tests."""
 
-import os
+from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tallymark.apache_kafka import ApacheKafkaServer
 
 # A loaded machine is slow now and then, which says nothing about the code. Where the same change
 # is judged again and again (CI), the same examples are tried, so that it is judged alike.
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafkaServer]:
+    """One Apache Kafka for all tests of this run. A test may kill it, and starts it again then."""
+    from broker_kinds import start_apache_kafka
+
+    server = start_apache_kafka(tmp_path_factory.mktemp("apache-kafka"))
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -39,7 +39,8 @@ def derive_edges(deployment: Deployment) -> tuple[Edge, ...]:
             upstream=mirror.source,
             downstream=mirror.target,
             kind="mirror",
-            topics=mirror.topics,
+            # Both sides are compared by the topic's name: a renamed topic is not judged on the hop.
+            topics=mirror.same_names,
         )
         for mirror in deployment.mirrors
     )

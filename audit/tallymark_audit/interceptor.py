@@ -11,6 +11,7 @@ the host's collector, publishes: see :mod:`tallymark_audit.journal`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +55,10 @@ class AuditInterceptor:
     def on_failed(self, batch: BatchTally, error: Exception, in_doubt: bool) -> None:
         """Given up: refused for good, or nobody knows."""
         self.run.settle(batch, Outcome.IN_DOUBT if in_doubt else Outcome.FAILED)
+
+    def on_split(self, batch: BatchTally, parts: Sequence[BatchTally]) -> None:
+        """Too large for the broker: it goes on as ``parts``, which are settled one by one."""
+        self.run.split(batch, parts)
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         """Report if it is time to: with news, and without as a sign of life."""

@@ -81,6 +81,13 @@ class ProducerRun:
             for run in self._end(batch):
                 journal.settle(run.key, outcome, run.first, run.last, now)
 
+    def split(self, batch: BatchTally, parts: Sequence[BatchTally]) -> None:
+        """An accepted batch goes on as several."""
+        with self._lock:
+            self._end(batch)
+            for part in parts:
+                self._begin(part)
+
     def tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         """Report when it is time to, with or without news."""
         with self._lock:

@@ -1,4 +1,4 @@
-"""Our broker as a process of one node, in the manner of :mod:`apache_kafka`."""
+"""Our broker as a process of one node."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tallymark.client import (
         Admin,
+        AsyncConsumer,
+        AsyncProducer,
         ConsumerConnector,
         Delivery,
         Fetched,
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "AsyncConsumer",
+    "AsyncProducer",
     "ConsumerConnector",
     "Delivery",
     "FetchSpec",

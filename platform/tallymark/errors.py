@@ -10,9 +10,16 @@ retry can help, whose fault it is, and a sentence for people. The tree is what o
     │   └── RemoteProtocolError     the other side sent it
     │       └── CorruptRecordError  a record batch whose CRC or lengths do not hold
     ├── KafkaError                  a broker answered with a code of the table
-    │   └── LogTruncatedError       the log was cut below a position we had read to (KIP-320)
+    │   ├── LogTruncatedError       the log was cut below a position we had read to (KIP-320)
+    │   ├── OffsetOutOfRangeError   nothing says where to read on, and no policy may choose
+    │   └── CommitFailedError       the group went on without the consumer that wants to commit
     ├── ConnectError                an address could not be reached: which, and at which stage
+    │   └── AuthenticationError     we are not let in, or do not trust the broker: do not retry
+    │       └── WrongClusterError   another cluster answers where ours was
     ├── TimedOutError               a deadline passed; says whose and what was pending
+    ├── BufferFullError             a producer's buffer is full, and it was told not to wait
+    ├── ClientFailedError           a client's background work has died; make a new client
+    ├── RecordDroppedError          an interceptor of the queue did not let a record in
     └── ClosedError                 used after close()
 """
 
@@ -209,18 +216,107 @@ class LogTruncatedError(KafkaError):
         self.diverging_offset = diverging_offset
 
 
+class CorruptMessageError(KafkaError, CorruptRecordError):
+    """What a broker gave is no record batch, or its records are not what it says (CORRUPT_MESSAGE):
+    of which partition, in the batch at or behind which ``offset``, from whom."""
+
+    def __init__(
+        self, topic: str, partition: int, offset: int, reason: object, source: str = ""
+    ) -> None:
+        by = f"{source}: " if source else ""
+        context = f"{by}{topic}-{partition} at offset {offset}: {reason}"
+        super().__init__(CODES["CORRUPT_MESSAGE"], context)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class OffsetOutOfRangeError(KafkaError):
+    """A consumer with ``auto_offset_reset="none"`` does not know where to read on: the log has no
+    offset ``position`` (None: the group has stored none); it holds ``start`` to ``end`` - 1."""
+
+    def __init__(
+        self, topic: str, partition: int, position: int | None, start: int, end: int
+    ) -> None:
+        held = f"the log holds offsets {start} to {end - 1}" if start < end else "the log is empty"
+        what = "no offset is stored" if position is None else f"there is no offset {position}"
+        super().__init__(CODES["OFFSET_OUT_OF_RANGE"], f"{topic}-{partition}: {what}, {held}")
+        self.topic = topic
+        self.partition = partition
+        self.position = position
+        self.start = start
+        self.end = end
+
+
+class CommitFailedError(KafkaError):
+    """Offsets were not stored: their partitions are no longer this consumer's. Whoever has them
+    now goes on from what was stored before, so what was done since is done again. The text has the
+    numbers: generations, how long the last messages were worked on, the limit."""
+
+
 class ConnectError(TallymarkError):
-    """No connection: ``address`` is host:port, ``stage`` is resolve, connect, tls, sasl or api."""
+    """No connection: ``address`` is host:port, ``stage`` is resolve, connect, tls, api, sasl,
+    cluster or bootstrap; ``resolved`` are the IP addresses of a host name, once they are known."""
 
     def __init__(self, address: str, stage: str, reason: str) -> None:
         super().__init__(f"{address}: {stage} failed: {reason}")
         self.address = address
         self.stage = stage
         self.reason = reason
+        self.resolved: tuple[str, ...] = ()
+
+    def add(self, note: str, resolved: tuple[str, ...] = ()) -> None:
+        """Say more: a sentence at the end, and the IP addresses that the host name stands for."""
+        self.reason = f"{self.reason}; {note}" if note else self.reason
+        self.resolved = self.resolved or resolved
+        names = f" ({', '.join(self.resolved)})" if self.resolved else ""
+        self.args = (f"{self.address}{names}: {self.stage} failed: {self.reason}",)
+
+
+class AuthenticationError(ConnectError):
+    """The broker does not let us in, or is not who it should be (stage tls or sasl): a wrong
+    password, a mechanism that is not enabled, a certificate without trust. Trying again does not
+    help, so clients raise it at once."""
+
+
+class WrongClusterError(AuthenticationError):
+    """Behind an address of the client's cluster another cluster answers now (stage cluster): its
+    brokers changed places. Nothing is published there, or read from there."""
+
+    def __init__(self, address: str, expected: str, found: str) -> None:
+        super().__init__(
+            address,
+            "cluster",
+            f"cluster {found} answers here, this client belongs to cluster {expected}; if that is "
+            "meant, make a new client, else mend the address",
+        )
+        self.expected = expected
+        self.found = found
 
 
 class TimedOutError(TallymarkError):
     """A deadline passed. The text says whose it was and what was still pending."""
+
+
+class BufferFullError(TallymarkError):
+    """A producer's buffer had no room for a record, and it was told not to wait for it
+    (``on_buffer_full`` "fail" or "drop"). The text says how full it is. Retriable: later."""
+
+
+class ClientFailedError(TallymarkError):
+    """Something that a client does in the background has died of ``__cause__``, which nobody
+    foresaw. What was pending has failed with this error; every later call raises it."""
+
+    def __init__(self, client: str, work: str, cause: BaseException) -> None:
+        super().__init__(
+            f"{client} cannot go on: {work} died of {type(cause).__name__}: {cause}; close it, "
+            "make a new one, and report the traceback in the log"
+        )
+        self.__cause__ = cause
+
+
+class RecordDroppedError(TallymarkError):
+    """An interceptor of the producer's queue did not let a record in."""
 
 
 class ClosedError(TallymarkError):

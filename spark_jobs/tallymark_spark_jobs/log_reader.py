@@ -35,7 +35,11 @@ def read_batches(options: SourceOptions, span: Span) -> Iterator[Any]:
 
 
 def _client(options: SourceOptions) -> SimpleConsumer:
-    return SimpleConsumer(bootstrap_servers=options.bootstrap_servers, client_id="tallymark-spark")
+    return SimpleConsumer(
+        bootstrap_servers=options.bootstrap_servers,
+        client_id="tallymark-spark",
+        **options.security,
+    )
 
 
 def _bounds(consumer: SimpleConsumer, options: SourceOptions) -> list[LogBounds]:

@@ -10,9 +10,11 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from tallymark.client.security import SecuritySettings
+from tallymark.client.security_properties import PROPERTIES, security_of_properties
 from tallymark.errors import UserError
 
 Mode = Literal["records", "stamps"]
@@ -37,6 +39,7 @@ KNOWN: Final = (
     "minPartitions",
     "rowsPerPartition",
     "mode",
+    *(f"kafka.{name}" for name in PROPERTIES),
 )
 ROWS_PER_PARTITION: Final = 1_000_000
 SEE: Final = "see docs/spark.md for every option"
@@ -60,6 +63,7 @@ class SourceOptions:
     min_partitions: int = 1
     rows_per_partition: int = ROWS_PER_PARTITION
     mode: Mode = "records"
+    security: SecuritySettings = field(default_factory=SecuritySettings, repr=False)
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -74,6 +78,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     topics, pattern, assigned = _which_topics(options)
     return SourceOptions(
         bootstrap_servers=servers,
+        security=_security(options),
         topics=topics,
         pattern=pattern,
         assigned=assigned,
@@ -97,6 +102,12 @@ def _refuse_unknown(options: Mapping[str, str]) -> None:
         near = difflib.get_close_matches(name, known, n=1)
         do = f"did you mean {known[near[0]]}?" if near else SEE
         raise UserError(f"the tallymark source has no option {name!r}", do)
+
+
+def _security(options: Mapping[str, str]) -> SecuritySettings:
+    """TLS and the log-in, by the names of Kafka's clients behind ``kafka.``, as Spark has it."""
+    given = {name.removeprefix("kafka."): options[name] for name in options if name[:6] == "kafka."}
+    return security_of_properties(given, "the options of the tallymark source")
 
 
 def _refuse_both(options: Mapping[str, str], one: str, other: str) -> None:

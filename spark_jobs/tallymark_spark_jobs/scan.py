@@ -92,9 +92,11 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
 def _load(spark: SparkSession, cluster: ClusterSurvey, options: Mapping[str, str]) -> DataFrame:
     from pyspark.sql import functions as F
 
-    reader = spark.read.format("tallymark").options(
-        **{"kafka.bootstrap.servers": cluster.bootstrap_servers, **options}
-    )
+    # bootstrap.servers, security.protocol ...: Spark does not show options called password.
+    connection = {
+        f"kafka.{name.replace('_', '.')}": str(value) for name, value in cluster.connection.items()
+    }
+    reader = spark.read.format("tallymark").options(**connection, **options)
     return reader.load().withColumn("cluster", F.lit(cluster.name))
 
 

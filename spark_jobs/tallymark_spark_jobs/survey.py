@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tallymark.client import SimpleConsumer, TopicInfo
+from tallymark.client.security_deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import TallymarkError, UserError
 from tallymark_audit.edges import AUDIT_TOPIC, derive_edges, is_audited, passes
@@ -25,7 +26,7 @@ class ClusterSurvey:
     the time (ms) before which records may have expired; absent where all are still there."""
 
     name: str
-    bootstrap_servers: str
+    connection: ConnectionSettings = field(repr=False)
     topics: tuple[str, ...]
     has_claims: bool
     retained_from: Mapping[str, int]
@@ -54,7 +55,7 @@ def _cluster(deployment: Deployment, cluster: Cluster, wanted: re.Pattern[str]) 
     ]
     try:
         with SimpleConsumer(
-            bootstrap_servers=cluster.bootstrap_servers,
+            **connection_settings(cluster),
             client_id="tallymark-reconcile",
             request_timeout_ms=TIMEOUT_MS,
         ) as consumer:
@@ -69,7 +70,7 @@ def _cluster(deployment: Deployment, cluster: Cluster, wanted: re.Pattern[str]) 
             look = [*audited, AUDIT_TOPIC] if AUDIT_TOPIC in there else audited
             return ClusterSurvey(
                 name=cluster.name,
-                bootstrap_servers=cluster.bootstrap_servers,
+                connection=connection_settings(cluster),
                 topics=tuple(audited),
                 has_claims=AUDIT_TOPIC in there,
                 retained_from=_retained(consumer, look, there),

@@ -29,6 +29,27 @@ def test_a_mirror_waits_for_both_its_ends() -> None:
     assert mirror.after == ("broker-dc2-0", "broker-aggregate-0")
 
 
+def test_clusters_of_apache_kafka_have_its_brokers() -> None:
+    """They do not know ZooKeeper, but the group of a mirror from there is in it."""
+    clusters = tuple(
+        one.model_copy(update={"kind": "apache-kafka"}) if one.name == "dc1" else one
+        for one in Deployment().clusters
+    )
+    specs = {spec.name: spec for spec in plan(Deployment(clusters=clusters))}
+    broker = specs["broker-dc1-0"]
+    assert broker.arguments == ("apache-kafka", "--cluster", "dc1", "--id", "0")
+    assert broker.after == ()
+    mirror = specs["mirror-dc1-to-aggregate"]
+    assert mirror.after == ("zookeeper", "broker-dc1-0", "broker-aggregate-0")
+
+
+def test_several_brokers_of_apache_kafka_are_not_started() -> None:
+    two = (BrokerAddress(id=1, port=1), BrokerAddress(id=2, port=2))
+    with pytest.raises(ValueError, match="only a cluster of one broker can be started"):
+        Cluster(name="dc1", kind="apache-kafka", brokers=two)
+    assert Cluster(name="dc1", kind="apache-kafka", brokers=two, embedded=False).brokers == two
+
+
 def test_a_cluster_may_have_several_brokers() -> None:
     brokers = tuple(BrokerAddress(id=n, port=0) for n in (4, 7, 2))
     clusters = (Cluster(name="dc1", brokers=brokers), *Deployment().clusters[1:])
@@ -54,6 +75,14 @@ def test_what_runs_elsewhere_is_neither_started_nor_waited_for() -> None:
     assert "zookeeper" not in specs
     assert "registry" not in specs
     assert specs["broker-dc1-0"].after == ()
+
+
+def test_free_ports_leave_alone_what_runs_elsewhere() -> None:
+    first, *rest = Deployment().clusters
+    elsewhere = first.model_copy(update={"embedded": False})
+    moved = with_free_ports(Deployment(clusters=(elsewhere, *rest)))
+    assert moved.cluster("dc1") == elsewhere
+    assert moved.cluster("dc2") != Deployment().cluster("dc2")
 
 
 def test_free_ports_are_all_different() -> None:

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.client.accumulator import Accumulator, BatchRules
+from tallymark.client.accumulator import NO_WAIT, Accumulator, BatchRules
 from tallymark.client.budget import MemoryBudget
 from tallymark.client.lane import Lane, TopicLanes
+from tallymark.client.pace import AHEAD, LONGEST, LOW
 from tallymark.client.pipeline import Pipeline
 from tallymark.client.stamps import Stamp, stamp_of
-from tallymark.errors import ClosedError, KafkaError, TimedOutError
+from tallymark.errors import BufferFullError, ClosedError, KafkaError, TimedOutError
 from tallymark.protocol.records import Record, split_batches
 
 INSTANCE = b"\x11" * 8
@@ -183,3 +184,80 @@ def test_keys_choose_as_kafkas_clients_do() -> None:
     assert bench.topic.choose(b"21").partition == bench.topic.choose(b"21").partition
     # murmur2("21") = -973932308 in Kafka's own tests
     assert bench.topic.choose(b"21").partition == (-973932308 & 0x7FFFFFFF) % 10
+
+
+# --- the quick way ------------------------------------------------------------------------------
+
+
+def test_the_quick_way_gives_the_same_batches() -> None:
+    """A value alone goes into a batch that is open; what the quick way cannot do it leaves."""
+    quick, plain = Bench(), Bench()
+    assert quick.accumulator.append_value(quick.topic, b"x") is None  # no batch is open
+    for number in range(40):
+        value = bytes(number)
+        plain.add(value)
+        if quick.accumulator.append_value(quick.topic, value) is None:
+            quick.add(value)
+    same = [[r.value for r in batch] for batch in plain.batches()]
+    assert [[r.value for r in batch] for batch in quick.batches()] == same
+    assert len(same) > 2
+    assert quick.budget.used == plain.budget.used
+
+
+def test_the_quick_way_keeps_away_from_batches_with_more_columns() -> None:
+    bench = Bench()
+    bench.accumulator.append(bench.lane, b"key", b"a", (), None, stamped=True, block=1)
+    assert bench.accumulator.append_value(bench.topic, b"b") is None
+    bench.add(b"c", stamped=False)  # an interceptor's own
+    assert bench.accumulator.append_value(bench.topic, b"d") is None
+    bench.add(b"e")
+    delivery = bench.accumulator.append_value(bench.topic, b"f")
+    assert delivery is not None
+    assert delivery.place[1] == 1
+
+
+def test_a_batch_has_no_more_records_than_it_may() -> None:
+    bench = Bench(batch_size=100_000)
+    bench.accumulator = Accumulator(
+        BatchRules(100_000, 1.0, 100.0, most_records=3), bench.budget, bench._wake
+    )
+    for number in range(10):
+        if bench.accumulator.append_value(bench.topic, b"%d" % number) is None:
+            bench.add(b"%d" % number)
+    assert [len(batch) for batch in bench.batches()] == [3, 3, 3, 1]
+
+
+def test_whose_bytes_may_change_they_are_copied() -> None:
+    bench = Bench()
+    value = bytearray(b"before")
+    bench.accumulator.append(bench.lane, value, value, (), None, stamped=True, block=1)
+    value[:] = b"after!"
+    (((record),),) = bench.batches()
+    assert (record.key, record.value) == (b"before", b"before")
+
+
+def test_who_may_not_wait_is_told_at_once() -> None:
+    bench = Bench(batch_size=1000, memory=1500)
+    bench.add(bytes(800))
+    with pytest.raises(BufferFullError, match=r"1000 of 1500 bytes \(buffer_memory\)"):
+        bench.add(bytes(800), block=NO_WAIT)
+
+
+def test_a_sender_that_is_far_ahead_steps_aside_until_the_backlog_is_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pace = Bench().accumulator.pace
+    lane = Bench().lane
+    waits: list[float] = []
+    monkeypatch.setattr(pace._go_on, "wait", waits.append)  # no waiting here
+    for _ in range(2 * AHEAD):
+        pace.sealed(lane)
+    assert waits == [LONGEST] * 2
+    for _ in range(2 * AHEAD):
+        pace.sealed(lane, may_wait=False)
+    assert len(waits) == 2
+    assert pace._waiting
+    pace.note(LOW + 1)
+    assert not pace._go_on.is_set()
+    pace.note(LOW)
+    assert pace._go_on.is_set()

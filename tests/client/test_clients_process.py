@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from broker_kinds import KINDS, OURS, AnyBroker
 
+from tallymark.apache_kafka import ApacheKafkaServer
 from tallymark.client import Admin, Producer, SimpleConsumer
 from tallymark.coordination.zookeeper_server import find_jars, find_java
 from tallymark.errors import TallymarkError, UserError
@@ -24,10 +26,10 @@ pytestmark = pytest.mark.process
 
 
 @contextmanager
-def child(script: str, argument: str) -> Iterator[subprocess.Popen[str]]:
+def child(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A Python process that is gone afterwards, however the test ends: Popen by itself would wait
     for it, and for a stopped one for ever."""
-    command = [sys.executable, "-c", script, argument]
+    command = [sys.executable, "-c", script, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -36,21 +38,21 @@ def child(script: str, argument: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextmanager
-def stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+def stopped(pid: int) -> Iterator[None]:
     """The process stands still inside and goes on afterwards, however the block ends.
 
     kill() only leaves the signal: the process stops when its main thread is next given a core, and
     its other threads work on until then. The kernel is asked when all of them have stopped.
     """
-    process.send_signal(signal.SIGSTOP)
+    os.kill(pid, signal.SIGSTOP)
     try:
         # WEXITED, or one that died would be waited for in vain; WNOWAIT leaves its end to Popen.
-        state = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        state = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         assert state is not None
         assert state.si_code == os.CLD_STOPPED
         yield
     finally:
-        process.send_signal(signal.SIGCONT)
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_the_brokers_are_found_in_zookeeper(tmp_path: Path) -> None:
@@ -84,22 +86,22 @@ from tallymark import Producer
 producer = Producer(bootstrap_servers=sys.argv[1], interceptors=[], batch_size=200, linger_ms=0)
 number = 0
 while True:
-    producer.send("t", b"%d" % number).result(20)
+    producer.send(sys.argv[2], b"%d" % number).result(20)
     number += 1
     print(number, flush=True)
 """
 
 
-def test_what_a_killed_producer_was_told_is_in_the_log(tmp_path: Path) -> None:
+def test_what_a_killed_producer_was_told_is_in_the_log(any_broker: AnyBroker, topic: str) -> None:
     """kill -9 in the middle: every record whose delivery had been reported is there, in order."""
-    with BrokerThread(tmp_path) as broker:
-        with child(SENDER, broker.bootstrap_servers) as process:
-            assert process.stdout is not None
-            told = [int(process.stdout.readline()) for _ in range(50)]
-            process.send_signal(signal.SIGKILL)
-            told += [int(line) for line in process.stdout.read().splitlines()]
-        with SimpleConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
-            records = consumer.fetch("t", 0, 0).records()
+    servers = any_broker.bootstrap_servers
+    with child(SENDER, servers, topic) as process:
+        assert process.stdout is not None
+        told = [int(process.stdout.readline()) for _ in range(50)]
+        process.send_signal(signal.SIGKILL)
+        told += [int(line) for line in process.stdout.read().splitlines()]
+    with SimpleConsumer(bootstrap_servers=servers) as consumer:
+        records = consumer.fetch(topic, 0, 0).records()
     values = [int(record.value or b"") for record in records]
     assert values == list(range(len(values)))
     assert len(values) in (told[-1], told[-1] + 1)
@@ -114,7 +116,19 @@ with BrokerThread(pathlib.Path(sys.argv[1])) as broker:
 """
 
 
-def test_a_broker_that_hangs_is_left_and_found_again(tmp_path: Path) -> None:
+@pytest.fixture(params=KINDS)
+def hanging(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, int]]:
+    """The address of a broker and the process that may be stopped."""
+    if request.param == OURS:
+        with child(BROKER, str(tmp_path)) as process:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip(), process.pid
+    else:
+        kafka: ApacheKafkaServer = request.getfixturevalue("apache_kafka")
+        yield kafka.bootstrap_servers, kafka.pid
+
+
+def test_a_broker_that_hangs_is_left_and_found_again(hanging: tuple[str, int], topic: str) -> None:
     """The broker's process is stopped (SIGSTOP): its socket still accepts, nothing answers. The
     producer's requests time out, it connects again and again; when the broker goes on, nothing is
     missing and nothing is there twice.
@@ -122,18 +136,16 @@ def test_a_broker_that_hangs_is_left_and_found_again(tmp_path: Path) -> None:
     This test once sent as soon as kill() returned. On a busy machine the broker, not yet stopped,
     answered some of it; the test gave up before SIGCONT and waited for a process that stood still.
     """
-    with child(BROKER, str(tmp_path)) as process:
-        assert process.stdout is not None
-        servers = process.stdout.readline().strip()
-        with Producer(
-            bootstrap_servers=servers, interceptors=[], request_timeout_ms=300, batch_size=100
-        ) as producer:
-            producer.send("t", b"0").result(20)
-            with stopped(process):
-                deliveries = [producer.send("t", b"%d" % number) for number in range(1, 20)]
-                time.sleep(1.0)
-                assert not any(delivery.done() for delivery in deliveries)
-            assert [d.result(20).offset for d in deliveries] == list(range(1, 20))
-        with SimpleConsumer(bootstrap_servers=servers) as consumer:
-            values = [record.value for record in consumer.fetch("t", 0, 0).records()]
+    servers, pid = hanging
+    with Producer(
+        bootstrap_servers=servers, interceptors=[], request_timeout_ms=300, batch_size=100
+    ) as producer:
+        producer.send(topic, b"0").result(20)
+        with stopped(pid):
+            deliveries = [producer.send(topic, b"%d" % number) for number in range(1, 20)]
+            time.sleep(1.0)
+            assert not any(delivery.done() for delivery in deliveries)
+        assert [d.result(20).offset for d in deliveries] == list(range(1, 20))
+    with SimpleConsumer(bootstrap_servers=servers) as consumer:
+        values = [record.value for record in consumer.fetch(topic, 0, 0).records()]
     assert values == [b"%d" % number for number in range(20)]

@@ -1,4 +1,4 @@
-"""``tallymark topics``, ``produce`` and ``consume`` against a broker in this process."""
+"""``tallymark topics`` against a broker in this process."""
 
 from __future__ import annotations
 
@@ -7,86 +7,122 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import run_command
 
-from tallymark.cli import consume, produce, topics
-from tallymark.client.stamps import Stamp, stamp_of
-from tallymark.errors import CODES, UserError
-from tallymark.protocol.api import ApiKey
-from tallymark.testing.scripted_broker import Refuse, ScriptedBroker
-
-LINES = b"k1:one\nk2:two\r\nthree\n"
+from tallymark.cli import cluster, topics
+from tallymark.errors import KafkaError, UserError
+from tallymark.testing.broker_thread import BrokerThread
 
 
-@pytest.fixture
-def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBroker]:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    with ScriptedBroker({"t": 1}) as running:
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path_factory.mktemp("commands")) as running:
         yield running
 
 
-def run(broker: ScriptedBroker, command: object, *words: str, stdin: bytes = b"") -> Result:
-    result = CliRunner().invoke(
-        command,  # type: ignore[arg-type] # one of three commands
-        [*words, "--bootstrap-server", broker.address],
-        input=stdin,
-    )
-    if isinstance(result.exception, UserError):
-        raise result.exception
-    assert result.exception is None, result.exception
-    return result
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TALLYMARK_SETTINGS", raising=False)
+    monkeypatch.chdir(tmp_path)
 
 
-def test_topics(broker: ScriptedBroker) -> None:
-    created = run(broker, topics.command, "create", "new", "--partitions", "2")
-    assert created.output == "new: created\n"
-    assert run(broker, topics.command, "create", "new").output == "new: was there\n"
-    assert run(broker, topics.command, "list").output == "new\t2\nt\t1\n"
-    described = run(broker, topics.command, "describe", "new").output.splitlines()
+def run(broker: BrokerThread, *words: str, code: int = 0) -> str:
+    """What ``tallymark topics WORDS`` prints, standard error included."""
+    servers = broker.bootstrap_servers
+    return run_command(topics.command, *words, "--bootstrap-server", servers, code=code).output
+
+
+def test_a_topic_is_made_described_grown_and_deleted(broker: BrokerThread) -> None:
+    assert run(broker, "create", "new", "--partitions", "2") == "new: created\n"
+    assert run(broker, "create", "new") == "new: was there\n"
+    assert run(broker, "create", "tried", "--dry-run") == "tried: would be created\n"
+    listed = run(broker, "list").splitlines()
+    assert listed[0] == "TOPIC\tPARTITIONS\tREPLICAS\tUNDER-REPLICATED\tLEADERLESS"
+    assert "new\t2\t1\t0\t0" in listed
+    assert not any(line.startswith("tried") for line in listed)
+    described = run(broker, "describe", "new").splitlines()
     assert described[0].startswith("new\tid ")
-    assert described[2] == "1\tleader 0\tepoch 0\toffsets 0 to 0"
-    assert run(broker, topics.command, "delete", "new").output == "new: deleted\n"
-    for word in ("delete", "describe"):
+    assert described[3] == "new\t1\t0\t0\t0\t0\t0\t0"
+    (first, _) = json.loads(run(broker, "describe", "new", "--json"))
+    assert first["replicas"] == [0]
+    assert first["next"] == 0
+
+    with pytest.raises(UserError, match="has to be confirmed; give --yes"):
+        run(broker, "grow", "new", "--partitions", "3")
+    assert "would grow new to 3" in run(broker, "grow", "new", "--partitions", "3", "--dry-run")
+    assert run(broker, "grow", "new", "--partitions", "3", "--yes") == "new: 3 partitions\n"
+    with pytest.raises(KafkaError, match="INVALID_PARTITIONS"):
+        run(broker, "grow", "new", "--partitions", "2", "--yes")
+
+    with pytest.raises(UserError, match="has to be confirmed"):
+        run(broker, "delete", "new")
+    assert "would delete new" in run(broker, "delete", "new", "--dry-run")
+    told = run(broker, "delete", "new", "missing", "--yes", code=2)
+    assert "new: deleted" in told
+    assert "there is no topic missing" in told
+    for words in (("delete", "new", "--yes"), ("describe", "new")):
         with pytest.raises(UserError, match="there is no topic new"):
-            run(broker, topics.command, word, "new")
+            run(broker, *words)
+
+
+def test_replicas_placed_by_hand(broker: BrokerThread) -> None:
+    assert run(broker, "create", "placed", "--replicas", "0,0,0") == "placed: created\n"
+    assert "placed\t3\t1\t0\t0" in run(broker, "list")
+    with pytest.raises(UserError, match="give it alone"):
+        run(broker, "create", "x", "--replicas", "0", "--partitions", "1")
+    with pytest.raises(UserError, match=r"is not broker:broker"):
+        run(broker, "create", "x", "--replicas", "a,b")
     with pytest.raises(UserError, match="is not KEY=VALUE"):
-        run(broker, topics.command, "create", "x", "--config", "nonsense")
+        run(broker, "create", "x", "--config", "nonsense")
 
 
-def test_lines_become_messages_and_messages_lines(broker: ScriptedBroker) -> None:
-    told = run(broker, produce.command, "t", "--key-separator", ":", stdin=LINES)
-    assert "3 messages delivered to t" in told.stderr
-    records = broker.log("t").records()
-    assert [(r.key, r.value) for r in records] == [
-        (b"k1", b"one"),
-        (b"k2", b"two"),
-        (None, b"three"),
-    ]
-    assert isinstance(stamp_of(records[0].headers), Stamp)
-    plain = run(broker, consume.command, "t", "--from-beginning", "--max-messages", "3")
-    assert plain.output == "one\ntwo\nthree\n"
-    as_json = run(broker, consume.command, "t", "--from-beginning", "--max-messages", "1", "--json")
-    document = json.loads(as_json.output)
-    assert (document["key"], document["value"], document["offset"]) == ("k1", "one", 0)
-    assert document["stamp"]["sequence"] == 0
-    assert document["headers"] == []
+def test_configurations(broker: BrokerThread) -> None:
+    run(broker, "create", "kept", "--config", "retention.ms=1000")
+    assert "retention.ms\t1000\ttopic" in run(broker, "config", "kept")
+    told = run(broker, "config", "kept", "--unset", "retention.ms", "--set", "segment.ms=60000")
+    assert told.startswith("kept: changed\n")
+    assert "segment.ms\t60000\ttopic" in told
+    assert "retention.ms" not in told
+    assert "retention.ms" in run(broker, "config", "kept", "--all")
+    with pytest.raises(KafkaError, match="INVALID_CONFIG"):
+        run(broker, "config", "kept", "--set", "retention.ms=soon", "--dry-run")
+    entries = json.loads(run(broker, "config", "0", "--broker", "--all", "--json"))
+    assert any(one["name"] == "log.retention.ms" for one in entries)
 
 
-def test_what_is_not_delivered_is_said(broker: ScriptedBroker) -> None:
-    broker.script(ApiKey.PRODUCE, Refuse(CODES["INVALID_RECORD"]))
-    with pytest.raises(UserError, match="3 of 3 messages were not delivered: t-0: INVALID_RECORD"):
-        run(broker, produce.command, "t", stdin=LINES)
+def test_records_are_deleted(broker: BrokerThread) -> None:
+    from tallymark.client import Producer
+
+    with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+        for number in range(10):
+            producer.send("short", b"x", timestamp=1_700_000_000_000 + 1000 * number)
+            producer.flush()
+    asked = ("delete-records", "short", "--before-time", "2023-11-14T22:13:24Z")
+    assert "would delete up to 4 messages of short" in run(broker, *asked, "--dry-run")
+    assert "short\t0\t0\t4" in run(broker, *asked, "--yes")
+    (row,) = json.loads(run(broker, "describe", "short", "--json"))
+    assert (row["first"], row["next"]) == (4, 10)
+    run(broker, "delete-records", "short", "--everything", "--yes", "--partitions", "0")
+    told = run(broker, "delete-records", "short", "--before-offset", "99", "--yes", code=1)
+    assert "OFFSET_OUT_OF_RANGE" in told
+    with pytest.raises(UserError, match="which messages"):
+        run(broker, "delete-records", "short")
+    with pytest.raises(UserError, match="has no partition 7"):
+        run(broker, "delete-records", "short", "--everything", "--partitions", "7")
 
 
-def test_a_topic_that_is_not_there(broker: ScriptedBroker) -> None:
-    with pytest.raises(UserError, match="there is no topic nowhere"):
-        run(broker, consume.command, "nowhere")
-
-
-def test_the_cluster_is_named_in_one_way(broker: ScriptedBroker) -> None:
+def test_the_cluster_is_named_in_one_way(broker: BrokerThread) -> None:
     with pytest.raises(UserError, match="both say where the cluster is"):
-        run(broker, topics.command, "list", "--cluster", "dc1")
-    result = CliRunner().invoke(topics.command, ["list", "--cluster", "dc9"])
-    assert isinstance(result.exception, UserError)
-    assert "there is no cluster 'dc9'" in str(result.exception)
+        run(broker, "list", "--cluster", "dc1")
+    with pytest.raises(UserError, match="there is no cluster 'dc9'"):
+        run_command(topics.command, "list", "--cluster", "dc9")
+
+
+def test_the_cluster_itself(broker: BrokerThread) -> None:
+    servers = ("--bootstrap-server", broker.bootstrap_servers)
+    told = run_command(cluster.command, *servers).output
+    assert f"0\t{broker.bootstrap_servers}\t-\tyes\tno" in told
+    spans = json.loads(run_command(cluster.command, "--api-versions", "--json", *servers).output)
+    assert {"broker": 0, "api": "METADATA"}.items() <= next(
+        one.items() for one in spans if one["api"] == "METADATA"
+    )

@@ -228,10 +228,17 @@ def test_consumption_goes_on_while_the_group_cannot_be_read() -> None:
     assert machine.read() == [Resume]
 
 
-def test_a_membership_node_that_went_is_made_again() -> None:
+def test_a_membership_node_that_went_is_made_again_but_not_in_a_tight_loop() -> None:
+    """A consumer whose node somebody else deleted, or overwrote with what nobody can read, asked
+    ZooKeeper again and again without a pause."""
     machine = Machine().run()
     machine.feed(Changed())
-    assert machine.read(["b"]) == [Register]
+    assert machine.read(["b"]) == []
+    assert machine.state.running
+    machine.now += BACKOFF_MS
+    assert machine.feed(Tick()) == [Register]
+    assert machine.done() == [ReadMembership]
+    assert machine.read() == [Resume]
 
 
 def test_leaving_in_order() -> None:

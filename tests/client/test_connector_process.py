@@ -2,117 +2,36 @@
 
 from __future__ import annotations
 
-import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from connector_cluster import Cluster, eventually, names, running_cluster, session_of, take, values
 
 from tallymark.client.admin import Admin
 from tallymark.client.connector import ConsumerConnector
 from tallymark.client.message import Gap, Message
 from tallymark.client.producer import Producer
-from tallymark.client.stream import Stream
 from tallymark.coordination import ConsumerRegistry, OffsetRegistry, Position, ZooKeeper
-from tallymark.coordination.zookeeper_server import find_jars, find_java
 from tallymark.errors import ClosedError, ConnectError, KafkaError, UserError
 from tallymark.testing.broker_thread import BrokerThread
-from tallymark.testing.zookeeper import ZooKeeperServer, expire_session, free_port
+from tallymark.testing.zookeeper import expire_session, free_port
 
 pytestmark = pytest.mark.process
-_names = itertools.count()
-
-
-@dataclass
-class Cluster:
-    """ZooKeeper, one broker, and a producer."""
-
-    zookeeper: ZooKeeperServer
-    broker: BrokerThread
-    producer: Producer
-
-    @property
-    def connect(self) -> str:
-        return f"{self.zookeeper.connect}/dc1"
-
-    def topic(self, partitions: int = 2) -> str:
-        """A new topic."""
-        name = f"topic{next(_names)}"
-        with Admin(bootstrap_servers=self.broker.bootstrap_servers) as admin:
-            admin.create_topic(name, partitions)
-        return name
-
-    def publish(self, topic: str, first: int, count: int, partitions: int = 2) -> set[bytes]:
-        values = [b"%d" % number for number in range(first, first + count)]
-        for number, value in enumerate(values):
-            self.producer.send(topic, value, partition=number % partitions)
-        self.producer.flush(10)
-        return set(values)
-
-    def consumer(self, group: str, **settings: object) -> ConsumerConnector:
-        fixed = {"session_timeout_ms": 2000, "fetch_max_wait_ms": 50}
-        return ConsumerConnector(
-            zookeeper_connect=self.connect,
-            group=group,
-            **(fixed | settings),  # type: ignore[arg-type] # settings of many types
-        )
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("cluster")
-    try:
-        find_java()
-        find_jars()
-    except UserError as error:
-        pytest.skip(str(error))
-    with (
-        ZooKeeperServer(folder) as server,
-        BrokerThread(
-            folder,
-            enable_zookeeper=True,
-            zookeeper_connect=f"{server.connect}/dc1",
-            auto_create_topics_enable=False,
-        ) as broker,
-        Producer(
-            bootstrap_servers=broker.bootstrap_servers, interceptors=[], linger_ms=0
-        ) as producer,
-    ):
-        yield Cluster(server, broker, producer)
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def group() -> str:
-    return f"group{next(_names)}"
-
-
-def take(streams: list[Stream], wanted: set[bytes], seconds: float = 15.0) -> list[Message]:
-    """Messages until all wanted values came."""
-    found: list[Message] = []
-    missing = set(wanted)
-    deadline = time.monotonic() + seconds
-    while missing:
-        assert time.monotonic() < deadline, f"{len(missing)} of {len(wanted)} did not come"
-        for stream in streams:
-            messages = stream.poll(0.02)
-            found += messages
-            missing -= {message.value for message in messages if message.value is not None}
-    return found
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to hold"
-        time.sleep(0.01)
-
-
-def values(messages: list[Message]) -> list[bytes]:
-    return sorted(message.value or b"" for message in messages)
+    return f"group{next(names)}"
 
 
 def test_a_group_of_one_consumes_commits_and_goes_on(cluster: Cluster, group: str) -> None:
@@ -182,7 +101,7 @@ def test_a_consumer_that_dies_is_followed_from_its_last_commit(
 ) -> None:
     topic = cluster.topic(1)
     cluster.publish(topic, 0, 10, 1)
-    a = cluster.consumer(group, consumer_id="a", auto_commit=False)
+    a = cluster.consumer(group, consumer_id="a", enable_auto_commit=False)
     (stream,) = a.create_message_streams({topic: 1})[topic]
     for _ in range(5):
         next(stream)
@@ -195,7 +114,7 @@ def test_a_consumer_that_dies_is_followed_from_its_last_commit(
     with cluster.consumer(group, consumer_id="b", start_timeout_ms=100) as b:
         (stream_b,) = b.create_message_streams({topic: 1})[topic]
         assert b.assignment == {}
-        a._zookeeper.close()  # as if it were killed
+        session_of(a).close()  # as if it were killed
         assert next(stream_b).offset == 6
     a.shutdown()
 
@@ -207,7 +126,7 @@ def test_a_lost_session_is_survived_without_a_gap(cluster: Cluster, group: str) 
         streams = consumer.create_message_streams({topic: 1})[topic]
         take(streams, sent)
         consumer.commit_offsets()
-        expire_session(consumer._zookeeper)
+        expire_session(session_of(consumer))
         more = cluster.publish(topic, 100, 10, 1)
         assert values(take(streams, more)) == sorted(more)
         with ZooKeeper(cluster.connect) as zookeeper:
@@ -216,7 +135,7 @@ def test_a_lost_session_is_survived_without_a_gap(cluster: Cluster, group: str) 
 
 
 def test_new_topics_and_gone_ones_are_followed_by_a_filter(cluster: Cluster, group: str) -> None:
-    prefix = f"filter{next(_names)}"
+    prefix = f"filter{next(names)}"
     with (
         Admin(bootstrap_servers=cluster.broker.bootstrap_servers) as admin,
         cluster.consumer(group) as consumer,
@@ -242,7 +161,9 @@ def test_before_partitions_go_the_application_may_finish(cluster: Cluster, group
     def before_release() -> Mapping[tuple[str, int], int]:
         return done
 
-    a = cluster.consumer(group, consumer_id="a", auto_commit=False, before_release=before_release)
+    a = cluster.consumer(
+        group, consumer_id="a", enable_auto_commit=False, before_release=before_release
+    )
     for message in take(a.create_message_streams({topic: 1})[topic], sent):
         done[topic, message.partition] = message.offset + 1
     done["elsewhere", 0] = 5
@@ -323,7 +244,7 @@ def test_the_death_of_a_background_thread_is_raised(
             raise ZeroDivisionError("a bug")
 
         client = consumer._link.client()
-        monkeypatch.setattr(client, "multifetch", fail)
+        monkeypatch.setattr(client, "multifetch_ready", fail)
         with pytest.raises(ZeroDivisionError):
             next(stream)
         with pytest.raises(ZeroDivisionError):
@@ -331,7 +252,7 @@ def test_the_death_of_a_background_thread_is_raised(
 
 
 def test_wrong_settings_and_no_zookeeper(cluster: Cluster) -> None:
-    with pytest.raises(UserError, match="'smallest' or 'largest'"):
+    with pytest.raises(UserError, match="did you mean 'smallest'"):
         cluster.consumer("g", auto_offset_reset="earliest")
     with pytest.raises(UserError, match="cannot be a group"):
         cluster.consumer("a/b")

@@ -11,7 +11,14 @@ import pytest
 from tallymark.client.connector_progress import PartitionProgress, ProgressBook
 from tallymark.client.stream import Chunk, Gate, Stream
 from tallymark.coordination.offsets import Position
-from tallymark.errors import ClosedError, CorruptRecordError, KafkaError, UserError
+from tallymark.errors import (
+    ClosedError,
+    CorruptMessageError,
+    CorruptRecordError,
+    KafkaError,
+    TimedOutError,
+    UserError,
+)
 from tallymark.protocol.records import Batch, encode_batch, split_batches
 
 
@@ -171,6 +178,122 @@ def test_a_failure_is_raised_at_every_call() -> None:
     for _ in range(2):
         with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
             next(its.stream)
+
+
+def test_batches_are_the_same_messages_as_columns() -> None:
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 5), batch(5, 3, epoch=1)], start=2))
+    other = PartitionProgress("t", 1, 0, Position(0))
+    its.stream.offer(chunk(other, [batch(0, 1, control=True), batch(1, 2)]))
+    its.stream.offer(chunk(other, [batch(3, 1)]))
+    batches = its.stream.batches()
+    first = next(batches)
+    assert (first.topic, first.partition, list(first.offsets)) == ("t", 0, [2, 3, 4, 5, 6, 7])
+    assert first.values() == [b"%d" % n for n in range(2, 8)]
+    assert (first.next_offset, first.last_epoch) == (8, 1)
+    assert its.item.taken == Position(8, 1)
+    assert its.stream.held() == {its.item: 2}
+    second = next(batches)
+    assert (second.partition, list(second.offsets)) == (1, [1, 2, 3])
+    assert its.stream.held() == {other: 1}
+    assert other.taken == Position(4, 0)
+    its.stream.end()
+    assert list(batches) == []
+
+
+def test_messages_and_batches_may_be_mixed() -> None:
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 10), batch(10, 10)]))
+    found = [next(its.stream).offset for _ in range(3)]
+    found += [message.offset for message in its.stream.poll(max_messages=2)]
+    found += [next(its.stream).offset for _ in range(2)]
+    assert its.item.taken == Position(7, 0)
+    found += next(its.stream.batches()).offsets
+    assert found == list(range(20))
+    assert its.item.taken == Position(20, 0)
+
+
+def test_a_large_queue_is_no_large_batch() -> None:
+    """Batches are bounded by what they are unpacked, not by what they were on the wire."""
+    its = Setting(queue_bytes=100_000_000)
+    large = split_batches(encode_batch([(None, bytes(700_000), (), 1)], compression="zstd"))
+    for _ in range(6):
+        its.stream.offer(Chunk(its.item, large, 0, 1, 0))
+    assert [len(one) for _, one in zip(range(3), its.stream.batches(), strict=False)] == [2, 2, 2]
+
+
+def test_what_is_broken_comes_after_what_is_whole() -> None:
+    its = Setting()
+    broken = batch(2, 2)
+    broken.data[61] ^= 0x7F
+    its.stream.offer(chunk(its.item, [batch(0, 2), broken]))
+    assert list(next(its.stream.batches()).offsets) == [0, 1]
+    with pytest.raises(CorruptMessageError, match="t-0 at offset 2"):
+        next(its.stream.batches())
+    with pytest.raises(CorruptMessageError):
+        next(its.stream)
+    assert its.item.taken == Position(2, 0)
+
+
+def test_iterating_gives_up_after_its_timeout() -> None:
+    gate = Gate()
+    gate.open(0)
+    stream = Stream(gate, threading.Event(), timeout_ms=20)
+    for _ in range(2):
+        with pytest.raises(TimedOutError, match="consumer_timeout_ms=20"):
+            next(stream)
+    with pytest.raises(TimedOutError):
+        next(stream.batches())
+    item = PartitionProgress("t", 0, 0, Position(0))
+    stream.offer(chunk(item, [batch(0, 1)]))
+    assert next(stream).offset == 0
+    stream.end()
+    assert list(stream) == []
+    assert list(stream.batches()) == []
+
+
+def test_a_partition_that_is_taken_away_while_it_is_read() -> None:
+    """Messages are handed out without a lock. Whatever the moment: what the position says was
+    handed out was handed out, and nothing is after :meth:`revoke` has returned."""
+    for pause in range(12):
+        its = Setting(queue_bytes=10_000_000)
+        its.stream.offer(chunk(its.item, [batch(0, 5_000)]))
+        found: list[int] = []
+        positions: list[int] = []
+
+        def read(stream: Stream, into: list[int]) -> None:
+            into.extend(message.offset for message in stream)
+
+        reader = threading.Thread(target=read, args=(its.stream, found))
+        reader.start()
+        while len(positions) < pause * 30 or not found:
+            taken = its.item.taken
+            positions.append(taken.offset if taken else 0)
+        its.stream.revoke([its.item])
+        taken = its.item.taken
+        its.stream.end()
+        reader.join(5)
+        assert not reader.is_alive()
+        assert taken is not None
+        assert found == list(range(taken.offset))
+        assert positions == sorted(positions)
+
+
+def test_its_metrics() -> None:
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 2)]))
+    waiting = chunk(its.item, [batch(2, 3)])
+    waiting.high_watermark = 9
+    its.stream.offer(waiting)
+    its.stream.poll(max_messages=2)
+    found = its.stream.metrics()
+    assert (found.messages, found.batches, found.queued_bytes) == (2, 1, waiting.size)
+    assert found.bytes > 0
+    assert found.lag == {("t", 0): 7}
+    its.stream.poll()
+    assert its.stream.metrics().lag == {("t", 0): 4}
+    its.stream.revoke([its.item])
+    assert its.stream.metrics().lag == {}
 
 
 def test_the_book_knows_what_to_store() -> None:

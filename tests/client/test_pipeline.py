@@ -18,12 +18,12 @@ SECOND: Identity = (8, 0)
 NOT_LEADER = KafkaError(CODES["NOT_LEADER_OR_FOLLOWER"])
 BROKEN = KafkaError(CODES["NETWORK_EXCEPTION"])
 GAP = KafkaError(CODES["OUT_OF_ORDER_SEQUENCE_NUMBER"])
-TOO_LARGE = KafkaError(CODES["MESSAGE_TOO_LARGE"])
+INVALID = KafkaError(CODES["INVALID_RECORD"])
 
 
 def batch(count: int = 1, deadline: float = 100.0) -> ProducerBatch:
-    made = ProducerBatch("t", 0, stamped=False, created=0.0, deadline=deadline)
-    made.timestamps = [0] * count
+    made = ProducerBatch("t", 0, None, created=0.0, deadline=deadline)
+    made.times = [0] * count
     return made
 
 
@@ -146,7 +146,7 @@ def test_a_gap_for_the_first_one_means_that_the_log_was_cut() -> None:
 def test_a_batch_refused_for_good_gives_its_numbers_to_the_next() -> None:
     pipeline, batches = filled(1, 2, 3)
     prove(pipeline)
-    assert pipeline.refused(send(pipeline), TOO_LARGE, 0.0) is Verdict.FAILED
+    assert pipeline.refused(send(pipeline), INVALID, 0.0) is Verdict.FAILED
     assert send(pipeline).base_sequence == 1
     assert batches[1].base_sequence == batches[2].base_sequence
 
@@ -155,7 +155,7 @@ def test_behind_a_batch_refused_for_good_the_others_take_a_new_identity() -> Non
     pipeline, batches = filled(1, 2, 3, 4)
     prove(pipeline)
     flight = [send(pipeline) for _ in range(3)]
-    assert pipeline.refused(flight[0], TOO_LARGE, 0.0) is Verdict.FAILED
+    assert pipeline.refused(flight[0], INVALID, 0.0) is Verdict.FAILED
     for one in flight[1:]:
         assert pipeline.refused(one, GAP, 0.0) is Verdict.RETRY
     assert send(pipeline, SECOND) is batches[2]
@@ -165,7 +165,7 @@ def test_behind_a_batch_refused_for_good_the_others_take_a_new_identity() -> Non
 def test_given_up_after_an_unknown_outcome_is_in_doubt() -> None:
     pipeline, _ = filled(1)
     pipeline.refused(send(pipeline), BROKEN, 0.0)
-    assert pipeline.refused(send(pipeline), TOO_LARGE, 0.0) is Verdict.IN_DOUBT
+    assert pipeline.refused(send(pipeline), INVALID, 0.0) is Verdict.IN_DOUBT
 
 
 def test_what_was_never_sent_expires_as_failed() -> None:
@@ -283,3 +283,36 @@ def test_other_ways_to_lose_an_identity(name: str) -> None:
 def test_a_producer_without_idempotence_has_no_identity_to_lose() -> None:
     pipeline, _ = filled(1, idempotent=False)
     assert pipeline.refused(send(pipeline), GAP, 0.0) is Verdict.FAILED
+
+
+def test_halves_share_out_the_sequences_of_the_batch_they_replace() -> None:
+    """What was sent behind it carries the sequences that follow, and keeps them."""
+    pipeline = Pipeline(True, 5, splits=True)
+    batches = [batch(count) for count in (1, 4, 2, 3)]
+    for one in batches:
+        one.values = [b""] * one.count
+        pipeline.add(one)
+    prove(pipeline)
+    large, behind = send(pipeline), send(pipeline)
+    assert pipeline.refused(large, KafkaError(CODES["MESSAGE_TOO_LARGE"]), 0.0) is Verdict.SPLIT
+    halves = large.split()
+    pipeline.replace(large, halves)
+    assert pipeline.next(0.0, FIRST) is None  # until what is in flight has come back
+    assert pipeline.refused(behind, GAP, 0.0) is Verdict.RETRY
+    assert not pipeline.needs_identity
+    left = [send(pipeline)]
+    pipeline.acknowledged(left[0])
+    left += [send(pipeline) for _ in range(3)]
+    assert left == [*halves, behind, batches[3]]
+    assert [(one.base_sequence, one.count) for one in left] == [(1, 2), (3, 2), (5, 2), (7, 3)]
+    assert [one.order for one in left] == [1, 2, 3, 4]
+
+
+def test_what_may_be_in_the_log_already_is_not_sent_in_halves() -> None:
+    pipeline = Pipeline(True, 5, splits=True)
+    pipeline.add(batch(4))
+    one = send(pipeline)
+    pipeline.refused(one, BROKEN, 0.0)
+    send(pipeline)
+    too_large = KafkaError(CODES["MESSAGE_TOO_LARGE"])
+    assert pipeline.refused(one, too_large, 0.0) is Verdict.IN_DOUBT

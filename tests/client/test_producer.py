@@ -522,7 +522,7 @@ def test_many_threads_many_partitions(broker: ScriptedBroker) -> None:
 
 def test_settings_that_are_none_are_named_with_the_likely_one() -> None:
     with pytest.raises(TypeError, match="did you mean linger_ms"):
-        Producer(bootstrap_servers="h:1", linger=5)  # type: ignore[arg-type] # that is the test
+        Producer(bootstrap_servers="h:1", linger=5)  # type: ignore  # that is the test
     with pytest.raises(TypeError, match="did you mean batch_size"):
         Producer(**{"bootstrap_servers": "h:1", "batch.size": 5})  # type: ignore[arg-type] # so is this
 

@@ -277,6 +277,18 @@ def test_a_claim_of_an_earlier_session_is_not_made(zookeeper: ZooKeeper) -> None
     assert offsets.read([("t", 0)]) == {}
 
 
+def test_a_claim_without_the_membership_is_not_made(zookeeper: ZooKeeper) -> None:
+    """A session may end, and another begin, between the look at its number and the claim; in the
+    new one nobody remembers what was claimed."""
+    registry = ConsumerRegistry(zookeeper, "fenced")
+    with pytest.raises(NoNodeError):
+        registry.claim("a", [("t", 0)], zookeeper.session)
+    assert registry.owners("t") == {}
+    registry.membership("a", Subscription({"t": 1})).establish()
+    assert registry.claim("a", [("t", 0)], zookeeper.session) is None
+    assert registry.owners("t") == {0: "a"}
+
+
 def test_a_folder_that_was_tidied_up_is_made_again(zookeeper: ZooKeeper) -> None:
     registry = ConsumerRegistry(zookeeper, "g")
     registry.claim("a", [("t", 0)])

@@ -1,4 +1,4 @@
-"""One broker for each file of tests."""
+"""One broker of ours for each file of tests; Apache Kafka for those that ask for both."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from broker_kinds import KINDS, OURS
 
 from tallymark.testing.broker_thread import BrokerThread
 
@@ -28,3 +29,12 @@ def servers(broker: BrokerThread) -> str:
 def data_folder(broker: BrokerThread) -> Path:
     """Where its segments are."""
     return broker.settings.log_dirs[0]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def place(request: pytest.FixtureRequest) -> tuple[str, Path]:
+    """A broker's address and the folder of its data."""
+    if request.param == OURS:
+        return request.getfixturevalue("servers"), request.getfixturevalue("data_folder")
+    kafka = request.getfixturevalue("apache_kafka")
+    return kafka.bootstrap_servers, kafka.data

@@ -1,36 +1,45 @@
-"""What is copied, left out, waited for and refused, between a source and a target of the test."""
+"""What is copied, how, left out, waited for and refused, between a source and a target of the
+test."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
-from tallymark.client.message import Message
 from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
 from tallymark.mirror.copier import Copier
 from tallymark.mirror.holes import HoleNotes
 from tallymark.mirror.observer import MirrorContext, ObserverChain, load_observers
-from tallymark.mirror.source import Source
+from tallymark.mirror.origins import Origins
+from tallymark.mirror.ready_batch import Origin, ReadyBatch
+from tallymark.mirror.source import Piece, Source
 from tallymark.mirror.target import Target
-from tallymark.mirror.topics import TopicCopier
+from tallymark.mirror.topics import Layout, TopicCopier
+from tallymark.protocol.record_writer import encode_batch
+from tallymark.protocol.records import Batch, split_batches
 
 P = ("clicks", 0)
+MANY = 30
+"""Records of a batch that is not small."""
 
 
 @dataclass
 class Ends:
-    """Source, target and topics in one."""
+    """Source, target, topics and origins in one."""
 
     there: bool = True
     offset: int = -1
     compacted: bool = False
+    partitions: int = 1
+    keeps: bool = True
     trouble: list[Exception] = field(default_factory=list)
     holes: HoleNotes = field(default_factory=HoleNotes)
-    sent: list[int] = field(default_factory=list)
-    settled: list[Callable[[Exception | None], None]] = field(default_factory=list)
+    sent: list[ReadyBatch] = field(default_factory=list)
+    came_from: dict[int, Origin] = field(default_factory=dict)
 
     def stored(self, partition: object) -> int:
         return self.offset
@@ -38,18 +47,28 @@ class Ends:
     def exists(self, topic: str) -> bool:
         return self.there
 
-    def ensure(self, topic: str) -> None:
+    def of(self, producer_id: int) -> Origin:
+        return self.came_from.get(producer_id, frozenset())
+
+    def layout(self, topic: str, partition: int) -> Layout:
         if not self.there:
             raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], topic)
         if self.trouble:
             raise self.trouble.pop()
+        return Layout(f"dc1.{topic}", self.partitions, self.keeps)
 
     def is_compacted(self, topic: str) -> bool:
         return self.compacted
 
-    def send(self, message: Message, settled: Callable[[Exception | None], None]) -> None:
-        self.sent.append(message.offset)
-        self.settled.append(settled)
+    def wait_for_room(self) -> None:
+        pass
+
+    def send(self, batch: ReadyBatch) -> None:
+        self.sent.append(batch)
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return [record.value for batch in self.sent for record in batch.batch.records()]
 
 
 class Listener:
@@ -82,23 +101,204 @@ def copier_of(ends: Ends, listener: Listener | None = None) -> Copier:
         cast(Target, ends),
         cast(TopicCopier, ends),
         ObserverChain([listener] if listener else []),
+        cast(Origins, ends),
+        "A",
+        "B",
     )
     copier.progress.begin(P, 0)
     return copier
 
 
-def message(offset: int, epoch: int = 0) -> Message:
-    return Message("clicks", 0, offset, 1000 + offset, None, b"x", (), epoch)
+def batch(offset: int, count: int = 1, **how: Any) -> Batch:
+    """Records with their offsets as values."""
+    records = [(b"k%d" % n, b"%d" % n, (), 1000 + n) for n in range(offset, offset + count)]
+    settings: dict[str, Any] = {"leader_epoch": 0, "compression": "lz4", **how}
+    (found,) = split_batches(encode_batch(records, base_offset=offset, **settings))
+    return found
+
+
+def thinned(offset: int, count: int, kept: Sequence[int]) -> Batch:
+    """A batch of which compaction has left the records ``kept``."""
+    whole = batch(offset, count, compression="none")
+    header = whole.header._replace(record_count=len(kept))
+    records = [record for record in whole.records() if record.offset in kept]
+
+    class Thinned(Batch):
+        def records(self, max_size: int = 0) -> list[Any]:
+            return records
+
+    return Thinned(header, whole.data)
+
+
+def feed(copier: Copier, *batches: Batch, start: int = 0) -> None:
+    waiting = deque(Piece("clicks", 0, start, one) for one in batches)
+    while waiting:
+        copier.copy(waiting)
+
+
+def numbers(*found: int) -> list[bytes]:
+    return [b"%d" % number for number in found]
+
+
+# -- how it goes out --------------------------------------------------------------------------
+
+
+def test_a_batch_passes_whole_but_for_the_numbers_of_its_header() -> None:
+    ends = Ends()
+    copier = copier_of(ends)
+    one = batch(0, MANY, producer_id=7, producer_epoch=1, base_sequence=40)
+    feed(copier, one)
+    (sent,) = ends.sent
+    assert (sent.topic, sent.partition) == ("dc1.clicks", 0)
+    sent.identity, sent.base_sequence = (99, 3), 500
+    (out,) = split_batches(sent.encode_ready())
+    out.check_crc()
+    assert bytes(out.data[61:]) == bytes(one.data[61:]), "the records are as compressed as before"
+    assert out.header[9:12] == (99, 3, 500)
+    assert out.header.base_offset == 0
+    assert out.header.codec == "lz4"
+    assert [record[1:] for record in out.records()] == [record[1:] for record in one.records()]
+    sent.tell(None, 12)
+    copier.settle()
+    assert (copier.copied, copier.whole) == (MANY, MANY)
+    assert copier.arrived[0].base_offset == 12
+
+
+def test_small_batches_go_out_together() -> None:
+    ends = Ends()
+    copier = copier_of(ends)
+    feed(copier, batch(0), batch(1, 2), batch(3), batch(4, MANY), batch(34))
+    assert [one.count for one in ends.sent] == [4, MANY, 1]
+    assert ends.values == numbers(*range(35))
+    assert copier.progress.to_store({P}) == {}
+    for one in ends.sent:
+        one.tell(None, -1)
+    copier.settle()
+    assert copier.progress.to_store({P}) == {P: 35}
+    assert copier.progress.take_copied() == {P: [(0, 34)]}
+
+
+def test_only_what_is_wanted_of_a_batch() -> None:
+    """The stored offset lies in the middle of it: somebody set it by hand."""
+    ends = Ends()
+    copier = copier_of(ends)
+    copier.progress.begin(P, 25)
+    feed(copier, batch(0, MANY), start=25)
+    assert ends.values == numbers(*range(25, MANY))
+
+
+def test_the_key_decides_where_partitions_are_not_kept() -> None:
+    ends = Ends(partitions=3, keeps=False)
+    copier = copier_of(ends)
+    feed(copier, batch(0, MANY), batch(MANY, MANY))
+    assert {one.partition for one in ends.sent} == {0, 1, 2}
+    assert sorted(ends.values, key=lambda value: int(value or b"")) == numbers(*range(2 * MANY))
+    layout = Layout("x", 3, keeps=False)
+    for one in ends.sent:
+        offsets = [int(record.value or b"") for record in one.batch.records()]
+        assert offsets == sorted(offsets)
+        assert all(layout.partition_of(r.key, 0) == one.partition for r in one.batch.records())
+    ends.sent[0].tell(None, -1)
+    copier.settle()
+    assert copier.progress.to_store({P}) == {}, "its other parts are under way"
+    for one in ends.sent[1:]:
+        one.tell(None, -1)
+    copier.settle()
+    assert copier.progress.to_store({P}) == {P: 2 * MANY}
+    assert copier.copied == 2 * MANY
+    assert copier.whole == 0
+    assert Layout("x", 3, keeps=False).partition_of(None, 4) == 1
+
+
+def test_times_of_the_broker_become_those_of_the_records() -> None:
+    one = batch(0, MANY, compression="none")
+    header = one.header._replace(attributes=0x08)
+    stamped = Batch(header, one.data)
+    ends = Ends()
+    feed(copier_of(ends), stamped)
+    (sent,) = ends.sent
+    assert {record.timestamp for record in sent.batch.records()} == {header.max_timestamp}
+    assert not sent.batch.header.is_log_append_time
+
+
+# -- where it comes from ----------------------------------------------------------------------
+
+
+def test_what_came_from_the_target_is_not_copied_back() -> None:
+    ends = Ends(came_from={5: frozenset({"B"}), 6: frozenset({"C"})})
+    listener = Listener()
+    copier = copier_of(ends, listener)
+    other = {"producer_epoch": 0, "base_sequence": 0}
+    back = batch(MANY, MANY, producer_id=5, **other)
+    feed(copier, batch(0, MANY), back, batch(2 * MANY, MANY, producer_id=6, **other))
+    assert [one.origin for one in ends.sent] == [{"A"}, {"A", "C"}]
+    assert copier.returned == MANY
+    assert listener.gaps == []
+    for one in ends.sent:
+        one.tell(None, -1)
+    copier.settle()
+    assert copier.progress.to_store({P}) == {P: 3 * MANY}
+
+
+def test_small_batches_of_different_origin_do_not_go_out_together() -> None:
+    ends = Ends(came_from={6: frozenset({"C"})})
+    feed(
+        copier_of(ends),
+        batch(0),
+        batch(1, producer_id=6, producer_epoch=0, base_sequence=0),
+        batch(2),
+    )
+    assert [one.origin for one in ends.sent] == [{"A"}, {"A", "C"}, {"A"}]
+
+
+# -- holes ------------------------------------------------------------------------------------
 
 
 def test_holes_are_told_with_their_reason() -> None:
     for compacted, reason in ((True, "compaction"), (False, "unknown")):
         ends, listener = Ends(compacted=compacted), Listener()
         copier = copier_of(ends, listener)
-        for offset in (2, 3, 5):
-            copier.copy(message(offset))
-        assert ends.sent == [2, 3, 5]
-        assert listener.gaps == [("clicks", 0, 0, 2, reason), ("clicks", 0, 4, 5, reason)]
+        feed(copier, batch(2, 2), batch(5, MANY), batch(40, MANY))
+        assert ends.values == numbers(2, 3, *range(5, 35), *range(40, 70))
+        gaps = [(first, end) for _, _, first, end, _ in listener.gaps]
+        assert gaps == [(0, 2), (4, 5), (35, 40)]
+        assert {gap[4] for gap in listener.gaps} == {reason}
+
+
+def test_a_batch_that_compaction_has_thinned_out_is_made_dense() -> None:
+    """A broker does not take it as it is."""
+    ends, listener = Ends(compacted=True), Listener()
+    copier = copier_of(ends, listener)
+    one = thinned(0, MANY, [1, 2, 20])
+    ends.holes.note(P, [one.header])
+    feed(copier, one, batch(MANY, MANY))
+    assert ends.values == numbers(1, 2, 20, *range(MANY, 2 * MANY))
+    assert [gap[2:] for gap in listener.gaps] == [
+        (0, 1, "compaction"),
+        (3, 20, "compaction"),
+        (21, MANY, "compaction"),
+    ]
+    for sent in ends.sent:
+        sent.tell(None, -1)
+    copier.settle()
+    assert copier.progress.take_copied() == {P: [(1, 2), (20, 20), (MANY, 2 * MANY - 1)]}
+
+
+def test_markers_are_passed_by_and_told() -> None:
+    """The stored offset moves on behind them: else the mirror was behind for ever."""
+    ends, listener = Ends(), Listener()
+    copier = copier_of(ends, listener)
+    marker = batch(MANY, 1, compression="none")
+    marker = Batch(marker.header._replace(attributes=0x30), marker.data)
+    ends.holes.note(P, [marker.header])
+    feed(copier, batch(0, MANY), marker)
+    ends.sent[0].tell(None, -1)
+    copier.settle()
+    assert listener.gaps == [("clicks", 0, MANY, MANY + 1, "control")]
+    assert copier.progress.to_store({P}) == {P: MANY + 1}
+
+
+# -- trouble ----------------------------------------------------------------------------------
 
 
 def test_what_could_not_be_sent_is_tried_again_and_its_hole_told_once() -> None:
@@ -106,24 +306,31 @@ def test_what_could_not_be_sent_is_tried_again_and_its_hole_told_once() -> None:
     copier = copier_of(ends, listener)
     for _ in range(2):
         with pytest.raises(TimedOutError):
-            copier.copy(message(3))
-    copier.copy(message(3))
-    assert ends.sent == [3]
+            feed(copier, batch(3))
+    feed(copier, batch(3))
+    assert ends.values == numbers(3)
     assert listener.gaps == [("clicks", 0, 0, 3, "unknown")]
 
 
 def test_what_was_sent_is_not_sent_again() -> None:
     ends = Ends(offset=0)
     copier = copier_of(ends)
-    for offset in (0, 1, 2, 0, 1, 2, 3):
-        copier.copy(message(offset))
-    assert ends.sent == [0, 1, 2, 3]
+    feed(copier, batch(0), batch(1, MANY), batch(0), batch(1, MANY), batch(31))
+    assert ends.values == numbers(*range(32))
+
+
+def test_the_rest_of_a_batch_whose_beginning_was_sent() -> None:
+    """Compaction may join batches between two fetches."""
+    ends = Ends(offset=0)
+    copier = copier_of(ends)
+    feed(copier, batch(0, 10), batch(0, MANY))
+    assert ends.values == numbers(*range(MANY))
 
 
 def test_a_topic_that_is_gone_everywhere_is_left_out() -> None:
     ends, listener = Ends(there=False), Listener()
     copier = copier_of(ends, listener)
-    copier.copy(message(0))
+    feed(copier, batch(0))
     assert ends.sent == []
     assert listener.gaps == [("clicks", 0, 0, 1, "deleted")]
 
@@ -131,18 +338,24 @@ def test_a_topic_that_is_gone_everywhere_is_left_out() -> None:
 def test_a_topic_that_the_target_refuses_is_named() -> None:
     copier = copier_of(Ends(trouble=[KafkaError(CODES["INVALID_CONFIG"])]))
     with pytest.raises(UserError, match="the target cannot have the topic clicks"):
-        copier.copy(message(0))
+        feed(copier, batch(0))
+
+
+def test_records_that_do_not_decode_are_named() -> None:
+    one = batch(0, 3, compression="none")
+    broken = Batch(one.header, memoryview(bytes(one.data[:61]) + bytes(len(one.data) - 61)))
+    with pytest.raises(UserError, match="clicks-0 at offset 0 cannot be read"):
+        feed(copier_of(Ends()), broken, batch(3))
 
 
 def test_a_message_that_is_refused_ends_the_mirror_and_holds_the_offset() -> None:
     ends = Ends()
     copier = copier_of(ends)
-    copier.copy(message(0))
-    copier.copy(message(1))
-    ends.settled[1](None)
-    ends.settled[0](KafkaError(CODES["MESSAGE_TOO_LARGE"]))
+    feed(copier, batch(0, MANY), batch(MANY, MANY))
+    ends.sent[1].tell(None, -1)
+    ends.sent[0].tell(KafkaError(CODES["MESSAGE_TOO_LARGE"]), -1)
     assert not copier.drain(5), "a refused message is not waited for"
-    assert copier.copied == 1
+    assert copier.copied == MANY
     assert "clicks-0 offset 0 cannot be copied" in str(copier.failure)
     assert copier.progress.to_store({P}) == {}
 
@@ -150,9 +363,9 @@ def test_a_message_that_is_refused_ends_the_mirror_and_holds_the_offset() -> Non
 def test_a_drain_waits_for_what_is_in_flight_but_not_for_ever() -> None:
     ends = Ends()
     copier = copier_of(ends)
-    copier.copy(message(0))
+    feed(copier, batch(0))
     assert not copier.drain(0.01)
-    ends.settled[0](None)
+    ends.sent[0].tell(None, -1)
     assert copier.drain(0.0)
     assert copier.progress.release() == {P: 1}
 

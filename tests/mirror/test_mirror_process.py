@@ -3,225 +3,29 @@ leaves undecided."""
 
 from __future__ import annotations
 
-import itertools
 import signal
 import subprocess
-import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
+from connector_cluster import session_of
 from crc32c import crc32c
+from mirror_rig import Rig, eventually, numbers, rig, zookeeper
 
-from tallymark.client.admin import Admin
-from tallymark.client.producer import Producer
-from tallymark.client.simple_consumer import SimpleConsumer
-from tallymark.coordination.zookeeper_server import find_jars, find_java
-from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings, dump_toml
-from tallymark.deployment import Mirror as MirrorSettings
-from tallymark.errors import UserError
-from tallymark.mirror import Mirror, MirrorContext, MirrorObserver
 from tallymark.mirror import mirror as mirror_module
-from tallymark.protocol.records import Record, encode_batch
-from tallymark.testing.broker_thread import BrokerThread
-from tallymark.testing.zookeeper import ZooKeeperServer, expire_session
+from tallymark.protocol.records import encode_batch
+from tallymark.testing.zookeeper import expire_session
 from tallymark_audit.claims import fold
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.events import decode_event
 from tallymark_audit.mirror_report import MirrorReport
 
+__all__ = ["rig", "zookeeper"]
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
-_names = itertools.count()
 PER_SECOND = 320
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    try:
-        find_java()
-        find_jars()
-    except UserError as error:
-        pytest.skip(str(error))
-    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
-
-
-class Rig:
-    """Clusters of one broker each, below a chroot of their own, and mirrors into ``target``."""
-
-    def __init__(self, folder: Path, zookeeper: ZooKeeperServer, opened: ExitStack) -> None:
-        self.folder = folder
-        self.zookeeper = zookeeper
-        self._opened = opened
-        self._root = f"/rig{next(_names)}"
-        self.brokers: dict[str, BrokerThread] = {}
-
-    def start(self, *names: str) -> None:
-        """A cluster of each name."""
-        for name in names:
-            broker = BrokerThread(
-                self.folder / name,
-                enable_zookeeper=True,
-                zookeeper_connect=f"{self.zookeeper.connect}{self._root}/{name}",
-                auto_create_topics_enable=False,
-            )
-            self.brokers[name] = self._opened.enter_context(broker)
-
-    @property
-    def deployment(self) -> Deployment:
-        clusters = [
-            Cluster(
-                name=name,
-                chroot=f"{self._root}/{name}",
-                brokers=(BrokerAddress(port=broker.settings.port),),
-            )
-            for name, broker in self.brokers.items()
-        ]
-        sources = [name for name in self.brokers if name != "target"]
-        return Deployment(
-            data_dir=self.folder,
-            zookeeper=ZooKeeperSettings(port=self.zookeeper.port, session_timeout_ms=2000),
-            clusters=tuple(clusters),
-            mirrors=tuple(MirrorSettings(source=name, target="target") for name in sources),
-        )
-
-    def topic(self, cluster: str, name: str, partitions: int = 1) -> None:
-        with Admin(bootstrap_servers=self.brokers[cluster].bootstrap_servers) as admin:
-            admin.create_topic(name, partitions)
-
-    def delete(self, cluster: str, name: str) -> None:
-        with Admin(bootstrap_servers=self.brokers[cluster].bootstrap_servers) as admin:
-            admin.delete_topic(name)
-
-    def producer(self, cluster: str) -> Producer:
-        servers = self.brokers[cluster].bootstrap_servers
-        return self._opened.enter_context(Producer(bootstrap_servers=servers, interceptors=[]))
-
-    def publish(self, cluster: str, topic: str, values: list[bytes]) -> None:
-        producer = self.producer(cluster)
-        for value in values:
-            producer.send(topic, value, partition=0)
-        producer.flush(20)
-
-    def read(self, cluster: str, topic: str) -> dict[int, list[Record]]:
-        """All records of the topic, by partition."""
-        found: dict[int, list[Record]] = {}
-        servers = self.brokers[cluster].bootstrap_servers
-        with SimpleConsumer(bootstrap_servers=servers) as consumer:
-            if topic not in consumer.topics():
-                return found
-            for partition, end in consumer.end_offsets(topic).items():
-                records = found.setdefault(partition, [])
-                at = 0
-                while at < end:
-                    fetched = consumer.fetch(topic, partition, at)
-                    records += fetched.records()
-                    at = fetched.next_offset
-        return found
-
-    def values(self, topic: str) -> list[bytes]:
-        """The values of all the target's records, in the order of the partitions."""
-        records = self.read("target", topic)
-        return [record.value or b"" for part in sorted(records) for record in records[part]]
-
-    def count(self, topic: str) -> int:
-        return len(self.values(topic))
-
-    def holds(self, topic: str, count: int) -> bool:
-        return self.count(topic) >= count
-
-    def mirror(self, source: str = "source", **settings: Any) -> RunningMirror:
-        """A mirror into the target, running."""
-        return self._opened.enter_context(RunningMirror(self, source, **settings))
-
-
-@pytest.fixture
-def rig(tmp_path: Path, zookeeper: ZooKeeperServer) -> Iterator[Rig]:
-    with ExitStack() as opened:
-        yield Rig(tmp_path, zookeeper, opened)
-
-
-@dataclass
-class Seen:
-    """An observer that remembers."""
-
-    copied: list[tuple[str, int, int, int]] = field(default_factory=list)
-    gaps: list[tuple[str, int, int, int, str]] = field(default_factory=list)
-    ticks: int = 0
-    closed: bool = False
-    context: MirrorContext | None = None
-
-    def attach(self, context: MirrorContext) -> None:
-        self.context = context
-
-    def on_copied(self, topic: str, partition: int, first_offset: int, last_offset: int) -> None:
-        self.copied.append((topic, partition, first_offset, last_offset))
-
-    def on_gap(
-        self, topic: str, partition: int, from_offset: int, to_offset: int, reason: str
-    ) -> None:
-        self.gaps.append((topic, partition, from_offset, to_offset, reason))
-
-    def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
-        self.ticks += 1
-
-    def on_close(self, now_ms: int) -> None:
-        self.closed = True
-
-
-class RunningMirror:
-    """A mirror in a thread of the test."""
-
-    def __init__(
-        self, rig: Rig, source: str = "source", observers: Sequence[MirrorObserver] = ()
-    ) -> None:
-        self.seen = Seen()
-        self.mirror = Mirror(rig.deployment, source, "target", observers=[self.seen, *observers])
-        self.error: Exception | None = None
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        try:
-            while not self._stopped.is_set():
-                self.mirror.step()
-        except Exception as error:
-            self.error = error
-
-    def stop(self) -> None:
-        if not self._stopped.is_set():
-            self._stopped.set()
-            self._thread.join(30)
-            self.mirror.close()
-            assert self.seen.closed
-            assert self.mirror.observer_errors == 0
-        if self.error is not None:
-            raise self.error
-
-    def __enter__(self) -> RunningMirror:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to hold"
-        time.sleep(0.05)
-
-
-def numbers(start: int, end: int, name: str = "") -> list[bytes]:
-    return [f"{name}{number}".encode() for number in range(start, end)]
 
 
 def test_two_sources_arrive_as_they_were(rig: Rig) -> None:
@@ -298,15 +102,10 @@ def test_kill_9_loses_nothing(rig: Rig) -> None:
     what was copied since the offsets were last stored."""
     rig.start("source", "target")
     rig.topic("source", "clicks")
-    settings = rig.folder / "tallymark.toml"
-    settings.write_text(dump_toml(rig.deployment))
     log = rig.folder / "mirror.log"
-    command = [sys.executable, "-m", "tallymark", "mirror", "--settings", str(settings)]
-    command += ["--from", "source", "--to", "target"]
 
     def start() -> subprocess.Popen[bytes]:
-        with log.open("ab") as file:
-            return subprocess.Popen(command, stdout=file, stderr=file)
+        return rig.process(log, "--from", "source", "--to", "target")
 
     def publish(first: int, count: int) -> None:
         for number in range(first, first + count):
@@ -372,7 +171,7 @@ def test_a_lost_session_repeats_nothing(rig: Rig) -> None:
         if start == 300:
             connector = running.mirror._source._connector
             assert connector is not None
-            expire_session(connector._zookeeper)
+            expire_session(session_of(connector))
     eventually(lambda: rig.count("clicks") >= 600)
     running.stop()
     assert rig.values("clicks") == numbers(0, 600)
@@ -474,14 +273,3 @@ def control_batch(offset: int) -> bytes:
     data[22] |= 0x30  # the low byte of the attributes: transactional, control
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
     return bytes(data)
-
-
-def test_a_partition_that_the_target_lacks_is_named(rig: Rig) -> None:
-    rig.start("source", "target")
-    rig.topic("source", "clicks", 2)
-    rig.topic("target", "clicks", 1)
-    rig.producer("source").send("clicks", b"x", partition=1).result(10)
-    running = RunningMirror(rig)
-    with pytest.raises(UserError, match=r"clicks-1 cannot be copied.*as many partitions"), running:
-        eventually(lambda: running.error is not None)
-    assert running.seen.closed

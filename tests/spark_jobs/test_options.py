@@ -45,7 +45,8 @@ def test_offsets_by_partition() -> None:
         ({}, "exactly one of subscribe"),
         ({"subscribe": "a", "subscribePattern": "b"}, "not 2 of them"),
         ({"subscribe": "a", "endingTimestmp": "3"}, "did you mean endingTimestamp"),
-        ({"subscribe": "a", "kafka.security.protocol": "SSL"}, "no option"),
+        ({"subscribe": "a", "kafka.max.poll.records": "5"}, "no option"),
+        ({"subscribe": "a", "kafka.ssl.truststore.type": "JKS"}, "give a PEM file"),
         ({"subscribePattern": "("}, "not a regular expression"),
         ({"assign": '{"a": "0"}'}, "list of partitions"),
         ({"assign": "{}"}, "names no partition"),
@@ -72,3 +73,19 @@ def test_wrong_options_are_refused_by_name(options: dict[str, str], says: str) -
 def test_servers_are_needed() -> None:
     with pytest.raises(UserError, match=r"kafka\.bootstrap\.servers"):
         parse_options({"subscribe": "a"})
+
+
+def test_security_by_the_names_of_kafkas_clients() -> None:
+    options = parse_options(
+        {
+            "kafka.bootstrap.servers": "h:1",
+            "subscribe": "a",
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.username": "alice",
+            "kafka.sasl.password": "S3cret",
+        }
+    )
+    assert options.security["security_protocol"] == "SASL_SSL"
+    assert options.security["sasl_password"] == "S3cret"
+    assert "S3cret" not in repr(options)

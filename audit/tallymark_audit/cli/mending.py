@@ -11,6 +11,7 @@ import click
 from rich.table import Table
 
 from tallymark.client import Producer, SimpleConsumer
+from tallymark.client.security_deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark_audit.cli import options
@@ -84,16 +85,14 @@ class _Clusters:
 
     def reader(self, cluster: str) -> SimpleConsumer:
         if cluster not in self._readers:
-            reader = SimpleConsumer(
-                bootstrap_servers=self._servers(cluster), client_id="tallymark-audit-repair"
-            )
+            reader = SimpleConsumer(**self._connection(cluster), client_id="tallymark-audit-repair")
             self._readers[cluster] = self.stack.enter_context(reader)
         return self._readers[cluster]
 
     def producer(self, cluster: str) -> Producer:
         if cluster not in self._producers:
             producer = Producer(
-                bootstrap_servers=self._servers(cluster),
+                **self._connection(cluster),
                 client_id="tallymark-audit-repair",
                 stamp=False,
                 interceptors=[],
@@ -101,9 +100,9 @@ class _Clusters:
             self._producers[cluster] = self.stack.enter_context(producer)
         return self._producers[cluster]
 
-    def _servers(self, cluster: str) -> str:
+    def _connection(self, cluster: str) -> ConnectionSettings:
         try:
-            return self.deployment.cluster(cluster).bootstrap_servers
+            return connection_settings(self.deployment.cluster(cluster))
         except KeyError as error:
             raise UserError(str(error.args[0]), "the plan is of another deployment") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tallymark.cli.process import run_process
+from tallymark.client.security_deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark_audit.cli import options
@@ -42,8 +43,7 @@ def collect(settings: str | None, cluster: str) -> None:
 def replay_journals(settings: str | None, cluster: str) -> None:
     """Publish the claims that killed producers left on this host."""
     deployment = load(settings)
-    servers = bootstrap_servers(deployment, cluster)
-    count = publish_all(servers, deployment.journal_dir, wall_clock())
+    count = publish_all(_connection(deployment, cluster), deployment.journal_dir, wall_clock())
     click.echo(f"published the last claims of {count} producer runs to {cluster}")
 
 
@@ -60,12 +60,12 @@ def retire(settings: str | None, reporter: str) -> None:
     click.echo(f"{reporter} is retired on {', '.join(clusters)}")
 
 
-def bootstrap_servers(deployment: Deployment, cluster: str) -> str:
-    """Where the cluster's brokers are. UserError: there is no such cluster."""
+def _connection(deployment: Deployment, cluster: str) -> ConnectionSettings:
+    """How clients reach the cluster. UserError: there is no such cluster."""
     try:
-        return deployment.cluster(cluster).bootstrap_servers
+        return connection_settings(deployment.cluster(cluster))
     except KeyError as error:
         raise UserError(str(error.args[0]), "name one of them") from error
 
 
-__all__ = ["bootstrap_servers", "collect", "replay_journals", "retire"]
+__all__ = ["collect", "replay_journals", "retire"]

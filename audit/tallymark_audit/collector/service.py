@@ -14,6 +14,7 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.client import SimpleConsumer
+from tallymark.client.security_deployment import connection_settings
 from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError, UserError
 from tallymark_audit.collector.collector import Collector, CollectorSettings, wall_clock
@@ -78,7 +79,7 @@ class CollectorService:
         self._judges = JudgeLoop(ledger, edges, audit)
         self._namer = Namer(ledger, edges, self._reader_of, audit.window_ms)
         directory: Path = self._deployment.journal_dir
-        self._journals = JournalPublisher(self._cluster.bootstrap_servers, directory)
+        self._journals = JournalPublisher(connection_settings(self._cluster), directory)
         try:
             self._collector.start()
         except SQLAlchemyError as error:
@@ -124,7 +125,7 @@ class CollectorService:
     def _reader_of(self, cluster: str) -> LogReader:
         if cluster not in self._readers:
             self._readers[cluster] = SimpleConsumer(
-                bootstrap_servers=self._deployment.cluster(cluster).bootstrap_servers,
+                **connection_settings(self._deployment.cluster(cluster)),
                 client_id=f"tallymark-audit-{self._cluster.name}",
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
             )

@@ -32,12 +32,21 @@ from tallymark_audit.demo.stack import demo_deployment, prepare_folder
     show_default=True,
     help="Where all of the demo's data goes; emptied at the start.",
 )
-def command(once: bool, seed: int | None, fault: str, input_file: Path | None, data: Path) -> None:
+@click.option(
+    "--kafka",
+    type=click.Choice(["tallymark", "apache"]),
+    default="tallymark",
+    show_default=True,
+    help="Whose brokers the clusters have: ours, or Apache Kafka's (fetched by Maven).",
+)
+def command(
+    once: bool, seed: int | None, fault: str, input_file: Path | None, data: Path, kafka: str
+) -> None:
     """Run the main job end to end: publish, mirror, lose messages, name and repair them."""
     if input_file is not None and not input_file.is_file():
         raise UserError(f"there is no file {input_file}", "give --input an existing file")
     seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
-    deployment = demo_deployment(data)
+    deployment = demo_deployment(data, "apache-kafka" if kafka == "apache" else "tallymark")
     demo = Demo(
         deployment=deployment,
         settings=prepare_folder(deployment),
@@ -45,7 +54,7 @@ def command(once: bool, seed: int | None, fault: str, input_file: Path | None, d
         chance=random.Random(seed),
         input_file=input_file,
     )
-    demo.narrator.say(f"seed {seed}, data and logs in {data}")
+    demo.narrator.say(f"seed {seed}, data and logs in {data}, brokers: {kafka}")
     with running_stack(demo) as up:
         demo.run(with_fault=fault != "none")
         demo.narrator.say(f"done in {demo.narrator.elapsed:.0f} s")

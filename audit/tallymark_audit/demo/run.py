@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tallymark.cli.ports import is_taken
 from tallymark.cli.supervisor.control import ask
 from tallymark.cli.supervisor.run import control_file
 from tallymark.deployment import Deployment
@@ -134,7 +135,7 @@ class Demo:
                 self._wait_for(self._something_to_lose, f"nothing arrives on {BROKER}")
                 self._control("hold", BROKER)
                 self._control("kill", BROKER)
-                self._wait_for(lambda: self._broker()["pid"] is None, f"{BROKER} does not die")
+                self._wait_for(self._is_dead, f"{BROKER} does not die")
                 tails = fault.unflushed_tails(broker_folder(self.deployment))
             cut = fault.cut_tail(self.chance.choice(tails), self.chance)
             truth.seal(cut, self._seal_path)
@@ -167,6 +168,11 @@ class Demo:
         found: dict[str, Any] = next(one for one in processes if one["name"] == BROKER)
         return found
 
+    def _is_dead(self) -> bool:
+        """Its process is gone, and what that may have started: nobody writes to its files."""
+        (address,) = self.deployment.cluster(AGGREGATE).brokers
+        return self._broker()["pid"] is None and not is_taken(address.host, address.port)
+
     def _wait_for(self, holds: Callable[[], bool], otherwise: str) -> None:
         end = time.monotonic() + 30
         while not holds():
@@ -190,7 +196,7 @@ class Demo:
         result = self.deployment.data_dir / f"{name}.json"
         arguments = ["--from", "1970-01-01", "--to", utc(until), "--json", str(result)]
         job = Command(name, ["reconcile", "--wait", "30", *arguments], self.settings, self.logs)
-        code = job.wait(120)
+        code = job.wait(240)  # with all cores taken by others
         self.narrator.console.print(job.log.read_text(encoding="utf-8").rstrip(), highlight=False)
         if code != expected:
             raise job.fail(f"ended with exit {code}, not {expected}")

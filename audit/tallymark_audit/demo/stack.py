@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final, Literal, TypeAlias
 
 from tallymark.cli.ports import is_taken, with_free_ports
 from tallymark.cli.supervisor.control import ask
@@ -11,16 +13,29 @@ from tallymark.cli.supervisor.run import control_file
 from tallymark.deployment import Cluster, Deployment, dump_toml
 from tallymark.errors import UserError
 
+Kind: TypeAlias = Literal["tallymark", "apache-kafka"]
+
 WINDOW_MS = 5_000
 SETTLE_MS = 5_000
 FLUSH_MS = 15_000
 """How often the aggregate's broker flushes: what came since is what a power failure may take."""
+_FLUSHES: Final[Mapping[Kind, Mapping[str, int]]] = {
+    "tallymark": {"log.flush.interval.ms": FLUSH_MS},
+    # Kafka flushes never, looks rarely whether it should, and seldom notes what it has flushed.
+    "apache-kafka": {
+        "log.flush.interval.ms": FLUSH_MS,
+        "log.flush.scheduler.interval.ms": 1000,
+        "log.flush.offset.checkpoint.interval.ms": 500,
+        "log.initial.task.delay.ms": 500,
+    },
+}
 AGGREGATE = "aggregate"
 DATACENTERS = ("dc1", "dc2")
 
 
-def demo_deployment(data_dir: Path) -> Deployment:
-    """The default topology on free ports, the dashboards on their usual one if it is free."""
+def demo_deployment(data_dir: Path, kind: Kind = "tallymark") -> Deployment:
+    """The default topology on free ports, the dashboards on their usual one if it is free, with
+    brokers of that kind."""
     usual = Deployment()
     free = with_free_ports(usual)
     dashboards = free.dashboards
@@ -31,7 +46,7 @@ def demo_deployment(data_dir: Path) -> Deployment:
             "name": "demo",
             "data_dir": data_dir,
             "dashboards": dashboards,
-            "clusters": tuple(_with_flush(cluster) for cluster in free.clusters),
+            "clusters": tuple(_cluster(one, kind) for one in free.clusters),
             "audit": free.audit.model_copy(
                 update={
                     "window_ms": WINDOW_MS,
@@ -66,10 +81,10 @@ def prepare_folder(deployment: Deployment) -> Path:
 
 def broker_folder(deployment: Deployment) -> Path:
     """Where the aggregate's broker keeps its logs."""
-    return deployment.data_dir.absolute() / AGGREGATE / "broker-0"
+    folder = deployment.data_dir.absolute() / AGGREGATE / "broker-0"
+    return folder / "data" if deployment.cluster(AGGREGATE).kind == "apache-kafka" else folder
 
 
-def _with_flush(cluster: Cluster) -> Cluster:
-    if cluster.name != AGGREGATE:
-        return cluster
-    return cluster.model_copy(update={"broker_settings": {"log.flush.interval.ms": FLUSH_MS}})
+def _cluster(cluster: Cluster, kind: Kind) -> Cluster:
+    settings = dict(_FLUSHES[kind]) if cluster.name == AGGREGATE else {}
+    return cluster.model_copy(update={"kind": kind, "broker_settings": settings})

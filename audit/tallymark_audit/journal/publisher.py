@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.client import Admin, Producer
+from tallymark.client.security_deployment import ConnectionSettings
 from tallymark.errors import TallymarkError
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.journal import layout
@@ -22,8 +23,8 @@ TIMEOUT_MS: Final = 5000
 class JournalPublisher:
     """Looks after the journals of one folder, for one cluster. Connects only when there is one."""
 
-    def __init__(self, bootstrap_servers: str, directory: Path) -> None:
-        self._bootstrap = bootstrap_servers
+    def __init__(self, connection: ConnectionSettings, directory: Path) -> None:
+        self._connection = connection
         self._directory = directory
         self._producer: Producer | None = None
         self._replay: Replay | None = None
@@ -49,11 +50,11 @@ class JournalPublisher:
 
     def _prepared(self) -> Replay:
         if self._replay is None:
-            with Admin(bootstrap_servers=self._bootstrap, request_timeout_ms=TIMEOUT_MS) as admin:
+            with Admin(**self._connection, request_timeout_ms=TIMEOUT_MS) as admin:
                 cluster = admin.cluster_id()
                 admin.create_topic(AUDIT_TOPIC, 1, TOPIC_CONFIGS)
             self._producer = Producer(
-                bootstrap_servers=self._bootstrap,
+                **self._connection,
                 client_id="tallymark-audit-journals",
                 stamp=False,
                 interceptors=[],
@@ -68,16 +69,16 @@ class JournalPublisher:
     ) -> Future[Any]:
         assert self._producer is not None, "prepared before it publishes"
         try:
-            return self._producer.send(topic, value, key=key, timestamp=timestamp)
+            return self._producer.send(topic, value, key=key, timestamp=timestamp).future()
         except TallymarkError as error:
             failed: Future[Any] = Future()
             failed.set_exception(error)
             return failed
 
 
-def replay_journals(bootstrap_servers: str, directory: Path, now_ms: int) -> int:
+def replay_journals(connection: ConnectionSettings, directory: Path, now_ms: int) -> int:
     """Publish every orphan of the folder and wait for it; returns how many runs it was."""
-    publisher = JournalPublisher(bootstrap_servers, directory)
+    publisher = JournalPublisher(connection, directory)
     try:
         publisher.step(now_ms)
         return publisher.finish(TIMEOUT_MS / 1000)

@@ -64,12 +64,7 @@ def read_properties(text: str, file: str) -> Read:
     """Take a file apart. ``file`` is its name, for errors. Raises UserError with the line that is
     no setting, is there twice, or asks for what this broker cannot do. Whether the names and
     values that are left are right, :func:`~tallymark.broker.settings_text.parse` says."""
-    values: dict[str, str] = {}
-    for number, line in _lines(text):
-        name, value = _pair(line, f"{file} line {number}")
-        if name in values:
-            raise UserError(f"{file} line {number}: {name} is set twice", "leave one of them")
-        values[name] = value
+    values = pairs(text, file)
     skipped = {name: WITHOUT_EFFECT[name] for name in values if name in WITHOUT_EFFECT}
     for name, (only, why) in ONLY.items():
         value = values.pop(name, only)
@@ -79,6 +74,18 @@ def read_properties(text: str, file: str) -> Read:
         del values[name]
     _convert(values, file)
     return Read(values, skipped)
+
+
+def pairs(text: str, file: str) -> dict[str, str]:
+    """The names and values of a file as they stand in it. UserError: a line is no setting, or a
+    name is there twice."""
+    values: dict[str, str] = {}
+    for number, line in _lines(text):
+        name, value = _pair(line, f"{file} line {number}")
+        if name in values:
+            raise UserError(f"{file} line {number}: {name} is set twice", "leave one of them")
+        values[name] = value
+    return values
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

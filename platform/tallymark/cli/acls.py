@@ -55,10 +55,7 @@ def add(
     whole_cluster: bool,
     transactional_ids: tuple[str, ...],
     prefixed: bool,
-    cluster: str | None,
-    settings: str | None,
-    zookeeper: str | None,
-    data: str | None,
+    **options: Any,
 ) -> None:
     """Allow or deny: every principal, host, operation and resource together.
 
@@ -80,8 +77,8 @@ def add(
         ]
     except KafkaError as error:
         raise UserError(error.context, "see 'tallymark acls add --help'") from None
-    with opened_store(cluster, settings, zookeeper, data) as store:
-        store.change_acls(add=acls)
+    with opened_store(options) as security:
+        security.change_acls(add=acls)
     _print(acls)
 
 
@@ -96,15 +93,12 @@ def list_acls(
     whole_cluster: bool,
     transactional_ids: tuple[str, ...],
     prefixed: bool,
-    cluster: str | None,
-    settings: str | None,
-    zookeeper: str | None,
-    data: str | None,
+    **options: Any,
 ) -> None:
     """Print the entries, or those of the resources named."""
     resources = _resources(topics, groups, whole_cluster, transactional_ids, prefixed)
-    with opened_store(cluster, settings, zookeeper, data) as store:
-        _print(_meant(store.read().acls, _filters(resources, principal)))
+    with opened_store(options) as security:
+        _print(_meant(security.acls(), _filters(resources, principal)))
 
 
 @command.command("remove")
@@ -120,20 +114,17 @@ def remove(
     whole_cluster: bool,
     transactional_ids: tuple[str, ...],
     prefixed: bool,
-    cluster: str | None,
-    settings: str | None,
-    zookeeper: str | None,
-    data: str | None,
+    **options: Any,
 ) -> None:
     """Remove the entries of a principal, of the resources named, or both; print them."""
     resources = _resources(topics, groups, whole_cluster, transactional_ids, prefixed)
     if not (resources or principal or everything):
         raise UserError("which entries?", "give --principal, --topic, --group ... or --all")
-    with opened_store(cluster, settings, zookeeper, data) as store:
-        doomed = _meant(store.read().acls, _filters(resources, principal))
+    with opened_store(options) as security:
+        doomed = _meant(security.acls(), _filters(resources, principal))
         if not doomed:
             raise UserError("there is no such entry", "see 'tallymark acls list'")
-        store.change_acls(remove=doomed)
+        security.change_acls(remove=doomed)
     _print(doomed)
 
 

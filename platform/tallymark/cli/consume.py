@@ -1,104 +1,150 @@
-"""``tallymark consume``: the messages of a topic, one a line."""
+"""``tallymark consume``: the messages of topics, one a line."""
 
 from __future__ import annotations
 
-import base64
-import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, closing
 from typing import Any
 
 import click
 
-from tallymark.cli.target import bootstrap_servers, cluster_options
-from tallymark.client.fetched import Fetched, FetchSpec
+from tallymark.cli.process import stop_signals
+from tallymark.cli.reading.groups import group_options, read_as_group, take_group
+from tallymark.cli.reading.options import Range, range_options, take_range
+from tallymark.cli.reading.reader import Stopped, read_pieces
+from tallymark.cli.reading.records import FIELDS, Decode, Shown, as_json, as_line, avro, text
+from tallymark.cli.reading.spans import Span, matching_topics
+from tallymark.cli.target import cluster_options, take_target
+from tallymark.client.security_deployment import ConnectionSettings
 from tallymark.client.simple_consumer import SimpleConsumer
-from tallymark.client.stamps import STAMP_HEADER, Stamp, decode_stamp
-from tallymark.errors import KafkaError, UserError
-from tallymark.protocol.records import Record
+from tallymark.deployment import load
+from tallymark.errors import UserError
+
+_SHOW = f"What to print before the value, with tabs between: some of {', '.join(FIELDS)}."
+_PATTERN = "Instead of TOPIC: all topics whose whole name matches."
+_REGISTRY = "Decode Avro by the schemas of this registry."
 
 
 @click.command("consume")
-@click.argument("topic")
-@click.option("--from-beginning", is_flag=True, help="Begin with the oldest message.")
+@click.argument("topics", nargs=-1, metavar="TOPIC...")
+@click.option("--pattern", metavar="REGEX", help=_PATTERN)
+@range_options
 @click.option("--max-messages", type=click.IntRange(min=1), help="End after so many.")
-@click.option("--json", "as_json", is_flag=True, help="Print key, offset, headers ... as JSON.")
+@group_options
+@click.option(
+    "--json", "json_lines", is_flag=True, help="One JSON object a message, with all of it."
+)
+@click.option("--show", metavar="FIELD,...", default="", help=_SHOW)
+@click.option("--avro", "decode_avro", is_flag=True, help="Decode Avro by the settings' registry.")
+@click.option("--registry", metavar="URL", help=_REGISTRY)
 @cluster_options
-def command(
-    topic: str,
-    from_beginning: bool,
-    max_messages: int | None,
-    as_json: bool,
-    bootstrap: str | None,
-    cluster: str | None,
-    settings: str | None,
-) -> None:
-    """Print the messages of TOPIC as they come, until Ctrl-C."""
-    servers = bootstrap_servers(bootstrap, cluster, settings)
-    with SimpleConsumer(bootstrap_servers=servers, client_id="tallymark-consume") as consumer:
-        messages = _messages(consumer, topic, from_beginning)
-        for number, (partition, record) in enumerate(messages, start=1):
-            _write(_as_json(topic, partition, record) if as_json else record.value or b"")
-            if number == max_messages:
-                return
+def command(**options: Any) -> None:
+    """Print the messages of TOPICs as they come, until Ctrl-C.
+
+    Without an option it begins with what comes from now on. With --group it shares the messages
+    with the group's other consumers and goes on where the group stands; nothing else stores a
+    position. How many it were is said on standard error.
+
+    Exits with 0 at the end of what was asked for and after Ctrl-C, with 1 when reading failed.
+    """
+    limit = options.pop("max_messages")
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_signals())
+        show = _shower(options, stack)
+        messages = stack.enter_context(closing(_messages(options, limit, stop)))
+        count = _print(messages, show)
+    click.echo(f"{count} messages", err=True)
+
+
+def _print(messages: Iterable[Shown | None], show: Callable[[Shown], bytes]) -> int:
+    """One line each; how many it were. Who reads our output may go away (``| head``)."""
+    count = 0
+    out = sys.stdout.buffer
+    try:
+        for message in messages:
+            if message is None:  # a pause, or the end of what came at once
+                out.flush()
+                continue
+            out.write(show(message) + b"\n")
+            count += 1
+        out.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return count
+
+
+def _shower(options: dict[str, Any], stack: ExitStack) -> Callable[[Shown], bytes]:
+    """How each message becomes a line."""
+    fields = [name.strip() for name in options.pop("show").split(",") if name.strip()]
+    for name in fields:
+        if name not in FIELDS:
+            raise UserError(f"--show {name!r} is not known", f"give some of {', '.join(FIELDS)}")
+    url, wanted = options.pop("registry"), options.pop("decode_avro")
+    decode: Decode = text
+    if url or wanted:
+        from tallymark.serialization import AvroDecoder, RegistryClient  # not at every start
+
+        registry = RegistryClient(url or load(options["settings"]).registry.url)
+        decode = avro(AvroDecoder(stack.enter_context(registry)))
+    if options.pop("json_lines"):
+        return lambda message: as_json(message, decode)
+    return lambda message: as_line(message, fields, decode)
 
 
 def _messages(
-    consumer: SimpleConsumer, topic: str, from_beginning: bool
-) -> Iterator[tuple[int, Record]]:
-    """(partition, record) as they come, for ever."""
-    try:
-        ends = consumer.start_offsets(topic) if from_beginning else consumer.end_offsets(topic)
-    except KafkaError as error:
-        if error.name != "UNKNOWN_TOPIC_OR_PARTITION":
-            raise
-        raise UserError(f"there is no topic {topic}", "see 'tallymark topics list'") from None
-    specs = [FetchSpec(topic, partition, offset) for partition, offset in ends.items()]
-    while True:
-        outcomes = consumer.multifetch(specs)
-        for index, outcome in enumerate(outcomes):
-            if isinstance(outcome, Fetched):
-                for record in outcome.records():
-                    yield outcome.partition, record
-                specs[index] = specs[index]._replace(
-                    offset=outcome.next_offset, last_epoch=outcome.last_epoch
-                )
-            elif not outcome.retriable or len(specs) == 1 or outcome.name == "CORRUPT_MESSAGE":
-                raise outcome
+    options: dict[str, Any], limit: int | None, stop: Stopped
+) -> Generator[Shown | None, None, None]:
+    """From partitions at given offsets, or as one of a group."""
+    topics, pattern = options.pop("topics"), options.pop("pattern")
+    if bool(topics) == bool(pattern):
+        what = "TOPIC and --pattern both say" if topics else "neither TOPIC nor --pattern says"
+        raise UserError(f"{what} what to read", "name topics, or give --pattern REGEX")
+    group = take_group(options)
+    asked = take_range(options)
+    client = take_target(options).client
+    if group is not None:
+        return read_as_group({**group, **client}, topics, pattern, limit, stop)
+    return _limited(_from_partitions(client, topics, pattern, asked, stop), limit)
 
 
-def _as_json(topic: str, partition: int, record: Record) -> bytes:
-    document: dict[str, Any] = {
-        "topic": topic,
-        "partition": partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": [[name, _text(value)] for name, value in record.headers if name != STAMP_HEADER],
-    }
-    for name, value in record.headers:
-        stamp = decode_stamp(value) if name == STAMP_HEADER and value is not None else None
-        if isinstance(stamp, Stamp):
-            document["stamp"] = {
-                "server": stamp.server,
-                "instance": stamp.instance.hex(),
-                "partition": stamp.partition,
-                "sequence": stamp.sequence,
-            }
-    return json.dumps(document, ensure_ascii=False).encode()
+def _limited(
+    messages: Generator[Shown | None, None, None], limit: int | None
+) -> Generator[Shown | None, None, None]:
+    """The first ``limit`` messages."""
+    count = 0
+    with closing(messages):
+        for message in messages:
+            yield message
+            count += message is not None
+            if count == limit:
+                return
 
 
-def _text(data: bytes | None) -> Any:
-    """Text where it is UTF-8, else ``{"base64": ...}``."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+def _from_partitions(
+    client: ConnectionSettings,
+    topics: Sequence[str],
+    pattern: str | None,
+    asked: Range,
+    stop: Stopped,
+) -> Generator[Shown | None, None, None]:
+    with SimpleConsumer(
+        **client, client_id="tallymark-consume", isolation=asked.isolation
+    ) as consumer:
+        names = matching_topics(consumer, pattern) if pattern else topics
+        spans = asked.spans(consumer, names)
+        for piece in read_pieces(consumer, spans, stop, on_gap=_warn):
+            if piece is not None:
+                topic, partition = piece.span.topic, piece.span.partition
+                for offset, timestamp, key, value, headers in piece.records:
+                    yield Shown(topic, partition, offset, timestamp, key, value, headers)
+            yield None
 
 
-def _write(line: bytes) -> None:
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
+def _warn(span: Span, to_offset: int) -> None:
+    click.echo(
+        f"{span.topic}-{span.partition}: offsets {span.position} to {to_offset - 1} were deleted "
+        "before they were read",
+        err=True,
+    )

@@ -12,24 +12,35 @@ import sys
 from importlib.metadata import EntryPoint, entry_points, version
 
 import click
+from click.shell_completion import CompletionItem
 
 from tallymark.errors import TallymarkError, UserError
 
 SUMMARIES = {
     "acls": "Say who may do what.",
+    "apache-kafka": "Run a broker of Apache Kafka, for trying the stack on it.",
     "audit": "Count, judge, name and repair: the audit.",
     "broker": "Run one broker.",
-    "consume": "Print the messages of a topic.",
+    "cluster": "Show the brokers of a cluster.",
+    "completion": "Print the script by which a shell completes commands.",
+    "consume": "Print the messages of topics.",
     "dashboards": "Serve the audit dashboards.",
     "demo": "Run the main job end to end, with a real fault.",
     "doctor": "Look for what is missing on this machine, and say what to do.",
+    "export": "Write the records of a topic to a file.",
+    "groups": "List, describe, reset and delete consumer groups.",
+    "import": "Send the records of an exported file to a topic.",
+    "log-dirs": "Show what the disks of brokers hold.",
     "mirror": "Copy topics from one cluster into another.",
-    "produce": "Publish the lines of standard input.",
+    "offsets": "Check how far consumers are behind.",
+    "perf": "Measure how fast a cluster takes and gives messages.",
+    "produce": "Publish lines as messages.",
     "publish": "Publish JSON lines, CSV, access logs or host metrics as Avro events.",
     "reconcile": "Reconcile with Spark: count the data, judge every window.",
     "registry": "Serve the Avro schema registry.",
+    "replay": "Send a topic's messages again, at the pace they once came.",
     "status": "Show the processes of the running stack.",
-    "topics": "List, create, describe and delete topics.",
+    "topics": "List, create, describe, change and delete topics.",
     "up": "Start the whole stack on this machine.",
     "users": "Add, list and remove users.",
     "verify-log": "Check the files of a broker's logs.",
@@ -45,8 +56,22 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for point in entry_points(group="tallymark.commands", name=cmd_name):
-            return _load(point)
+            try:
+                return _load(point)
+            except UserError:
+                if ctx.resilient_parsing:  # a shell asks for completions: there are none
+                    return None
+                raise
         return None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # click's own would import every command, Spark's included, to see whether it is hidden.
+        names = [
+            CompletionItem(name, help=SUMMARIES.get(name))
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ]
+        return names or click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -28,7 +28,8 @@ def is_taken(host: str, port: int) -> bool:
 
 
 def with_free_ports(deployment: Deployment) -> Deployment:
-    """The same deployment on ports that are free now, all different from each other."""
+    """The same deployment on ports that are free now, all different from each other. Clusters that
+    run elsewhere stay where they are."""
     count = 3 + sum(len(cluster.brokers) for cluster in deployment.clusters)
     with ExitStack() as stack:
         ports = iter(list(_free_ports(stack, count)))
@@ -46,6 +47,8 @@ def with_free_ports(deployment: Deployment) -> Deployment:
                             )
                         }
                     )
+                    if cluster.embedded
+                    else cluster
                     for cluster in deployment.clusters
                 ),
             }

@@ -1,66 +1,156 @@
-"""``tallymark produce``: the lines of standard input, one message each."""
+"""``tallymark produce``: lines as messages, one each."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
-from tallymark.cli.target import bootstrap_servers, cluster_options
+from tallymark.cli.process import stop_signals
+from tallymark.cli.progress import Meter, progress
+from tallymark.cli.publishing.inputs import Input, open_input
+from tallymark.cli.publishing.rows import Stop
+from tallymark.cli.target import cluster_options, take_target
+from tallymark.cli.writing.ending import close_producer
+from tallymark.cli.writing.line_messages import LineFormat, LineMessage, byte_lines
+from tallymark.cli.writing.options import producer_options, rate_option, take_producer
+from tallymark.cli.writing.pace import Rate
+from tallymark.cli.writing.tally import Tally
 from tallymark.client.producer import Producer
 from tallymark.errors import TallymarkError, UserError
+
+_HEADERS = "What stands before it are headers: name:value,name:value."
+_NULL = "A line, or value behind its key, that is this has no value: a tombstone."
 
 
 @click.command("produce")
 @click.argument("topic")
+@click.option("--input", "path", metavar="FILE", default="-", help="A file [standard input].")
 @click.option("--key-separator", metavar="TEXT", help="What stands before it is the key.")
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
-@click.option("--compression", default="none", show_default=True, metavar="CODEC")
+@click.option("--header-separator", metavar="TEXT", help=_HEADERS)
+@click.option("--header", "fixed", multiple=True, metavar="NAME=VALUE", help="For every message.")
+@click.option("--null-value", metavar="TEXT", help=_NULL)
+@click.option("--partition", type=click.IntRange(min=0), help="Send all to this one.")
+@rate_option
+@producer_options
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 @cluster_options
-def command(
-    topic: str,
-    key_separator: str | None,
-    acks: str,
-    compression: str,
-    bootstrap: str | None,
-    cluster: str | None,
-    settings: str | None,
-) -> None:
-    """Publish the lines of standard input to TOPIC. Exits with 1 if one was not delivered."""
-    failures: list[Exception] = []
-    separator = key_separator.encode() if key_separator else None
-    with Producer(
-        bootstrap_servers=bootstrap_servers(bootstrap, cluster, settings),
-        client_id="tallymark-produce",
-        acks="all" if acks == "all" else 1 if acks == "1" else 0,
-        compression_type=compression,
-    ) as producer:
-        count = _send_lines(producer, topic, sys.stdin.buffer, separator, failures)
-    if failures:
-        raise UserError(f"{len(failures)} of {count} messages were not delivered: {failures[0]}")
-    click.echo(f"{count} messages delivered to {topic}", err=True)
+def command(**options: Any) -> None:
+    """Publish the lines of a file or of standard input to TOPIC, one message each.
+
+    Asks nothing. At the end, and after Ctrl-C or SIGTERM, what was read is delivered and counted.
+    'tallymark publish' makes Avro events of lines; this takes them as they are.
+
+    Exits with 0 when every message is acknowledged, 1 when one is not.
+    """
+    topic, as_json = options["topic"], options["as_json"]
+    tally, started = Tally(), time.monotonic()
+    try:
+        with stop_signals() as stop:
+            _run(options, tally, stop)
+    finally:
+        if tally.sent:
+            _report(topic, tally, time.monotonic() - started, as_json)
+    tally.check()
 
 
-def _send_lines(
-    producer: Producer,
-    topic: str,
-    lines: Iterable[bytes],
-    separator: bytes | None,
-    failures: list[Exception],
-) -> int:
-    def note(error: Exception | None, _: object) -> None:
-        if error is not None:
-            failures.append(error)
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is done with every line."""
 
-    count = 0
-    for line in lines:
-        value, key = line.rstrip(b"\r\n"), None
-        if separator is not None and separator in value:
-            key, _, value = value.partition(separator)
+    topic: str
+    form: LineFormat
+    headers: tuple[tuple[str, bytes], ...]
+    partition: int | None
+    rate: float
+
+
+def _run(options: dict[str, Any], tally: Tally, stop: Stop) -> None:
+    job = _Job(
+        options["topic"],
+        LineFormat(
+            *(_bytes(options[n]) for n in ("key_separator", "header_separator", "null_value"))
+        ),
+        tuple(_pair(text) for text in options["fixed"]),
+        options["partition"],
+        options["rate"],
+    )
+    opened = open_input(options["path"], False, stop)
+    try:
+        producer = Producer(
+            **take_target(options).client, **take_producer(options), client_id="tallymark-produce"
+        )
         try:
-            producer.send(topic, value, key=key, on_delivery=note)
-        except TallymarkError as error:
-            raise UserError(f"after {count} messages: {error}") from error
-        count += 1
-    return count
+            typed = options["path"] == "-" and sys.stdin.isatty()
+            with progress(opened.name, opened.total, quiet=typed) as meter:
+                _send_all(producer, job, opened, tally, meter, stop)
+        finally:
+            close_producer(producer, stop)
+    finally:
+        opened.close()
+
+
+def _send_all(
+    producer: Producer, job: _Job, opened: Input, tally: Tally, meter: Meter, stop: Stop
+) -> None:
+    rate = Rate(job.rate, time.monotonic())
+    for number, message in _messages(job, opened, stop):
+        if message is not None:
+            wait = rate.due(tally.sent, time.monotonic())
+            if wait and stop.wait(wait):
+                return
+            _send(producer, job, message, number, tally)
+        meter.tick(lambda: (opened.position, tally.text()))
+
+
+def _messages(job: _Job, opened: Input, stop: Stop) -> Iterator[tuple[int, LineMessage | None]]:
+    number = 0
+    for line in byte_lines(opened.chunks(), stop.is_set):
+        if line is None:
+            yield number, None
+            continue
+        number += 1
+        try:
+            yield number, job.form.parse(line)
+        except ValueError as error:
+            raise UserError(f"line {number} of {opened.name}: {error}") from error
+
+
+def _send(producer: Producer, job: _Job, message: LineMessage, number: int, tally: Tally) -> None:
+    try:
+        producer.send(
+            job.topic,
+            message.value,
+            key=message.key,
+            partition=job.partition,
+            headers=(*message.headers, *job.headers),
+            on_delivery=tally.note,
+        )
+    except TallymarkError as error:
+        raise UserError(f"line {number} was not taken, those before it were: {error}") from error
+    tally.sent += 1
+
+
+def _report(topic: str, tally: Tally, seconds: float, as_json: bool) -> None:
+    if as_json:
+        counts = {"sent": tally.sent, "acknowledged": tally.acknowledged, "failed": tally.failed}
+        click.echo(json.dumps({"topic": topic, **counts, "seconds": round(seconds, 3)}))
+    else:
+        click.echo(f"{tally.acknowledged} messages delivered to {topic}", err=True)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    """An option as bytes, with \\t for a tab."""
+    return text.replace("\\t", "\t").encode() if text else None
+
+
+def _pair(text: str) -> tuple[str, bytes]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UserError(f"--header {text!r} is not NAME=VALUE", "for example source=import")
+    return name, value.encode()

@@ -1,28 +1,58 @@
-"""Where the users and access-control lists of a cluster are: its ZooKeeper, or a data folder."""
+"""Whom ``tallymark users`` and ``tallymark acls`` ask: the brokers, the cluster's ZooKeeper, or a
+data folder.
+
+Who is the first to be let in cannot log in to say so: where no broker is named, users and entries
+are written where the brokers keep them. With ``--bootstrap-server`` the brokers are asked, those of
+Apache Kafka as well as ours (:mod:`.security_asked`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
+from tallymark.broker.acl_rules import Acl
 from tallymark.broker.security_file import FileSecurityStore
-from tallymark.broker.security_store import SecurityStore
 from tallymark.broker.security_zookeeper import ZooKeeperSecurityStore
+from tallymark.cli.security_asked import AskedSecurity
+from tallymark.cli.security_kept import KeptSecurity
+from tallymark.cli.target import cluster_options, find_cluster, take_target
+from tallymark.client.admin import Admin
 from tallymark.coordination import ZooKeeper
 from tallymark.coordination.access import Access
-from tallymark.deployment import load
 from tallymark.errors import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class Security(Protocol):
+    """Users and access-control entries, wherever they are kept."""
+
+    def users(self) -> Mapping[str, Mapping[str, int]]:
+        """User -> {mechanism: iterations}."""
+        ...
+
+    def set_password(
+        self, name: str, password: str, mechanisms: Iterable[str], iterations: int
+    ) -> None:
+        """By these mechanisms, and by no other any more."""
+        ...
+
+    def remove_user(self, name: str) -> None: ...
+
+    def acls(self) -> frozenset[Acl]: ...
+
+    def change_acls(self, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None: ...
+
+
 def store_options(function: F) -> F:
-    """``--cluster`` with ``--settings``, or ``--zookeeper``, or ``--data``."""
+    """The options that name a cluster, or ``--zookeeper``, or ``--data``."""
+    function = cluster_options(function)
     for option in (
         click.option(
             "--data",
@@ -30,36 +60,31 @@ def store_options(function: F) -> F:
             help="The data folder of a broker that runs without ZooKeeper.",
         ),
         click.option("--zookeeper", metavar="HOST:PORT/CHROOT", help="The cluster's ZooKeeper."),
-        click.option("--settings", type=click.Path(), help="The settings file."),
-        click.option("--cluster", metavar="NAME", help="A cluster of the settings."),
     ):
         function = option(function)
     return function
 
 
 @contextmanager
-def opened_store(
-    cluster: str | None, settings: str | None, zookeeper: str | None, data: str | None
-) -> Iterator[SecurityStore]:
-    """The store that the options name; the deployment's first cluster when none is named.
-    UserError when they name several."""
-    if sum(value is not None for value in (cluster or settings, zookeeper, data)) > 1:
-        raise UserError("--cluster, --zookeeper and --data say different things", "give one")
-    if data is not None:
-        yield FileSecurityStore(Path(data))
-        return
-    known = Access.from_environment()
-    # Whoever has the brokers' credentials writes what only they may change, and read.
-    access = replace(known, closed=bool(known.user))
-    connect = zookeeper or _of_deployment(cluster, settings)
-    with ZooKeeper(connect, access=access).start(create_root=True) as session:
-        yield ZooKeeperSecurityStore(session)
-
-
-def _of_deployment(cluster: str | None, settings: str | None) -> str:
-    deployment = load(settings)
-    try:
-        chosen = deployment.cluster(cluster) if cluster else deployment.clusters[0]
-    except KeyError as error:
-        raise UserError(str(error.args[0]), "give --cluster one of these") from None
-    return deployment.zookeeper.connect + chosen.root
+def opened_store(options: dict[str, Any]) -> Iterator[Security]:
+    """What the options name, taken out of ``options``; the ZooKeeper of the deployment's first
+    cluster when nothing is named. UserError when they name several."""
+    zookeeper, data = options.pop("zookeeper"), options.pop("data")
+    brokers = options["bootstrap"] or options["command_config"]
+    named = options["cluster"] or options["settings"]
+    if sum(map(bool, (options["bootstrap"] or named, zookeeper, data))) > 1:
+        raise UserError(
+            "--bootstrap-server, --cluster, --zookeeper and --data say different things", "give one"
+        )
+    if brokers and not (zookeeper or data):
+        with Admin(**take_target(options).client) as admin:
+            yield AskedSecurity(admin)
+    elif data is not None:
+        yield KeptSecurity(FileSecurityStore(Path(data)))
+    else:
+        known = Access.from_environment()
+        # Whoever has the brokers' credentials writes what only they may change, and read.
+        access = replace(known, closed=bool(known.user))
+        connect = zookeeper or find_cluster(options["cluster"], options["settings"])[1]
+        with ZooKeeper(connect, access=access).start(create_root=True) as session:
+            yield KeptSecurity(ZooKeeperSecurityStore(session))

@@ -65,12 +65,16 @@ def report(spec: ProcessSpec, child: Child, log: Path) -> None:
 def _refuse_early(deployment: Deployment) -> None:
     """One clear line instead of ten processes that cannot start."""
     checks = [check_packages(), check_disk(deployment), check_ports(deployment)]
-    if deployment.zookeeper.embedded:
+    if deployment.zookeeper.embedded or _starts_apache_kafka(deployment):
         checks.append(check_java())
     for findings in checks:
         for finding in findings:
             if finding.grade == "failure":
                 raise UserError(f"cannot start: {finding.what}: {finding.text}", finding.do)
+
+
+def _starts_apache_kafka(deployment: Deployment) -> bool:
+    return any(one.embedded and one.kind == "apache-kafka" for one in deployment.clusters)
 
 
 def _give_up(supervisor: Supervisor) -> None:

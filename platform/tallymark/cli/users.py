@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from tallymark.broker.users import (
-    check_iterations,
-    check_user,
-    parse_credential,
-    stored_text,
-)
+from tallymark.broker.users import check_iterations, check_user
 from tallymark.cli.security_target import opened_store, store_options
 from tallymark.errors import KafkaError, UserError
 from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
-from tallymark.net.scram import HASHES, MIN_ITERATIONS, ScramCredential
-
-_SALT_BYTES = 32
+from tallymark.net.scram import HASHES, MIN_ITERATIONS
 
 
 @click.group("users")
@@ -48,10 +41,7 @@ def add(
     mechanisms: tuple[str, ...],
     iterations: int,
     password_file: str | None,
-    cluster: str | None,
-    settings: str | None,
-    zookeeper: str | None,
-    data: str | None,
+    **options: Any,
 ) -> None:
     """Add the user NAME, or give it another password.
 
@@ -63,35 +53,22 @@ def add(
     except KafkaError as error:
         raise UserError(error.context) from None
     password = _password(password_file)
-    made: dict[str, str | None] = {
-        mechanism: stored_text(
-            ScramCredential.of_password(
-                mechanism, password, secrets.token_bytes(_SALT_BYTES), iterations
-            )
-        )
-        for mechanism in mechanisms or HASHES
-    }
-    # A password that is changed for one mechanism must not go on working by the other.
-    removed: dict[str, str | None] = {m: None for m in HASHES if m not in made}
-    with opened_store(cluster, settings, zookeeper, data) as store:
-        known = any(mechanism in store.read().users.get(name, {}) for mechanism in HASHES)
-        store.alter_user(name, {**removed, **made})
+    with opened_store(options) as security:
+        known = name in security.users()
+        # A password that is changed for one mechanism does not go on working by the other.
+        security.set_password(name, password, mechanisms or tuple(HASHES), iterations)
     click.echo(f"{name}: {'has a new password' if known else 'added'}")
 
 
 @command.command("list")
 @store_options
-def list_users(
-    cluster: str | None, settings: str | None, zookeeper: str | None, data: str | None
-) -> None:
+def list_users(**options: Any) -> None:
     """Print every user, and how it can log in."""
-    with opened_store(cluster, settings, zookeeper, data) as store:
-        users = store.read().users
-    for name, configs in sorted(users.items()):
-        held = [mechanism for mechanism in HASHES if mechanism in configs]
-        if held:
-            ways = (f"{m} {parse_credential(m, configs[m]).iterations} iterations" for m in held)
-            click.echo(f"{name}\t{', '.join(ways)}")
+    with opened_store(options) as security:
+        users = security.users()
+    for name, held in sorted(users.items()):
+        ways = (f"{mechanism} {held[mechanism]} iterations" for mechanism in sorted(held))
+        click.echo(f"{name}\t{', '.join(ways)}")
 
 
 @command.command("remove")
@@ -99,16 +76,13 @@ def list_users(
 @store_options
 def remove(
     name: str,
-    cluster: str | None,
-    settings: str | None,
-    zookeeper: str | None,
-    data: str | None,
+    **options: Any,
 ) -> None:
     """Remove the user NAME. Connections that are open stay open."""
-    with opened_store(cluster, settings, zookeeper, data) as store:
-        if not any(mechanism in store.read().users.get(name, {}) for mechanism in HASHES):
+    with opened_store(options) as security:
+        if name not in security.users():
             raise UserError(f"there is no user {name}", "see 'tallymark users list'")
-        store.alter_user(name, dict.fromkeys(HASHES))
+        security.remove_user(name)
     click.echo(f"{name}: removed")
 
 

@@ -1,7 +1,8 @@
 """Where records become batches: in the thread that calls send(), under the partition's lock.
 
-The record is encoded, given its timestamp and its stamp's sequence at once, so that sequences and
-timestamps of a partition grow together and a batch is one range of sequences.
+A record is only put into its batch's columns; its time is read at once and its stamp's sequence is
+its place, so sequences and timestamps of a partition grow together and a batch is one range of
+sequences. Encoding is left to when the batch leaves (:mod:`tallymark.client.batch`).
 """
 
 from __future__ import annotations
@@ -12,27 +13,40 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client.batch import ProducerBatch
+from tallymark.client.batch import NS, ProducerBatch
 from tallymark.client.budget import MemoryBudget
-from tallymark.client.delivery import Delivery, OnDelivery
-from tallymark.client.lane import Lane
-from tallymark.client.stamps import STAMP_HEADER, uvarint
-from tallymark.errors import CODES, ClosedError, KafkaError, TimedOutError
+from tallymark.client.delivery import Delivery, Fate, OnDelivery
+from tallymark.client.lane import RECORD_OVERHEAD, Lane, TopicLanes
+from tallymark.client.many_records import ManyRecords, put
+from tallymark.client.pace import Pace
+from tallymark.errors import (
+    CODES,
+    BufferFullError,
+    ClientFailedError,
+    ClosedError,
+    KafkaError,
+    TimedOutError,
+)
+from tallymark.protocol.record_writer import encode_headers
 from tallymark.protocol.records import Header
 from tallymark.protocol.schema import Buffer
 
-_RECORD_OVERHEAD: Final = 32
-"""At least what a record needs besides its key, value and headers."""
 _BATCH_OVERHEAD: Final = 61
+NO_WAIT: Final = -1.0
+"""As ``block``: raise BufferFullError rather than wait."""
+FORCE: Final = None
+"""As ``block``: take the room without asking."""
+_clock = time.time_ns
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRules:
-    """Sizes in bytes, times in seconds."""
+    """Sizes in bytes, times in seconds; ``most_records`` of a batch."""
 
     batch_size: int
     linger: float
     delivery_timeout: float
+    most_records: int = 2**31 - 1
 
 
 class Accumulator:
@@ -46,8 +60,43 @@ class Accumulator:
         self.rules = rules
         self.budget = budget
         self.closed = False
+        self.failure: ClientFailedError | None = None
+        """Why it is closed, when nobody has closed it."""
         self.news: deque[Lane] = deque()
+        self.looks_at = 0.0
+        """When the I/O thread will look for batches that have lingered, monotonic seconds; 0: it
+        has not planned to."""
+        self.pace = Pace(wake)
         self._wake = wake
+        self._last = rules.most_records - 1
+
+    def append_value(self, topic: TopicLanes, value: bytes) -> Delivery | None:
+        """The quick way for a value alone, into a batch that is open and has room. None: take the
+        other way."""
+        lane = topic.sticky
+        lock = lane.lock
+        lock.acquire()  # "with" takes longer, and this is the hottest line there is
+        try:
+            batch = lane.open
+            if batch is None or not batch.plain:
+                return None
+            need = len(value) + lane.need
+            room = batch.room - need
+            if room < 0:
+                return None
+            values = batch.values
+            place = len(values)
+            values.append(value)
+            batch.times.append(_clock())
+            batch.room = room
+            delivery = Delivery(batch.fate, place)
+            if room >= need and place != self._last:
+                return delivery
+            lane.seal()  # another one like it would not fit
+        finally:
+            lock.release()
+        self.pace.sealed(lane)
+        return delivery
 
     def append(
         self,
@@ -64,52 +113,84 @@ class Accumulator:
     ) -> Delivery:
         """Add a record to its partition's open batch, beginning a new one where needed.
 
-        Waits for room in the buffer for at most ``block`` seconds, then raises TimedOutError; None
-        takes the room without asking. ``timestamp`` None: now. ``report``: an interceptor's own
-        record, taken after close() too. KafkaError MESSAGE_TOO_LARGE for what no buffer can hold.
+        Waits for room in the buffer for at most ``block`` seconds, then raises TimedOutError;
+        NO_WAIT: raises BufferFullError at once; FORCE takes the room without asking.
+        ``timestamp`` (ms) None: now. ``report``: an interceptor's own record, taken after close()
+        too. KafkaError MESSAGE_TOO_LARGE for what no buffer can hold.
         """
-        payload = (len(key) if key else 0) + (len(value) if value else 0)
-        need = payload + _RECORD_OVERHEAD
+        need = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
         if stamped:
             need += lane.stamp_size
-        for name, content in headers:
-            need += 8 + 4 * len(name) + (len(content) if content else 0)
-        reserved = 0
+        if timestamp is not None:
+            need += 6  # it may be far from its neighbours
+        encoded = None
+        if headers:
+            encoded = encode_headers(headers, stamped)
+            need += len(encoded)
+        reserved, place, full = 0, 0, False
         while True:
             with lane.lock:
-                batch = lane.open
-                if (
-                    batch is None
-                    or batch.size + need > self.rules.batch_size
-                    or batch.stamped is not stamped
-                    or self.closed
-                ):
-                    batch = self._other_batch(lane, need, stamped, reserved, report)
+                batch = self._batch_for(lane, need, stamped, reserved, report)
                 if batch is not None:
-                    delivery = _add(lane, batch, key, value, headers, timestamp, on_delivery)
-                    batch.payload += payload
+                    place = batch.count
+                    put(batch, key, value, encoded)
+                    batch.times.append(_clock() if timestamp is None else timestamp * NS)
+                    batch.room -= need
                     batch.reports += report
-                    if batch.size + need > self.rules.batch_size:
+                    if on_delivery is not None:
+                        batch.callbacks[place] = on_delivery
+                    full = batch.room < need or place >= self._last
+                    if full:
                         lane.seal()  # another one like it would not fit
-                        self._wake()
-                    return delivery
-            reserved = self._wait_for_room(lane.topic, need, block)
+            if batch is not None:
+                if full:
+                    self.pace.sealed(lane, may_wait=block is not None and block > 0)
+                return Delivery(batch.fate, place)
+            reserved = self.wait_for_room(lane.topic, need, block)
 
-    def _other_batch(
-        self, lane: Lane, need: int, stamped: bool, reserved: int, report: bool
+    def append_some(
+        self, lane: Lane, records: ManyRecords, start: int, stamped: bool, block: float | None
+    ) -> tuple[Fate, int, int]:
+        """Add as many of ``records`` from ``start`` on as one batch takes, at least one: their
+        fate, the place of the first in it, and how many. Errors and ``block`` as in
+        :meth:`append`."""
+        need = records.need(start, lane, stamped)
+        reserved, place, taken, full = 0, 0, 0, False
+        while True:
+            with lane.lock:
+                batch = self._batch_for(lane, need, stamped, reserved)
+                if batch is not None:
+                    place = batch.count
+                    most = min(self._last + 1 - place, len(records) - start)
+                    taken, size = records.fitting(start, most, batch.room, lane, stamped)
+                    records.put(batch, start, taken, _clock)
+                    batch.room -= size
+                    full = start + taken < len(records) or batch.room < need
+                    full = full or place + taken > self._last
+                    if full:
+                        lane.seal()
+            if batch is not None:
+                if full:
+                    self.pace.sealed(lane, may_wait=block is not None and block > 0)
+                return batch.fate, place, taken
+            reserved = self.wait_for_room(lane.topic, need, block)
+
+    def _batch_for(
+        self, lane: Lane, need: int, stamped: bool, reserved: int, report: bool = False
     ) -> ProducerBatch | None:
-        """A batch that takes the record, when the open one was not certain to. None: the buffer
-        has no room for it. ``reserved`` is room the caller has got already."""
+        """The batch that takes a record; None: the buffer has no room for a new one. ``reserved``
+        is room that the caller has got already. Hold the lane's lock."""
         if self.closed and not report:
             self.budget.release(reserved)
-            raise ClosedError("the producer has been closed")
+            raise self.failure or ClosedError("the producer has been closed")
         batch = lane.open
         if batch is not None:
-            if batch.stamped is stamped and batch.size + need <= self.rules.batch_size:
-                self.budget.release(reserved)
+            if batch.stamped is stamped and need <= batch.room:
+                if reserved:
+                    self.budget.release(reserved)
                 return batch
             lane.seal()
-            self._wake()
+            self.pace.sealed(lane, may_wait=False)
         if not reserved:
             size = self._room_for(need)
             reserved = size if self.budget.try_reserve(size) else 0
@@ -123,18 +204,27 @@ class Accumulator:
             self.news.append(lane)
         now = time.monotonic()
         batch = ProducerBatch(
-            lane.topic, lane.partition, stamped, now, now + self.rules.delivery_timeout
+            lane.topic,
+            lane.partition,
+            lane.stamp() if stamped else None,
+            now,
+            now + self.rules.delivery_timeout,
+            reserved - _BATCH_OVERHEAD,
         )
+        batch.plain = stamped is lane.owner.stamped
         batch.reserved = reserved
-        batch.first_stamp = lane.next_stamp if stamped else -1
         lane.open = batch
-        self._wake()
+        # Read after the batch is in its place: see Sender._pump.
+        if not 0 < self.looks_at <= now + self.rules.linger:
+            self._wake()
         return batch
 
     def _room_for(self, need: int) -> int:
         return max(self.rules.batch_size, _BATCH_OVERHEAD + need)
 
-    def _wait_for_room(self, topic: str, need: int, block: float | None) -> int:
+    def wait_for_room(self, topic: str, need: int, block: float | None) -> int:
+        """Reserve room for a batch with a record of ``need`` bytes: how much. Errors and ``block``
+        as in :meth:`append`."""
         size = self._room_for(need)
         if block is None:
             self.budget.force_reserve(size)
@@ -146,39 +236,13 @@ class Accumulator:
                 f"(buffer_memory={self.budget.limit})",
             )
         self._wake()  # somebody waits: batches leave without lingering
+        full = f"{self.budget.used} of {self.budget.limit} bytes (buffer_memory) wait for brokers"
+        if block == NO_WAIT:
+            raise BufferFullError(f"send to {topic}: no room in the producer's buffer: {full}")
         if not self.budget.reserve(size, time.monotonic() + block):
+            full = f"{self.budget.used} of {self.budget.limit}"
             raise TimedOutError(
                 f"send to {topic}: no room in the producer's buffer within {block:g} s "
-                f"(max_block_ms): {self.budget.used} of {self.budget.limit} bytes (buffer_memory) "
-                "wait for brokers"
+                f"(max_block_ms): {full} bytes (buffer_memory) wait for brokers"
             )
         return size
-
-
-def _add(
-    lane: Lane,
-    batch: ProducerBatch,
-    key: Buffer | None,
-    value: Buffer | None,
-    headers: Sequence[Header],
-    timestamp: int | None,
-    on_delivery: OnDelivery | None,
-) -> Delivery:
-    """Write the record, with its time and its sequence of this very moment."""
-    if timestamp is None:
-        timestamp = time.time_ns() // 1_000_000
-    if batch.stamped:
-        sequence = lane.next_stamp
-        stamp = lane.stamp_prefix + uvarint(sequence) + lane.stamp_suffix
-        batch.size = batch.builder.append(key, value, (*headers, (STAMP_HEADER, stamp)), timestamp)
-        lane.next_stamp = sequence + 1
-    else:
-        batch.size = batch.builder.append(key, value, headers, timestamp)
-    batch.timestamps.append(timestamp)
-    if timestamp < batch.oldest:
-        batch.oldest = timestamp
-    delivery = Delivery()
-    if on_delivery is not None:
-        batch.callbacks[len(batch.deliveries)] = on_delivery
-    batch.deliveries.append(delivery)
-    return delivery

@@ -1,73 +1,102 @@
-"""A batch of one partition on its way: records, their futures, and what the sender knows of it."""
+"""A batch of one partition on its way: columns of records, their fate, what the sender knows of it.
+
+Records are kept as they came and are encoded together when the batch leaves. What must be of the
+moment of the send() is kept at that moment: the time, and by its place the stamp's sequence.
+"""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
-from tallymark.client.delivery import Delivery, OnDelivery
+from tallymark.client.delivery import Fate, OnDelivery
 from tallymark.client.interceptors import BatchTally
-from tallymark.protocol.records import BatchBuilder
+from tallymark.protocol.compression import codec_number, compress
+from tallymark.protocol.record_column_writer import Columns, RunningHeader, encode_columns
+from tallymark.protocol.record_writer import batch_header
+from tallymark.protocol.schema import Buffer
 
 Identity: TypeAlias = tuple[int, int]
 """Producer id and epoch."""
 
 NO_IDENTITY: Identity = (-1, -1)
+NS: Final = 1_000_000
+"""Nanoseconds of a millisecond."""
 
 
 class ProducerBatch:
     """Records that leave together. The sending half touches it only once it is sealed.
 
     ``created`` and ``deadline`` are seconds of the monotonic clock; ``reserved`` the bytes it
-    holds of the producer's buffer.
+    holds of the producer's buffer; ``room`` the bytes that may still come into it.
     """
 
     __slots__ = (
+        "_payload",
+        "_timestamps",
         "ambiguous",
+        "attempts",
         "base_sequence",
-        "builder",
         "callbacks",
         "created",
         "deadline",
-        "deliveries",
+        "fate",
         "first_stamp",
+        "headers",
         "identity",
-        "oldest",
+        "keys",
         "order",
         "partition",
-        "payload",
+        "plain",
         "reports",
         "reserved",
+        "room",
+        "sent_at",
         "settled",
         "size",
+        "stamp",
         "stamped",
         "tally",
-        "timestamps",
+        "times",
         "topic",
+        "values",
     )
 
     def __init__(
-        self, topic: str, partition: int, stamped: bool, created: float, deadline: float
+        self,
+        topic: str,
+        partition: int,
+        stamp: RunningHeader | None,
+        created: float,
+        deadline: float,
+        room: int = 0,
     ) -> None:
         self.topic = topic
         self.partition = partition
-        self.stamped = stamped
+        self.stamp = stamp
+        """The header that says who and as which; None: the batch is not stamped."""
+        self.stamped = stamp is not None
+        self.first_stamp = -1 if stamp is None else stamp.first
+        """Sequence in the stamp of the first record; -1 when the batch is not stamped."""
         self.created = created
         self.deadline = deadline
         self.reserved = 0
-        self.builder = BatchBuilder()
+        self.room = room
         self.size = 0
-        self.deliveries: list[Delivery] = []
+        """Bytes, about: rather more than it will have uncompressed. Known when it is sealed."""
+        self.values: list[Buffer | None] = []
+        self.keys: list[Buffer | None] | None = None
+        self.headers: list[bytes] | None = None
+        """Each record's own headers as they are encoded; most batches have no such column."""
+        self.times: list[int] = []
+        """Nanoseconds: dividing is left to when the batch is sealed."""
+        self.plain = True
+        """Whether a value alone, stamped as usual on its topic, may be added to it."""
+        self.fate = Fate(topic, partition)
         self.callbacks: dict[int, OnDelivery] = {}
         """Index of the record -> what to call; most records have none."""
-        self.timestamps: list[int] = []
-        self.oldest = 2**63
-        """Smallest of them."""
-        self.payload = 0
-        """Sum of the lengths of keys and values."""
         self.reports = 0
         """How many of the records are interceptors' own: nobody flushes or closes for them."""
-        self.first_stamp = -1
-        """Sequence in the stamp of the first record; -1 when the batch is not stamped."""
         self.tally: BatchTally | None = None
         self.order = -1
         """Place among the batches of its partition."""
@@ -75,29 +104,113 @@ class ProducerBatch:
         self.base_sequence = -1
         self.ambiguous = False
         """Whether bytes of it have left and no answer has said what became of them."""
+        self.attempts = 0
+        self.sent_at = 0.0
         self.settled = False
+        self._timestamps: list[int] | None = None
+        self._payload: Buffer | None = None
 
     @property
     def count(self) -> int:
         """Number of records."""
-        return len(self.timestamps)
+        return len(self.times)
 
     @property
     def user_records(self) -> int:
         """Number of records that came through send()."""
-        return len(self.timestamps) - self.reports
+        return len(self.times) - self.reports
+
+    @property
+    def timestamps(self) -> list[int]:
+        """Milliseconds, one a record; ask for it when the batch is sealed."""
+        if self._timestamps is None:
+            self._timestamps = _milliseconds(self.times)
+            self.fate.timestamps = self._timestamps
+        return self._timestamps
+
+    @property
+    def oldest(self) -> int:
+        """Smallest timestamp, ms; 2**63 when there is no record."""
+        return min(self.times, default=NS * 2**63) // NS
+
+    @property
+    def payload(self) -> int:
+        """Sum of the lengths of keys and values."""
+        total = sum(len(value) for value in self.values if value is not None)
+        return total + sum(len(key) for key in self.keys or () if key is not None)
 
     def describe(self) -> str:
         """For error texts."""
         records = "1 record" if self.count == 1 else f"{self.count} records"
         return f"{records} for {self.topic}-{self.partition}"
 
-    def encode(self, compression: str) -> bytes:
-        """The record batch as it goes out now, under its present identity and sequence."""
+    def pieces(self, compression: str, level: int | None = None) -> tuple[bytes, Buffer]:
+        """The record batch as it goes out now, under its present identity and sequence: its header
+        and its records, which are encoded once."""
+        timestamps = self.timestamps
+        if self._payload is None:
+            columns = Columns(timestamps, self.values, self.keys, self.headers, self.stamp)
+            self._payload = compress(compression, encode_columns(columns), level)
         producer_id, epoch = self.identity
-        return self.builder.build(
-            compression=compression,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            base_sequence=self.base_sequence,
+        header = batch_header(
+            self._payload,
+            attributes=codec_number(compression),
+            count=len(timestamps),
+            base_timestamp=timestamps[0],
+            max_timestamp=max(timestamps),
+            producer=(producer_id, epoch, self.base_sequence),
         )
+        return header, self._payload
+
+    def encode(self, compression: str, level: int | None = None) -> bytes:
+        """:meth:`pieces` as one."""
+        return b"".join(self.pieces(compression, level))
+
+    def split(self) -> tuple[ProducerBatch, ProducerBatch]:
+        """Two batches of half the records each, for a batch that the broker finds too large. They
+        keep identity and sequences, so that what comes behind them still fits."""
+        at = self.count // 2
+        halves = self._part(0, at), self._part(at, self.count)
+        timestamps = self.timestamps
+        fates = self.fate.split(at)
+        for half, fate in zip(halves, fates, strict=True):
+            half.fate = fate
+            half._timestamps = list(fate.timestamps)
+        assert len(timestamps) == halves[0].count + halves[1].count
+        return halves
+
+    def let_go(self) -> None:
+        """It is settled: only its fate is still of use, and it may be kept for long."""
+        self.settled = True
+        self.values = []
+        self.keys = self.headers = self._payload = None
+
+    def _part(self, start: int, stop: int) -> ProducerBatch:
+        stamp = self.stamp
+        if stamp is not None:
+            stamp = stamp._replace(first=stamp.first + start)
+        part = ProducerBatch(self.topic, self.partition, stamp, self.created, self.deadline)
+        part.values = self.values[start:stop]
+        part.keys = None if self.keys is None else self.keys[start:stop]
+        part.headers = None if self.headers is None else self.headers[start:stop]
+        part.times = self.times[start:stop]
+        part.reserved = self.reserved // 2 if start else self.reserved - self.reserved // 2
+        part.size = self.size * (stop - start) // self.count
+        part.callbacks = {
+            index - start: call for index, call in self.callbacks.items() if start <= index < stop
+        }
+        part.reports = min(self.reports, stop - start)  # all of them or none in practice
+        part.attempts = self.attempts
+        part.identity = self.identity
+        part.ambiguous = self.ambiguous
+        if self.base_sequence >= 0:
+            part.base_sequence = (self.base_sequence + start) % 2**31
+        return part
+
+
+def _milliseconds(times: Sequence[int]) -> list[int]:
+    """Most batches are filled within one millisecond, which is quick to see."""
+    first = times[0] // NS
+    if first * NS <= min(times) and max(times) < (first + 1) * NS:
+        return [first] * len(times)
+    return [time // NS for time in times]

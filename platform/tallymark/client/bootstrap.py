@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tallymark.client.async_calls import in_thread
+from tallymark.client.security import PLAINTEXT, ClientSecurity
 from tallymark.errors import UserError
 from tallymark.net import Address, parse_addresses
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Either ``servers`` or the ``zookeeper`` that knows them (``host:port[/chroot]``)."""
+    """Either ``servers`` or the ``zookeeper`` that knows them (``host:port[/chroot]``), and the
+    ``security`` that every connection to a broker is opened with."""
 
     servers: tuple[Address, ...] = ()
     zookeeper: str = ""
+    security: ClientSecurity = PLAINTEXT
 
     @classmethod
     def of(
-        cls, bootstrap_servers: str | Iterable[str] | None, zookeeper_connect: str | None = None
+        cls,
+        bootstrap_servers: str | Iterable[str] | None,
+        zookeeper_connect: str | None = None,
+        security: ClientSecurity = PLAINTEXT,
     ) -> Bootstrap:
         """Raises UserError when both or neither is given, or an address is malformed."""
         if (bootstrap_servers is None) == (zookeeper_connect is None):
@@ -30,21 +36,25 @@ class Bootstrap:
                 "give bootstrap_servers=host:port,... or zookeeper_connect=host:port/chroot",
             )
         if zookeeper_connect is not None:
-            return cls(zookeeper=zookeeper_connect)
-        return cls(servers=parse_addresses(bootstrap_servers or ""))
+            return cls(zookeeper=zookeeper_connect, security=security)
+        return cls(servers=parse_addresses(bootstrap_servers or ""), security=security)
 
     async def addresses(self) -> tuple[Address, ...]:
         """The brokers to try, in order. UserError or ConnectError when ZooKeeper knows none."""
         if not self.zookeeper:
             return self.servers
-        return await asyncio.to_thread(brokers_in_zookeeper, self.zookeeper)
+        connect, protocol = self.zookeeper, self.security.protocol
+        return await in_thread(
+            "tallymark-bootstrap", lambda: brokers_in_zookeeper(connect, protocol)
+        )
 
     def __str__(self) -> str:
         return f"ZooKeeper {self.zookeeper}" if self.zookeeper else ",".join(map(str, self.servers))
 
 
-def brokers_in_zookeeper(connect: str) -> tuple[Address, ...]:
-    """The live brokers that registered there. UserError when there are none."""
+def brokers_in_zookeeper(connect: str, protocol: str = "PLAINTEXT") -> tuple[Address, ...]:
+    """The live brokers that registered there, each by its first listener that is secured by
+    ``protocol``. UserError when there are none."""
     # Only clients that are told to use ZooKeeper pay for loading its library.
     from tallymark.coordination.brokers import BrokerRegistry
     from tallymark.coordination.zookeeper import ZooKeeper
@@ -56,4 +66,11 @@ def brokers_in_zookeeper(connect: str) -> tuple[Address, ...]:
             f"no broker is registered in ZooKeeper at {connect}",
             "start a broker, or mend the chroot behind the port",
         )
-    return tuple(Address(broker.host, broker.port) for _, broker in sorted(live.items()))
+    found = [broker.address_by(protocol) for _, broker in sorted(live.items())]
+    if not any(found):
+        offered = {each.protocol for broker in live.values() for each in broker.listeners}
+        raise UserError(
+            f"no broker in ZooKeeper at {connect} has a listener with {protocol}",
+            f"set security_protocol to one of {', '.join(sorted(offered))}",
+        )
+    return parse_addresses(address for address in found if address)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 
 class MemoryBudget:
-    """A number of bytes that batches reserve and give back. ``waiting`` counts who has to wait."""
+    """A number of bytes that batches reserve and give back. ``waiting`` counts who has to wait:
+    threads in :meth:`reserve` and those who :meth:`watch`."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self.waiting = 0
         self._room = threading.Condition(threading.Lock())
+        self._watchers: list[Callable[[], object]] = []
 
     def try_reserve(self, size: int) -> bool:
-        """Reserve ``size`` bytes if they are free and nobody waits for some."""
+        """Reserve ``size`` bytes if they are free and no thread waits for some."""
         with self._room:
-            if self.waiting or self.used + size > self.limit:
+            if self.waiting > len(self._watchers) or self.used + size > self.limit:
                 return False
             self.used += size
             return True
@@ -48,3 +51,22 @@ class MemoryBudget:
             self.used -= size
             if self.waiting:
                 self._room.notify_all()
+                watchers = tuple(self._watchers)
+            else:
+                watchers = ()
+        for watcher in watchers:
+            watcher()
+
+    def watch(self, watcher: Callable[[], object]) -> None:
+        """Wait for room without blocking a thread: ``watcher`` is called whenever bytes are given
+        back (in the thread that does it; quick, and it must not raise) until :meth:`unwatch`.
+        Nothing is kept free for a watcher."""
+        with self._room:
+            self.waiting += 1
+            self._watchers.append(watcher)
+
+    def unwatch(self, watcher: Callable[[], object]) -> None:
+        """Wait no longer."""
+        with self._room:
+            self.waiting -= 1
+            self._watchers.remove(watcher)

@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from tallymark.client import supervised
 from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.connections import Connections
 from tallymark.client.metadata import Metadata, TopicInfo
+from tallymark.client.metrics import Metrics, guarded
 from tallymark.errors import (
     CODES,
+    AuthenticationError,
+    ClosedError,
     ConnectError,
     KafkaError,
     TallymarkError,
     TimedOutError,
     UserError,
+    WrongClusterError,
 )
 from tallymark.net import Address, Stream
-from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic
+from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tallymark.protocol.schema import Message, Request
 
 R = TypeVar("R", bound=Message)
@@ -28,6 +33,8 @@ log: Final = logging.getLogger(__name__)
 METADATA_MAX_AGE: Final = 300.0
 """Seconds after which metadata is asked for again though nothing went wrong."""
 RETRY_BACKOFF: Final = 0.1
+LOOK_AGAIN: Final = 1.0
+"""Seconds for which it counts what ZooKeeper said of the brokers, when all known ones are gone."""
 
 
 class Cluster:
@@ -43,22 +50,33 @@ class Cluster:
         *,
         request_timeout: float = 30.0,
         create_topics: bool = False,
+        metrics: Metrics | None = None,
     ) -> None:
+        self.metrics = guarded(metrics)
+        """What to call with what is measured; None: nothing is (:mod:`.metrics`)."""
         self.metadata = Metadata()
         self.request_timeout = request_timeout
-        self.connections = Connections(client_id, min(10.0, request_timeout))
+        self.connections = Connections(
+            client_id, min(10.0, request_timeout), bootstrap.security, self.metrics
+        )
+        self.connections.verify = self._check_cluster
+        self.connections.origin = self._origin
         self._bootstrap = bootstrap
         self._create_topics = create_topics
         self._refreshing: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[tuple[Address, ...]] | None = None
+        self._looked_at = 0.0
         self._refreshed_at = -METADATA_MAX_AGE
         self._interest: set[str] = set()
         self._said = ""
 
     async def close(self) -> None:
         """Close every connection."""
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await asyncio.gather(self._refreshing, return_exceptions=True)
+        both: tuple[asyncio.Task[Any] | None, ...] = (self._refreshing, self._looking)
+        running: list[asyncio.Task[Any]] = [task for task in both if task is not None]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         await self.connections.close()
 
     # --- metadata ---------------------------------------------------------------------------
@@ -80,6 +98,8 @@ class Cluster:
                 reason = self._topic_error(name)
             except TimeoutError:
                 reason = None
+            except AuthenticationError:
+                raise
             except ConnectError as error:
                 reason = error
             except KafkaError as error:
@@ -102,6 +122,7 @@ class Cluster:
             allow_auto_topic_creation=self._create_topics,
         )
         response = await self.ask_any(request)
+        self._compare(str(self._bootstrap), response)
         self._interest.update(wanted or ())
         self.metadata.update(response, whole=wanted is None)
 
@@ -109,7 +130,7 @@ class Cluster:
         """Ask again for every topic in use, in the background; one question at a time. The task
         never fails: what went wrong is logged, and the metadata stays as it was."""
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.create_task(self._refresh_quietly())
+            self._refreshing = supervised.start(self._refresh_quietly(), "metadata refresh")
         return self._refreshing
 
     def refresh_if_old(self) -> None:
@@ -125,12 +146,36 @@ class Cluster:
         try:
             if self._interest:
                 await self.refresh(self._interest)
+        except ClosedError:
+            return  # by us, meanwhile
         except TallymarkError as error:
             if str(error) != self._said:  # once, not ten times a second while a broker is away
                 self._said = str(error)
                 log.warning("metadata could not be refreshed: %s", error)
         else:
             self._said = ""
+
+    def _compare(self, address: str, response: MetadataResponse) -> None:
+        known, found = self.metadata.cluster_id, response.cluster_id
+        if known and found and known != found:
+            raise WrongClusterError(address, known, found)
+
+    async def _check_cluster(self, stream: Stream) -> None:
+        """A broker that was connected to before may be one of another cluster now: a port was
+        taken, a name moved. WrongClusterError before anything is sent there."""
+        if self.metadata.cluster_id:
+            self._compare(str(stream.address), await stream.request(MetadataRequest(topics=())))
+
+    def _origin(self, address: Address) -> str:
+        if address in self._bootstrap.servers:
+            return ""
+        told = [node for node, known in self.metadata.brokers.items() if known == address]
+        if not told:
+            return ""
+        return (
+            f"broker {told[0]} of {self._bootstrap} tells clients to connect there: look at its "
+            "advertised.listeners"
+        )
 
     def _topic_error(self, name: str) -> KafkaError | None:
         code = self.metadata.error(name)
@@ -147,11 +192,13 @@ class Cluster:
         """Send one request to whichever broker answers first of those that are tried in turn:
         open connections, known brokers, the bootstrap list.
 
-        Raises ConnectError naming every address that was tried and why it failed.
+        Raises ConnectError naming every address that was tried and why it failed;
+        AuthenticationError when none answered and one does not let us in.
         """
         failures: list[str] = []
+        refusal: AuthenticationError | None = None
         tried: set[Address] = set()
-        for source in (self._connected, self._known, self._bootstrap.addresses):
+        for source in (self._connected, self._known, self._begin_again):
             try:
                 addresses = await source()
             except (ConnectError, UserError) as error:  # of ZooKeeper
@@ -167,11 +214,13 @@ class Cluster:
                     return await self.ask(address, message)
                 except ConnectError as error:
                     failures.append(str(error))
+                    if isinstance(error, AuthenticationError):
+                        refusal = refusal or error
                 except KafkaError as error:
                     if not error.retriable:
                         raise
                     failures.append(str(error))
-        raise ConnectError(str(self._bootstrap), "bootstrap", "; ".join(failures))
+        raise refusal or ConnectError(str(self._bootstrap), "bootstrap", "; ".join(failures))
 
     async def ask_controller(self, message: Request[R]) -> R:
         """Send one request to the controller (any broker, where nobody knows of one)."""
@@ -203,6 +252,17 @@ class Cluster:
     async def _connected(self) -> tuple[Address, ...]:
         streams = sorted(self.connections.open_streams(), key=lambda stream: stream.due)
         return tuple(stream.address for stream in streams)
+
+    async def _begin_again(self) -> tuple[Address, ...]:
+        """The bootstrap addresses. ZooKeeper is asked by one at a time and once a second at most,
+        however many retry: each look costs a session there."""
+        if not self._bootstrap.zookeeper:
+            return self._bootstrap.servers
+        now = asyncio.get_running_loop().time()
+        if self._looking is None or (self._looking.done() and now > self._looked_at + LOOK_AGAIN):
+            self._looking = supervised.start(self._bootstrap.addresses(), "asking ZooKeeper")
+            self._looked_at = now
+        return await asyncio.shield(self._looking)
 
     async def _known(self) -> tuple[Address, ...]:
         return tuple(self.metadata.brokers.values())

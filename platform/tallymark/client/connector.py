@@ -1,40 +1,45 @@
 """The consumer connector: a group of consumers that divide the partitions among themselves.
 
-It registers in ZooKeeper, rebalances by Algorithm 1 of the Kafka paper whenever consumers,
-brokers or topics come and go, keeps the offsets of its group, and hands out messages through
-streams. Three threads of its own: the group's coordinator (:mod:`.connector_coordinator` around
-the pure :mod:`.connector_machine`), the fetcher (:mod:`.connector_fetcher`), and the client's I/O.
+A group coordinates in ZooKeeper, by Algorithm 1 of the Kafka paper, or through the brokers, by
+Kafka's classic group protocol (:mod:`.connector_sides`); the rest is the same. It rebalances
+whenever consumers, brokers or topics come and go, keeps the offsets of its group, and hands out
+messages through streams. Threads of its own: the group's coordinator (:mod:`.connector_coordinator`
+around the pure :mod:`.connector_machine`, or :mod:`.group_coordinator` around the pure
+:mod:`.group_machine`), the fetcher (:mod:`.connector_fetcher`), and the clients' I/O.
 
-Delivery is at least once: an offset is stored after its message was handed out. A consumer that
-dies takes the messages along that were handed out and stored but not dealt with; whoever must not
-lose those turns auto-commit off and calls ``commit_offsets`` when they are done.
+What ``delivery`` promises stands in :mod:`.connector_commit`.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Self, Unpack
 
 from tallymark.client.connector_brokers import BrokerLink, FetchClient
 from tallymark.client.connector_commit import OffsetCommitter
-from tallymark.client.connector_coordinator import Coordinator
 from tallymark.client.connector_fetcher import Fetcher, FetchSettings
 from tallymark.client.connector_progress import ProgressBook
-from tallymark.client.connector_reset import POLICIES
+from tallymark.client.connector_rewind import Rewinder
+from tallymark.client.connector_settings import (
+    ConsumerSettings,
+    Delivery,
+    Isolation,
+    Policy,
+    Where,
+)
+from tallymark.client.connector_sides import BrokersSide, Coordination, Parts, Side, ZooKeeperSide
 from tallymark.client.message import Gap
+from tallymark.client.metrics import Metrics
 from tallymark.client.rebalance import TopicPartition
+from tallymark.client.security import ClientSecurity, SecuritySettings, client_security
 from tallymark.client.simple_consumer import SimpleConsumer
 from tallymark.client.stream import QUEUE_BYTES, Gate, Stream
 from tallymark.coordination import paths
-from tallymark.coordination.subscriptions import Subscription
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination.subscriptions import Subscription, topic_filter
 from tallymark.errors import ClosedError, UserError
 
 LOG: Final = logging.getLogger("tallymark.client.connector")
@@ -43,13 +48,37 @@ LOG: Final = logging.getLogger("tallymark.client.connector")
 class ConsumerConnector:
     """One consumer of a group. Thread-safe, but each stream is for one thread.
 
-    * ``zookeeper_connect``: ``host:port[,...]/chroot`` of the cluster. The brokers are those
-      registered there, unless ``bootstrap_servers`` names them.
-    * ``group``: consumers of one group share the messages; every group gets all of them.
-    * ``auto_commit``: store offsets every ``auto_commit_interval_ms``, before partitions are given
-      up, and at shutdown. Without it only ``commit_offsets`` does.
-    * ``auto_offset_reset``: where to begin a partition without a stored offset, or whose stored
-      offset the log no longer has: ``smallest`` (its start) or ``largest`` (its end).
+    Which group: ``group`` names it; its consumers share the messages, every group gets all of them.
+    ``coordinator`` is "zookeeper" (default where ``zookeeper_connect``, ``host:port[,...]/chroot``,
+    is given) or "brokers" (default where only ``bootstrap_servers`` is). ``consumer_id`` is this
+    consumer's name in ZooKeeper. The brokers are those that ZooKeeper knows, unless named.
+
+    Offsets:
+
+    * ``enable_auto_commit``: store them every ``auto_commit_interval_ms``, before partitions are
+      given up, and at shutdown. Without it only ``commit_offsets`` does.
+    * ``delivery``: "at_least_once": a message's offset is stored once the next one is asked for; or
+      "at_most_once": before it is handed out.
+    * ``auto_offset_reset``: where to begin a partition without a stored offset: "smallest" (its
+      start), "largest" (its end), "none" (OffsetOutOfRangeError). ``out_of_range``: the same, for a
+      stored offset that the log does not have (any more); default: as ``auto_offset_reset``.
+    * ``isolation``: "read_committed" leaves out what transactions aborted or have not ended.
+
+    With brokers as coordinator (times in ms):
+
+    * ``partition_assignment_strategy``: "range", "roundrobin", "cooperative-sticky" (what does not
+      move is read on during a rebalance), or several, best first.
+    * ``group_instance_id``: a static member (KIP-345): started again within the session timeout it
+      gets its partitions back, and nobody else notices.
+    * ``session_timeout_ms`` (45,000; ZooKeeper: 6,000): silent for so long, it is taken for dead;
+      ``heartbeat_interval_ms`` (3,000).
+    * ``max_poll_interval_ms`` (300,000): an application that does not ask a stream again for so
+      long gives its partitions up until it does; a warning before that names the message and the
+      function that is slow.
+    * ``metadata_max_age_ms``: how often to look for new topics and partitions.
+
+    Hooks:
+
     * ``on_gap``: called with a :class:`~tallymark.client.message.Gap` when offsets were deleted
       before they were consumed, or were cut off after. From the fetcher's thread, ahead of the
       messages that are still queued; it must not call the connector.
@@ -57,64 +86,98 @@ class ConsumerConnector:
       given up, also at shutdown; it may wait for what the application has under way, and returns
       the offsets to store (``{(topic, partition): next offset}``). From the coordinator's thread;
       the other consumers of the group wait for it meanwhile.
-    * ``fetch_max_bytes`` per partition, ``fetch_max_wait_ms``, ``queue_bytes`` per stream.
-    * ``start_timeout_ms``: how long creating streams waits for the first division of partitions.
     * ``client_factory``: another maker of fetch clients, given the bootstrap servers.
+    * ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
 
-    Raises ConnectError when ZooKeeper is not there, UserError for wrong settings. An error in the
-    background ends the streams and is raised by the next call of anything.
+    The rest: ``fetch_max_bytes`` per partition, ``fetch_max_wait_ms``, ``queue_bytes`` per stream;
+    ``consumer_timeout_ms``: iterating raises TimedOutError when no message comes for so long (-1:
+    never); ``start_timeout_ms``: how long creating streams waits for the first division of
+    partitions;
+    ``request_timeout_ms``, ``retry_backoff_ms``, ``connect_timeout_ms`` (ZooKeeper's);
+    ``security``: TLS and the log-in at the brokers, keywords of
+    :class:`~tallymark.client.security.SecuritySettings`.
+
+    Raises ConnectError when ZooKeeper is not there, UserError for wrong settings, TypeError for one
+    that is none. An error in the background ends the streams and is raised by the next call of
+    anything: KafkaError, ConnectError (AuthenticationError), OffsetOutOfRangeError.
     """
 
     def __init__(
         self,
         *,
-        zookeeper_connect: str,
         group: str,
-        bootstrap_servers: str | None = None,
+        zookeeper_connect: str | None = None,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        coordinator: Where | None = None,
         client_id: str = "tallymark",
         consumer_id: str | None = None,
-        auto_commit: bool = True,
+        enable_auto_commit: bool = True,
         auto_commit_interval_ms: int = 5000,
-        auto_offset_reset: Literal["smallest", "largest"] = "smallest",
+        delivery: Delivery = "at_least_once",
+        auto_offset_reset: Policy = "smallest",
+        out_of_range: Policy | None = None,
+        isolation: Isolation = "read_uncommitted",
+        partition_assignment_strategy: str | Sequence[str] | None = None,
+        group_instance_id: str | None = None,
+        session_timeout_ms: int | None = None,
+        heartbeat_interval_ms: int | None = None,
+        max_poll_interval_ms: int | None = None,
+        metadata_max_age_ms: int = 10_000,
         on_gap: Callable[[Gap], None] | None = None,
         before_release: Callable[[], Mapping[TopicPartition, int]] | None = None,
-        session_timeout_ms: int = 6000,
         connect_timeout_ms: int = 15_000,
         request_timeout_ms: int = 10_000,
         fetch_max_bytes: int = 1024 * 1024,
         fetch_max_wait_ms: int = 500,
         retry_backoff_ms: int = 100,
         queue_bytes: int = QUEUE_BYTES,
+        consumer_timeout_ms: float = -1,
         check_crcs: bool = True,
         start_timeout_ms: int = 10_000,
         client_factory: Callable[[str], FetchClient] | None = None,
+        metrics: Metrics | None = None,
+        **security: Unpack[SecuritySettings],
     ) -> None:
-        if auto_offset_reset not in POLICIES:
-            raise UserError(
-                f"auto_offset_reset is {auto_offset_reset!r}", "give 'smallest' or 'largest'"
-            )
-        if auto_commit and auto_commit_interval_ms < 1:
-            raise UserError("auto_commit_interval_ms is below 1", "or give auto_commit=False")
-        paths.segment(group, "a group")
-        self.group = group
-        self.consumer_id = consumer_id or _new_consumer_id(group)
-        paths.segment(self.consumer_id, "a consumer id")
-
-        def make(servers: str) -> FetchClient:
-            return SimpleConsumer(
-                bootstrap_servers=servers,
-                client_id=client_id,
-                check_crcs=check_crcs,
-                request_timeout_ms=request_timeout_ms,
-            )
-
-        self._auto_commit_ms = auto_commit_interval_ms if auto_commit else 0
-        self._before_release = before_release
-        self._fetch_settings = FetchSettings(
-            auto_offset_reset, fetch_max_bytes, fetch_max_wait_ms, retry_backoff_ms, on_gap
+        secured = client_security(security, ConsumerConnector)
+        self._settings = settings = ConsumerSettings(
+            group=group,
+            coordinator=coordinator,
+            zookeeper_connect=zookeeper_connect,
+            bootstrap_servers=bootstrap_servers,
+            client_id=client_id,
+            consumer_id=consumer_id,
+            enable_auto_commit=enable_auto_commit,
+            auto_commit_interval_ms=auto_commit_interval_ms,
+            auto_offset_reset=auto_offset_reset,
+            out_of_range=out_of_range,
+            delivery=delivery,
+            isolation=isolation,
+            partition_assignment_strategy=partition_assignment_strategy,
+            group_instance_id=group_instance_id,
+            session_timeout_ms=session_timeout_ms,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+            connect_timeout_ms=connect_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            fetch_max_bytes=fetch_max_bytes,
+            fetch_max_wait_ms=fetch_max_wait_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            queue_bytes=queue_bytes,
+            start_timeout_ms=start_timeout_ms,
+            metrics=metrics,
         )
-        self._queue_bytes = queue_bytes
-        self._start_seconds = start_timeout_ms / 1000
+        self.group = group
+        self._before_release = before_release
+        self._consumer_timeout_ms = consumer_timeout_ms
+        self._fetch_settings = FetchSettings(
+            auto_offset_reset,
+            fetch_max_bytes,
+            fetch_max_wait_ms,
+            retry_backoff_ms,
+            on_gap,
+            settings.range_policy,
+        )
         self._lock = threading.Lock()
         self._closed = False
         self._error: Exception | None = None
@@ -122,17 +185,19 @@ class ConsumerConnector:
         self._room = threading.Event()
         self._book = ProgressBook()
         self._streams: list[Stream] = []
-        self._coordinator: Coordinator | None = None
+        self._coordinator: Coordination | None = None
         self._fetcher: Fetcher | None = None
-        self._link = BrokerLink(client_factory or make, bootstrap_servers or "")
-        self._zookeeper = ZooKeeper(
-            zookeeper_connect,
-            session_timeout_ms=session_timeout_ms,
-            connect_timeout_ms=connect_timeout_ms,
+        self._rewinder: Rewinder | None = None
+        self._link = _link(settings, secured, check_crcs, client_factory, security)
+        self._side: Side = (
+            ZooKeeperSide(settings)
+            if settings.where == "zookeeper"
+            else BrokersSide(settings, secured)
         )
-        self._committer = OffsetCommitter(self._zookeeper, group, self._book)
-        # A cluster that does not register in ZooKeeper has no chroot there until a group makes it.
-        self._zookeeper.start(create_root=bootstrap_servers is not None)
+        self.consumer_id = self._side.member
+        self._committer = OffsetCommitter(
+            self._side.store, self._book, at_most_once=delivery == "at_most_once"
+        )
 
     # -- streams ------------------------------------------------------------------------------
 
@@ -149,10 +214,15 @@ class ConsumerConnector:
         streams = self._subscribe(subscription, first, count)
         return {t: streams[first[t] : first[t] + number] for t, number in topics.items()}
 
-    def create_message_streams_by_filter(self, pattern: str, n: int = 1) -> list[Stream]:
+    def create_message_streams_by_filter(
+        self, pattern: str = ".*", n: int = 1, *, deny: str | None = None
+    ) -> list[Stream]:
         """n streams of all topics, present and future, whose whole name matches the regular
-        expression; internal topics (leading ``_``) never do. Once per connector."""
-        return self._subscribe(Subscription({pattern: n}, is_filter=True), {}, n)
+        expression, and does not match ``deny``; internal topics (leading ``_``) are never among
+        them. Once per connector."""
+        return self._subscribe(
+            Subscription({topic_filter(pattern, deny): n}, is_filter=True), {}, n
+        )
 
     @property
     def assignment(self) -> dict[str, tuple[int, ...]]:
@@ -164,39 +234,65 @@ class ConsumerConnector:
 
     # -- offsets ------------------------------------------------------------------------------
 
-    def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Store, for every owned partition, the offset after the last message handed out; or, for
-        the given ``{(topic, partition): next offset}``, just that.
+    def commit_offsets(
+        self, offsets: Mapping[TopicPartition, int] | None = None, *, metadata: str = ""
+    ) -> None:
+        """Store, for every owned partition, the offset after the last message handed out: whoever
+        calls this says that all of those are dealt with. Or, for the given ``{(topic, partition):
+        next offset}``, just that. ``metadata`` is a text kept with the offsets (brokers only).
 
-        Raises KafkaError ILLEGAL_GENERATION for a partition that is not owned (any more),
-        ConnectError or SessionLostError when nothing could be stored.
+        Raises CommitFailedError for a partition that is not owned (any more), and where the group
+        went on without us; ConnectError, TimedOutError, a retriable KafkaError or SessionLostError
+        when nothing could be stored.
         """
         self._check()
-        self._committer.commit(offsets)
+        self._committer.commit_taken(offsets, metadata)
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on at ``offset`` in a partition that this consumer owns; what is queued of it is
+        dropped, and the next commit stores the new position. Messages that a thread has taken
+        before this returns are of the old position.
+
+        Raises CommitFailedError when the partition is not owned (any more), UserError for what is
+        no offset. One that the log does not have is a matter of ``out_of_range``, later.
+        """
+        self._check()
+        self._rewinding().seek((topic, partition), offset)
+
+    def rewind(
+        self,
+        *,
+        to_time_ms: int | None = None,
+        to_offset: int | None = None,
+        to: Policy | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+    ) -> dict[TopicPartition, int]:
+        """:meth:`seek` in all owned partitions, or those of a topic, or one: to the first message
+        whose timestamp is ``to_time_ms`` (ms since 1970, UTC) or later, to an offset, or to the
+        "smallest" or "largest" there is. Returns where each now stands; a partition that another
+        consumer took over meanwhile is not among them.
+
+        Raises UserError unless exactly one goal is given; ConnectError or KafkaError when the
+        brokers do not tell what is where (what was moved before stays moved).
+        """
+        self._check()
+        return self._rewinding().rewind(
+            to_time_ms,
+            to_offset,
+            to,
+            lambda item: topic in (None, item.topic) and partition in (None, item.partition),
+        )
 
     # -- end ----------------------------------------------------------------------------------
 
     def shutdown(self, timeout: float = 10.0) -> None:
         """Store offsets (with auto-commit), give up all partitions at once, end the streams and
         all threads. Takes ``timeout`` seconds at most for leaving in order; then it just leaves,
-        and ZooKeeper removes what is left. Idempotent."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            coordinator, fetcher = self._coordinator, self._fetcher
-        if coordinator is not None and fetcher is not None:
-            coordinator.stop()
-            fetcher.stop()
-            if not coordinator.join(timeout):
-                LOG.warning("consumer %s leaves without having stored all", self.consumer_id)
-        self._link.close()
-        self._zookeeper.close()
-        if coordinator is not None and fetcher is not None:
-            coordinator.join(2.0)
-            fetcher.join(5.0)
-        for stream in self._streams:
-            stream.end()
+        and the session's end removes what is left. Idempotent. The thread that reads a stream says
+        by this call that it has dealt with its last message; another thread does not."""
+        me = threading.get_ident()
+        self._shut_down(timeout, [stream for stream in self._streams if stream.reader == me])
 
     def __enter__(self) -> Self:
         return self
@@ -207,9 +303,33 @@ class ConsumerConnector:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.shutdown()
+        if error is None:
+            self.shutdown()
+        else:  # the message at hand is not dealt with
+            self._shut_down(10.0, ())
 
     # -- details ------------------------------------------------------------------------------
+
+    def _shut_down(self, timeout: float, settled: Sequence[Stream]) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            coordinator, fetcher = self._coordinator, self._fetcher
+        for stream in settled:
+            stream.settle()
+        if coordinator is not None and fetcher is not None:
+            coordinator.stop()
+            fetcher.stop()
+            if not coordinator.join(timeout):
+                LOG.warning("consumer %s leaves without having stored all", self.consumer_id)
+        self._link.close()
+        self._side.close()
+        if coordinator is not None and fetcher is not None:
+            coordinator.join(2.0)
+            fetcher.join(5.0)
+        for stream in self._streams:
+            stream.end()
 
     def _subscribe(
         self, subscription: Subscription, first: Mapping[str, int], count: int
@@ -220,47 +340,64 @@ class ConsumerConnector:
                 raise UserError(
                     "this connector has its streams already", "make another ConsumerConnector"
                 )
+            clear = self._committer.clear if self._settings.delivery == "at_most_once" else None
             self._streams = [
-                Stream(self._gate, self._room, self._queue_bytes) for _ in range(count)
+                Stream(
+                    self._gate,
+                    self._room,
+                    self._settings.queue_bytes,
+                    clear,
+                    self._consumer_timeout_ms,
+                )
+                for _ in range(count)
             ]
+            self._committer.watch(self._streams)
             self._fetcher = Fetcher(
                 self._link, self._streams, self._gate, self._room, self._fetch_settings, self._fail
             )
-            self._coordinator = Coordinator(
-                self._zookeeper,
-                self.group,
-                self.consumer_id,
-                subscription,
-                streams=self._streams,
-                first_stream=first,
-                gate=self._gate,
-                link=self._link,
-                fetcher=self._fetcher,
-                book=self._book,
-                committer=self._committer,
-                auto_commit_interval_ms=self._auto_commit_ms,
-                before_release=self._before_release,
-                on_error=self._fail,
+            self._rewinder = Rewinder(self._link, self._book, self._streams, self._fetcher)
+            self._coordinator = self._side.coordinate(
+                Parts(
+                    subscription=subscription,
+                    streams=self._streams,
+                    first_stream=first,
+                    gate=self._gate,
+                    link=self._link,
+                    fetcher=self._fetcher,
+                    book=self._book,
+                    committer=self._committer,
+                    before_release=self._before_release,
+                    on_error=self._fail,
+                )
             )
             self._fetcher.start()
             self._coordinator.start()
         self._await_start(self._coordinator)
         return self._streams
 
-    def _await_start(self, coordinator: Coordinator) -> None:
+    def _rewinding(self) -> Rewinder:
+        if self._rewinder is None:
+            raise UserError("this connector has no streams yet", "create them before seeking")
+        return self._rewinder
+
+    def _await_start(self, coordinator: Coordination) -> None:
         """Until the partitions are divided and every own one knows where it begins: what is
         published after that is not missed, also with ``largest``."""
-        deadline = time.monotonic() + self._start_seconds
+        seconds = self._settings.start_timeout_ms / 1000
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self._check()
             if coordinator.settled.is_set() and all(i.fetch for i in self._book.items()):
                 return
             time.sleep(0.005)
+        if coordinator.problem is not None and not coordinator.settled.is_set():
+            self._fail(coordinator.problem)
+            self._check()
         LOG.warning(
             "consumer %s starts without its partitions after %g s: %s",
             self.consumer_id,
-            self._start_seconds,
-            "no broker answers" if coordinator.settled.is_set() else "others own them still",
+            seconds,
+            "no broker answers" if coordinator.settled.is_set() else "the group is not settled yet",
         )
 
     def _fail(self, error: Exception) -> None:
@@ -275,13 +412,34 @@ class ConsumerConnector:
             self._coordinator.stop()
 
     def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
         if self._closed:
             raise ClosedError(f"consumer {self.consumer_id} was shut down")
+        if self._error is not None:
+            raise self._error
 
 
-def _new_consumer_id(group: str) -> str:
-    """Unique for ever: group_host-process-random."""
-    host = socket.gethostname().replace("/", "-") or "localhost"
-    return f"{group}_{host}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+def _link(
+    settings: ConsumerSettings,
+    secured: ClientSecurity,
+    check_crcs: bool,
+    factory: Callable[[str], FetchClient] | None,
+    security: SecuritySettings,
+) -> BrokerLink:
+    """The fetcher's way to the brokers: those named; those that ZooKeeper tells the coordinator of;
+    or those that each client looks up there by itself."""
+    looks_up = settings.where == "brokers" and not settings.servers
+
+    def make(servers: str) -> FetchClient:
+        return SimpleConsumer(
+            bootstrap_servers=None if looks_up else servers,
+            zookeeper_connect=settings.zookeeper_connect if looks_up else None,
+            client_id=settings.client_id,
+            check_crcs=check_crcs,
+            request_timeout_ms=settings.request_timeout_ms,
+            isolation=settings.isolation,
+            metrics=settings.metrics,
+            **security,
+        )
+
+    known = settings.zookeeper_connect or "" if looks_up else settings.servers
+    return BrokerLink(factory or make, known, secured.protocol)

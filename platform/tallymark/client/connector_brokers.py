@@ -35,8 +35,15 @@ class BrokerLink:
     made anew if the registry tells other addresses than it was made with.
     """
 
-    def __init__(self, make: Callable[[str], FetchClient], bootstrap_servers: str = "") -> None:
+    def __init__(
+        self,
+        make: Callable[[str], FetchClient],
+        bootstrap_servers: str = "",
+        protocol: str = "PLAINTEXT",
+    ) -> None:
         self._make = make
+        self.protocol = protocol
+        """Which of their listeners :meth:`learn` is to be told."""
         self._fixed = bool(bootstrap_servers)
         self._known = bootstrap_servers
         self._used = ""

@@ -1,50 +1,178 @@
-"""Storing how far the application has come, from whichever thread asks for it."""
+"""Storing how far the application has come, from whichever thread asks for it.
+
+::
+
+                              at_least_once                      at_most_once
+    auto-commit, release      what was handed out, without       what was handed out
+                              what is still in hand
+    before a chunk is         (nothing)                          the end of the chunk
+    handed out
+    commit_offsets()          all that was handed out            all that was handed out
+
+A message is *in hand* from the moment it is handed out until its stream is asked for the next
+one. With at least once a consumer that dies, or loses its partitions, leaves what was in hand to
+the next owner: it comes again, unless it is dealt with in the half second that a consumer waits
+before it gives partitions up. With at most once it never does; a crash loses what was left of the
+chunk (one fetch of one partition). A chunk that is not handed out to its end by a consumer that
+leaves in order is not lost: its release stores what was handed out indeed.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
-from tallymark.client.connector_progress import ProgressBook
+from tallymark.client.connector_progress import PartitionProgress, ProgressBook
 from tallymark.client.rebalance import TopicPartition
-from tallymark.coordination.offsets import OffsetRegistry, Position
+from tallymark.client.stream import Chunk, Stream
+from tallymark.coordination.errors import CoordinationError, SessionLostError
+from tallymark.coordination.offsets import UNKNOWN_EPOCH, OffsetRegistry, Position
 from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.errors import (
+    CommitFailedError,
+    ConnectError,
+    KafkaError,
+    TimedOutError,
+    UserError,
+)
+
+LOG: Final = logging.getLogger("tallymark.client.connector")
+IN_HAND_SECONDS: Final = 0.5
+"""How long a consumer that gives partitions up waits for what the application has in hand."""
+_LOOK_SECONDS: Final = 0.002
+
+
+class OffsetStore(Protocol):
+    """Where a group's offsets are: in ZooKeeper or with the brokers."""
+
+    def read(
+        self, partitions: Sequence[TopicPartition], session: int
+    ) -> dict[TopicPartition, Position]:
+        """The stored positions; partitions without one are left out. What was claimed in
+        ``session`` may be stored in it only (0: whatever session there is)."""
+        ...
+
+    def commit(self, positions: Mapping[TopicPartition, Position], metadata: str) -> None:
+        """Store them. CommitFailedError where the group went on without us."""
+        ...
+
+
+class ZooKeeperOffsets:
+    """The store of groups that coordinate in ZooKeeper."""
+
+    def __init__(self, zookeeper: ZooKeeper, group: str) -> None:
+        self._registry = OffsetRegistry(zookeeper, group)
+        self._session = 0
+
+    def read(
+        self, partitions: Sequence[TopicPartition], session: int
+    ) -> dict[TopicPartition, Position]:
+        """See :class:`OffsetStore`."""
+        self._session = session
+        return self._registry.read(partitions)
+
+    def commit(self, positions: Mapping[TopicPartition, Position], metadata: str) -> None:
+        """See :class:`OffsetStore`. There is no place for metadata."""
+        if metadata:
+            raise UserError(
+                "offsets in ZooKeeper carry no metadata", 'give none, or use coordinator="brokers"'
+            )
+        self._registry.commit(positions, self._session)
 
 
 class OffsetCommitter:
     """Stores positions. One at a time, and never after :meth:`forget`: a commit that the
     application began must not come after the partitions were given up."""
 
-    def __init__(self, zookeeper: ZooKeeper, group: str, book: ProgressBook) -> None:
-        self._registry = OffsetRegistry(zookeeper, group)
+    def __init__(self, store: OffsetStore, book: ProgressBook, *, at_most_once: bool) -> None:
+        self._store = store
         self._book = book
+        self._at_most_once = at_most_once
+        self._streams: Sequence[Stream] = ()
         self._lock = threading.Lock()
-        self._session = 0
+
+    def watch(self, streams: Sequence[Stream]) -> None:
+        """The streams that know what is in hand."""
+        self._streams = streams
 
     def load(
-        self, partitions: Sequence[TopicPartition], session: int
+        self, partitions: Sequence[TopicPartition], session: int = 0
     ) -> dict[TopicPartition, Position]:
         """The stored positions of partitions that were claimed in that session, the only one
         in which they may be stored anew."""
         with self._lock:
-            self._session = session
-            return self._registry.read(partitions)
+            return self._store.read(partitions, session)
 
-    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Store what the application has taken, or what it says."""
+    def commit(self, *, last: bool = False) -> None:
+        """Store what the application has dealt with, as far as anybody can know. ``last``: nothing
+        more will be handed out, so what is in hand has a moment to be dealt with."""
+        if self._at_most_once and not last:
+            return  # all of it is stored already
+        held = {} if self._at_most_once else self._in_hand()
+        deadline = time.monotonic() + IN_HAND_SECONDS
+        while last and held and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+            held = self._in_hand()
+        with self._lock:
+            self._commit(self._book.uncommitted(held), "")
+
+    def commit_taken(
+        self, offsets: Mapping[TopicPartition, int] | None = None, metadata: str = ""
+    ) -> None:
+        """Store all that was handed out, or what the application says."""
+        if offsets is None:
+            for stream in self._streams:
+                stream.settle()
         with self._lock:
             book = self._book
-            positions = book.uncommitted() if offsets is None else book.positions(offsets)
-            if positions:
-                self._registry.commit(positions, self._session)
-                book.mark_stored(positions)
+            self._commit(
+                book.uncommitted() if offsets is None else book.positions(offsets), metadata
+            )
 
     def commit_owned(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Store these offsets, but for partitions that are not owned."""
         owned = {(item.topic, item.partition) for item in self._book.items()}
-        self.commit({place: offset for place, offset in offsets.items() if place in owned})
+        self.commit_taken({place: offset for place, offset in offsets.items() if place in owned})
 
-    def forget(self) -> None:
-        """The partitions are no longer ours."""
+    def clear(self, chunk: Chunk) -> bool:
+        """At most once: store the end of a chunk; whether it may be handed out now."""
+        item = chunk.progress
+        epoch = chunk.batches[-1].header.partition_leader_epoch if chunk.batches else UNKNOWN_EPOCH
         with self._lock:
-            self._book.forget()
+            if not item.active:
+                return False
+            try:
+                self._commit({(item.topic, item.partition): Position(chunk.next_offset, epoch)}, "")
+            except CommitFailedError as error:
+                LOG.warning("nothing of %s-%d is handed out: %s", item.topic, item.partition, error)
+                return False
+            except PASSING as error:
+                if isinstance(error, KafkaError) and not error.retriable:
+                    raise
+                LOG.warning("%s-%d waits: %s", item.topic, item.partition, error)
+                return False
+            return True
+
+    def forget(self, places: Sequence[TopicPartition] | None = None) -> None:
+        """The partitions (None: all) are no longer ours."""
+        with self._lock:
+            self._book.forget(places)
+
+    def _in_hand(self) -> dict[PartitionProgress, int]:
+        """What the application may be at work on."""
+        held: dict[PartitionProgress, int] = {}
+        for stream in self._streams:
+            held.update(stream.held())
+        return held
+
+    def _commit(self, positions: Mapping[TopicPartition, Position], metadata: str) -> None:
+        if positions:
+            self._store.commit(positions, metadata)
+            self._book.mark_stored(positions)
+
+
+# What passes by itself or after the next reconnection.
+PASSING: Final = (ConnectError, SessionLostError, CoordinationError, KafkaError, TimedOutError)

@@ -31,7 +31,13 @@ from tallymark.coordination.offsets import Position
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.coordination.topics import TopicRegistry
 from tallymark.coordination.zookeeper import SessionEvent, SessionState, ZooKeeper
-from tallymark.errors import ClosedError, ConnectError, KafkaError, TimedOutError
+from tallymark.errors import (
+    ClosedError,
+    ConnectError,
+    KafkaError,
+    TallymarkError,
+    TimedOutError,
+)
 
 LOG: Final = logging.getLogger("tallymark.client.connector")
 _TOPIC_POLL_MS: Final = 5000
@@ -95,6 +101,8 @@ class Coordinator:
         self._next_topic_poll: int | None = None
         self.settled = threading.Event()
         """Set once the first division of the partitions is in force."""
+        self.problem: TallymarkError | None = None
+        """None: a session that cannot be had is an error before this begins."""
         self._thread = threading.Thread(target=self._run, name="tallymark-group", daemon=True)
 
     def start(self) -> None:
@@ -246,7 +254,8 @@ class Coordinator:
         try:
             members = self._registry.members(watch=self._on_change)
             brokers = self._brokers.brokers(watch=self._on_change)
-            self._link.learn([broker.address for broker in brokers.values()])
+            places = (broker.address_by(self._link.protocol) for broker in brokers.values())
+            self._link.learn([place for place in places if place])
             return ev.Membership(ticket, members, self._partitions())
         except _PASSING as error:
             LOG.warning("consumer %s could not read the group: %s", self._consumer, error)
@@ -300,7 +309,7 @@ class Coordinator:
             else:
                 self._committer.commit_owned(offsets)
         if self._auto_commit_ms:
-            self._committer.commit()
+            self._committer.commit(last=True)
 
     def _load(self, partitions: Sequence[TopicPartition]) -> None:
         self._stored = self._committer.load(partitions, self._state.session)
@@ -311,18 +320,20 @@ class Coordinator:
             (topic, partition): self._first_stream.get(topic, 0) + number
             for (topic, partition), number in action.assignment.items()
         }
-        items = self._book.start(places, self._stored)
-        LOG.info("consumer %s owns %s", self._consumer, _shown(list(action.assignment)))
         self._next_commit = _now_ms() + self._auto_commit_ms
-        self._open_gate()
-        self._fetcher.assign(items)
+        with self._book.changing:
+            items = self._book.start(places, self._stored)
+            LOG.info("consumer %s owns %s", self._consumer, _shown(list(action.assignment)))
+            self._open_gate()
+            self._fetcher.assign(items)
         self.settled.set()
 
     def _stop_fetchers(self) -> None:
-        self._fetcher.assign(())
-        items = self._book.items()
-        for number, stream in enumerate(self._streams):
-            stream.revoke([item for item in items if item.stream == number])
+        with self._book.changing:
+            self._fetcher.assign(())
+            items = self._book.items()
+            for number, stream in enumerate(self._streams):
+                stream.revoke([item for item in items if item.stream == number])
 
     def _open_gate(self) -> None:
         self._gate.open(self._mark)

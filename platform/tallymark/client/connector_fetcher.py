@@ -1,6 +1,7 @@
 """The fetcher: one thread that keeps the queues of all streams filled.
 
-Each round fetches all owned partitions whose stream has room, in one call. A partition that fails
+Each round asks for all owned partitions whose stream has room, in one call that returns with the
+first news: a broker that is slow or gone holds up its own partitions only. A partition that fails
 in a way that passes waits a little, alone; what does not pass ends the connector, and the
 application hears of it at its next call.
 """
@@ -12,9 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tallymark.client.connector_brokers import BrokerLink, FetchClient
+from tallymark.client.connector_pending import PendingResets
 from tallymark.client.connector_progress import PartitionProgress
 from tallymark.client.connector_reset import Reset, after_out_of_range, after_truncation, at_first
 from tallymark.client.fetched import Fetched, FetchSpec
@@ -23,6 +26,7 @@ from tallymark.client.stream import Chunk, Gate, Stream
 from tallymark.coordination.offsets import Position
 from tallymark.errors import (
     CODES,
+    AuthenticationError,
     ClosedError,
     ConnectError,
     KafkaError,
@@ -34,7 +38,7 @@ from tallymark.errors import (
 LOG: Final = logging.getLogger("tallymark.client.connector")
 _IDLE_SECONDS: Final = 0.25
 _HURRY_MS: Final = 20
-"""The longest wait for data while a full stream is left out of the fetch: it may have room soon."""
+"""The longest wait for data while a partition is left out of the fetch that may be in it soon."""
 _PATIENCE: Final = 5
 """Broken answers in a row before that counts as lasting."""
 
@@ -56,6 +60,8 @@ class FetchSettings:
     max_wait_ms: int
     retry_backoff_ms: int
     on_gap: Callable[[Gap], None] | None = None
+    out_of_range: str = ""
+    """The policy for positions that the log does not have; "": auto_offset_reset."""
 
 
 class Fetcher:
@@ -79,6 +85,7 @@ class Fetcher:
         self._work: Sequence[PartitionProgress] = ()
         self._stopping = False
         self._failures = 0
+        self._resets = PendingResets(room)
         self._thread = threading.Thread(target=self._run, name="tallymark-fetcher", daemon=True)
 
     def start(self) -> None:
@@ -114,39 +121,57 @@ class Fetcher:
         except Exception as error:
             if not self._stopping:
                 self._on_error(error.error if isinstance(error, _LastingError) else error)
+        finally:
+            self._resets.close()
 
     def _round(self) -> None:
         self._room.clear()
-        owned = [item for item in self._work if item.active]
-        now = time.monotonic()
-        ready = [i for i in owned if self._streams[i.stream].has_room and i.retry_at <= now]
-        if not self._gate.is_open or not ready:
-            due = min((i.retry_at - now for i in owned if i.retry_at > now), default=_IDLE_SECONDS)
-            self._room.wait(min(due, _IDLE_SECONDS))
-            return
         try:
-            client = self._link.client()
-            if client is None:  # no broker is known yet
-                self._room.wait(_IDLE_SECONDS)
+            self._settle_positions()
+            owned = [item for item in self._work if item.active]
+            now = time.monotonic()
+            ready = [item for item in owned if self._may_fetch(item, now)]
+            client = self._link.client() if self._gate.is_open and ready else None
+            if client is None:  # nothing to fetch, or no broker is known yet
+                again = (i.retry_at - now for i in owned if i.retry_at > now)
+                self._room.wait(min(_IDLE_SECONDS, *again, _IDLE_SECONDS))
                 return
-            self._settle_starts(client, ready)
-            self._fetch(client, ready, hurry=len(ready) < len(owned))
+            self._fetch(
+                client, ready, hurry=any(not self._streams[i.stream].has_room for i in owned)
+            )
             self._failures = 0
         except (ConnectError, TimedOutError, KafkaError, ProtocolError, ClosedError) as error:
             self._call_failed(error)
 
-    def _settle_starts(self, client: FetchClient, items: Sequence[PartitionProgress]) -> None:
-        """Ask the reset policy where to begin what the group never consumed."""
-        for item in items:
-            if item.fetch is None:
-                try:
-                    self._reset(item, at_first(client, item, self._settings.auto_offset_reset))
-                except KafkaError as error:
-                    self._wait_or_raise(item, error)
+    def _may_fetch(self, item: PartitionProgress, now: float) -> bool:
+        has_room = self._streams[item.stream].has_room
+        return has_room and item.retry_at <= now and item not in self._resets
+
+    def _settle_positions(self) -> None:
+        """Go where the reset policy has said."""
+        for item, answer in self._resets.answers():
+            if not item.active:
+                continue
+            try:
+                self._reset(item, answer.result())
+            except KafkaError as error:
+                self._wait_or_raise(item, error)
+            except (TimedOutError, ConnectError) as error:
+                if isinstance(error, AuthenticationError):
+                    raise
+                self._pause(item)
 
     def _fetch(self, client: FetchClient, items: Sequence[PartitionProgress], hurry: bool) -> None:
-        asked = [(item, item.fetch) for item in items if item.fetch is not None and item.active]
-        answers = client.multifetch(
+        policy = self._settings.auto_offset_reset
+        asked: list[tuple[PartitionProgress, Position]] = []
+        for item in items:
+            if item.fetch is not None:
+                asked.append((item, item.fetch))
+            elif item.active:  # the group has never consumed it
+                self._resets.ask(item, partial(at_first, client, item, policy))
+        if not asked:
+            return
+        answers = _fetch_call(client)(
             [FetchSpec(i.topic, i.partition, at.offset, at.epoch) for i, at in asked],
             max_bytes=self._settings.max_bytes,
             max_wait_ms=min(_HURRY_MS, self._settings.max_wait_ms)
@@ -157,32 +182,38 @@ class Fetcher:
         for (item, at), answer in zip(asked, answers, strict=True):
             if isinstance(answer, Fetched):
                 self._queue(item, at, answer)
-            else:
+            elif answer is not None:
                 self._partition_failed(client, item, at, answer)
-        if answers and all(_is_unreachable(answer) for answer in answers):
+        if all(_is_unreachable(answer) for answer in answers):
             self._link.failed()
 
     def _queue(self, item: PartitionProgress, at: Position, fetched: Fetched) -> None:
         item.failures = 0
         if not fetched.batches and fetched.next_offset == at.offset:
             return
-        chunk = Chunk(item, fetched.batches, at.offset, fetched.next_offset, fetched.last_epoch)
+        chunk = Chunk(
+            item,
+            fetched.batches,
+            at.offset,
+            fetched.next_offset,
+            fetched.last_epoch,
+            high_watermark=fetched.high_watermark,
+            source=fetched.source,
+        )
         if self._streams[item.stream].offer(chunk):
             item.fetch = Position(fetched.next_offset, fetched.last_epoch)
 
     def _partition_failed(
         self, client: FetchClient, item: PartitionProgress, at: Position, error: KafkaError
     ) -> None:
-        policy = self._settings.auto_offset_reset
-        try:
-            if isinstance(error, LogTruncatedError):
-                self._reset(item, after_truncation(client, item, at.offset, error, policy))
-            elif error.code == CODES["OFFSET_OUT_OF_RANGE"]:
-                self._reset(item, after_out_of_range(client, item, at.offset, policy))
-            else:
-                self._wait_or_raise(item, error)
-        except KafkaError as second:
-            self._wait_or_raise(item, second)
+        policy = self._settings.out_of_range or self._settings.auto_offset_reset
+        if isinstance(error, LogTruncatedError):
+            ask = partial(after_truncation, client, item, at.offset, error, policy)
+            self._resets.ask(item, ask)
+        elif error.code == CODES["OFFSET_OUT_OF_RANGE"]:
+            self._resets.ask(item, partial(after_out_of_range, client, item, at.offset, policy))
+        else:
+            self._wait_or_raise(item, error)
 
     def _wait_or_raise(self, item: PartitionProgress, error: KafkaError) -> None:
         """Leave the partition alone for a while; the others go on."""
@@ -228,7 +259,9 @@ class Fetcher:
         if self._stopping:
             return
         self._failures += 1
-        lasting = isinstance(error, KafkaError) and not error.retriable
+        lasting = isinstance(error, AuthenticationError) or (
+            isinstance(error, KafkaError) and not error.retriable
+        )
         broken = isinstance(error, ProtocolError) and self._failures >= _PATIENCE
         if lasting or broken:
             raise error
@@ -239,5 +272,12 @@ class Fetcher:
         self._room.wait(self._settings.retry_backoff_ms * min(self._failures, 10) / 1000)
 
 
-def _is_unreachable(answer: Fetched | KafkaError) -> bool:
+def _fetch_call(client: FetchClient) -> Callable[..., Sequence[Fetched | KafkaError | None]]:
+    """The call that waits for nobody else's broker, if the client has it."""
+    call: Callable[..., Sequence[Fetched | KafkaError | None]] | None
+    call = getattr(client, "multifetch_ready", None)
+    return client.multifetch if call is None else call
+
+
+def _is_unreachable(answer: Fetched | KafkaError | None) -> bool:
     return isinstance(answer, KafkaError) and answer.code == CODES["NETWORK_EXCEPTION"]

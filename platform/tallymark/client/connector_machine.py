@@ -88,7 +88,7 @@ def decide(state: State, event: Event, now_ms: int) -> Decision:
             due = state.wake_ms is not None and now_ms >= state.wake_ms
             return _look_again(state) if state.phase is Phase.WAITING and due else (state, ())
         case Membership() if event.ticket == state.ticket and state.phase is Phase.READING:
-            return _membership(state, event)
+            return _membership(state, event, now_ms)
         case Done() if event.ticket == state.ticket:
             return _done(state, now_ms)
         case Refused() if event.ticket == state.ticket and state.phase is Phase.CLAIMING:
@@ -157,10 +157,11 @@ def _look_again(state: State, before: tuple[Action, ...] = ()) -> Decision:
     return state, (*before, ReadMembership(ticket) if state.registered else Register(ticket))
 
 
-def _membership(state: State, read: Membership) -> Decision:
+def _membership(state: State, read: Membership, now_ms: int) -> Decision:
     if state.consumer not in read.members:
-        # Our node went behind our back (somebody deleted it): register again first.
-        return _look_again(replace(state, registered=False))
+        # Our node went behind our back (somebody deleted it, or wrote what nobody can read):
+        # register again first, but not in a tight loop with whoever did that.
+        return _wait(replace(state, registered=False, attempts=state.attempts + 1), now_ms)
     target = assignment_of(state.consumer, read.members, read.partitions)
     if state.running and target == state.held:
         return _settled(state, (Resume(),))

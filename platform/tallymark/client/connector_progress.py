@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tallymark.client.connector_reading import Reading
 from tallymark.client.rebalance import Assignment, TopicPartition
 from tallymark.coordination.offsets import UNKNOWN_EPOCH, Position
-from tallymark.errors import CODES, KafkaError, UserError
+from tallymark.errors import CODES, CommitFailedError, UserError
 
 _EPOCHS_KEPT: Final = 64
 
@@ -24,6 +25,8 @@ class PartitionProgress:
 
     __slots__ = (
         "_epochs",
+        "_reading",
+        "_taken",
         "active",
         "failures",
         "fetch",
@@ -31,7 +34,6 @@ class PartitionProgress:
         "retry_at",
         "stored",
         "stream",
-        "taken",
         "topic",
     )
 
@@ -43,7 +45,8 @@ class PartitionProgress:
         self.stream = stream
         self.stored = stored
         self.fetch = stored
-        self.taken: Position | None = None
+        self._taken: Position | None = None
+        self._reading: Reading | None = None
         self.active = True
         self.retry_at = 0.0
         self.failures = 0
@@ -51,12 +54,29 @@ class PartitionProgress:
         if stored is not None:
             self._epochs.append((stored.offset - 1, stored.epoch))
 
+    def moved_to(self, offset: int) -> PartitionProgress:
+        """The same partition as the application wants it: from ``offset`` on."""
+        item = PartitionProgress(self.topic, self.partition, self.stream)
+        item.stored = self.stored
+        item.fetch = item._taken = Position(offset)
+        return item
+
+    @property
+    def taken(self) -> Position | None:
+        """How far the application has come."""
+        reading = self._reading
+        return (reading.taken() if reading is not None else None) or self._taken
+
+    def read(self, reading: Reading) -> None:
+        """The messages of a batch are handed out from now on, without further word."""
+        self._note_epoch(reading.columns.offsets[0], reading.epoch)
+        self._taken = self.taken
+        self._reading = reading
+
     def take(self, offset: int, next_offset: int, epoch: int) -> None:
         """The message at ``offset`` was handed out; the next one is at ``next_offset``."""
-        if not self._epochs or self._epochs[-1][1] != epoch:
-            self._epochs.append((offset, epoch))
-            del self._epochs[:-_EPOCHS_KEPT]
-        self.taken = Position(next_offset, epoch)
+        self._note_epoch(offset, epoch)
+        self._taken, self._reading = Position(next_offset, epoch), None
 
     def move(self, offset: int, epoch: int) -> None:
         """All messages before ``offset`` were handed out or are not there: go on from it, maybe
@@ -64,7 +84,7 @@ class PartitionProgress:
         self._epochs = [entry for entry in self._epochs if entry[0] < offset]
         if epoch != UNKNOWN_EPOCH and (not self._epochs or self._epochs[-1][1] != epoch):
             self._epochs.append((offset - 1, epoch))
-        self.taken = Position(offset, self.position(offset).epoch)
+        self._taken, self._reading = Position(offset, self.position(offset).epoch), None
 
     def position(self, offset: int) -> Position:
         """``offset`` with the leader epoch of the record before it, as far as it was seen."""
@@ -73,61 +93,98 @@ class PartitionProgress:
                 return Position(offset, epoch)
         return Position(offset)
 
+    def _note_epoch(self, offset: int, epoch: int) -> None:
+        if not self._epochs or self._epochs[-1][1] != epoch:
+            self._epochs.append((offset, epoch))
+            del self._epochs[:-_EPOCHS_KEPT]
+
 
 class ProgressBook:
-    """The progress of all owned partitions. Safe from any thread."""
+    """The progress of all owned partitions. Safe from any thread.
+
+    ``changing`` is held by whoever changes what is owned or where it stands, until streams and
+    fetcher know it as well.
+    """
 
     def __init__(self) -> None:
+        self.changing = threading.RLock()
         self._lock = threading.Lock()
         self._items: dict[TopicPartition, PartitionProgress] = {}
 
     def start(
         self, assignment: Assignment, stored: Mapping[TopicPartition, Position]
     ) -> list[PartitionProgress]:
-        """Own these partitions from now on; returns their progress, sorted."""
+        """Own these partitions from now on, and no others; returns their progress, sorted."""
+        self.forget()
+        return self.add(assignment, stored)
+
+    def add(
+        self, assignment: Assignment, stored: Mapping[TopicPartition, Position]
+    ) -> list[PartitionProgress]:
+        """Own these partitions, too; returns the progress of all, sorted."""
         items = {
             place: PartitionProgress(*place, stream, stored.get(place))
-            for place, stream in sorted(assignment.items())
+            for place, stream in assignment.items()
         }
         with self._lock:
-            self._items = items
-        return list(items.values())
+            self._items = dict(sorted((self._items | items).items()))
+            return list(self._items.values())
 
-    def forget(self) -> None:
-        """Own nothing any more."""
+    def forget(self, places: Iterable[TopicPartition] | None = None) -> None:
+        """Own these (None: all) no longer."""
         with self._lock:
-            self._items = {}
+            gone = set(self._items if places is None else places)
+            self._items = {at: item for at, item in self._items.items() if at not in gone}
+
+    def item(self, place: TopicPartition) -> PartitionProgress:
+        """The progress of an owned partition. CommitFailedError when it is not owned (any more):
+        its new owner goes on from what was stored before."""
+        with self._lock:
+            item = self._items.get(place)
+        if item is None:
+            text = f"{place[0]}-{place[1]} is not owned by this consumer (any more)"
+            raise CommitFailedError(CODES["ILLEGAL_GENERATION"], text)
+        return item
+
+    def replace(self, item: PartitionProgress) -> None:
+        """From now on this is the progress of its partition, if that is owned."""
+        with self._lock:
+            if (item.topic, item.partition) in self._items:
+                self._items[item.topic, item.partition] = item
 
     def items(self) -> list[PartitionProgress]:
         """All of it, sorted by topic and partition."""
         with self._lock:
             return list(self._items.values())
 
-    def uncommitted(self) -> dict[TopicPartition, Position]:
-        """Where the application has come to, for the partitions whose stored offset differs."""
-        return {
-            (item.topic, item.partition): taken
-            for item in self.items()
-            if (taken := item.taken) is not None and taken != item.stored
-        }
+    def uncommitted(
+        self, held: Mapping[PartitionProgress, int] | None = None
+    ) -> dict[TopicPartition, Position]:
+        """Where the application has come to, for the partitions whose stored offset differs;
+        without what it may still be at work on, ``held`` (progress -> its first offset)."""
+        found: dict[TopicPartition, Position] = {}
+        for item in self.items():
+            at, stored = item.taken, item.stored
+            first = held.get(item) if held else None
+            if at is not None and first is not None and first < at.offset:
+                if stored is not None and first < stored.offset <= at.offset:
+                    continue  # the application itself has stored what it is at work on
+                at = item.position(first)
+            if at is not None and at != stored:
+                found[item.topic, item.partition] = at
+        return found
 
     def positions(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
         """Offsets of the application's own choice, with their epochs.
 
-        UserError for what is no offset; KafkaError ILLEGAL_GENERATION for a partition that is not
-        owned (any more): its new owner goes on from what was stored before.
+        UserError for what is no offset; CommitFailedError as of :meth:`item`.
         """
         found: dict[TopicPartition, Position] = {}
         for place, offset in offsets.items():
-            with self._lock:
-                item = self._items.get(place)
             topic, partition = place
             if type(offset) is not int or offset < 0:
                 raise UserError(f"{offset!r} is no offset of {topic}-{partition}", "give 0 or more")
-            if item is None:
-                text = f"{topic}-{partition} is not owned by this consumer (any more)"
-                raise KafkaError(CODES["ILLEGAL_GENERATION"], text)
-            found[place] = item.position(offset)
+            found[place] = self.item(place).position(offset)
         return found
 
     def mark_stored(self, positions: Mapping[TopicPartition, Position]) -> None:

@@ -6,6 +6,10 @@
     below the start           smallest: start (gap: expired)   largest: end (gap: expired)
     above the end             smallest: start                  largest: end   (gap: truncated)
     cut below the position    where the log was cut (gap: truncated); see KIP-320
+
+The first line goes by ``auto_offset_reset``, the next two by ``out_of_range`` (unless given: the
+same), the last by itself. Where the policy is ``none`` an OffsetOutOfRangeError ends the connector:
+the application decides, and begins again with ``seek`` or another policy.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from tallymark.client.connector_brokers import FetchClient
 from tallymark.client.connector_progress import PartitionProgress
 from tallymark.client.fetched import EARLIEST, LATEST
 from tallymark.client.message import Gap
-from tallymark.errors import CODES, KafkaError, LogTruncatedError
+from tallymark.errors import CODES, KafkaError, LogTruncatedError, OffsetOutOfRangeError
 
 POLICIES: Final = {"smallest": EARLIEST, "largest": LATEST}
+NONE: Final = "none"
 
 
 class Reset(NamedTuple):
@@ -29,7 +34,9 @@ class Reset(NamedTuple):
 
 
 def at_first(client: FetchClient, item: PartitionProgress, policy: str) -> Reset:
-    """The group has no position: begin where the policy says."""
+    """The group has no position: begin where the policy says. OffsetOutOfRangeError: it is none."""
+    if policy == NONE:
+        raise _undecided(client, item, None)
     return Reset(_offset(client, item, POLICIES[policy]), None)
 
 
@@ -38,6 +45,8 @@ def after_out_of_range(
 ) -> Reset:
     """The log has no such offset: it has expired, or the log was cut below it."""
     start, end = _offset(client, item, EARLIEST), _offset(client, item, LATEST)
+    if policy == NONE and not start <= position <= end:
+        raise _undecided(client, item, position)
     target = start if policy == "smallest" else end
     if position > end:
         return Reset(target, Gap(item.topic, item.partition, end, position, "truncated"))
@@ -59,6 +68,13 @@ def after_truncation(
     if not 0 <= cut < position:  # the leader could not tell where
         return after_out_of_range(client, item, position, policy)
     return Reset(cut, Gap(item.topic, item.partition, cut, position, "truncated"))
+
+
+def _undecided(
+    client: FetchClient, item: PartitionProgress, position: int | None
+) -> OffsetOutOfRangeError:
+    start, end = _offset(client, item, EARLIEST), _offset(client, item, LATEST)
+    return OffsetOutOfRangeError(item.topic, item.partition, position, start, end)
 
 
 def _offset(client: FetchClient, item: PartitionProgress, time: int) -> int:

@@ -1,13 +1,21 @@
-"""What a send gives back: a future of where the record landed."""
+"""What a send gives back: a future of where the record landed.
+
+A batch has one :class:`Fate`, and each of its records a :class:`Delivery` that says which record of
+which fate is meant: two slots, nothing to settle one by one. So a million records a second can
+each have a future, and what a future needs beyond that is made when somebody asks for it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, TypeAlias
+
+log: Final = logging.getLogger(__name__)
 
 
 class RecordMetadata(NamedTuple):
@@ -21,67 +29,230 @@ class RecordMetadata(NamedTuple):
 
 
 _lock: Final = threading.Lock()
-"""Held while a Delivery gets its condition and while one without a condition is settled."""
+"""Held while a fate is settled and while somebody begins to wait for one."""
 
 
-class Delivery(Future[RecordMetadata]):
+class Fate:
+    """What becomes of the records of one batch. Settled once: by :meth:`acknowledged`,
+    :meth:`failed`, or by its parts after :meth:`split`.
+
+    ``timestamps`` (ms) are complete when the batch is sealed.
+    """
+
+    __slots__ = (
+        "_event",
+        "_watchers",
+        "append_time",
+        "base_offset",
+        "error",
+        "partition",
+        "parts",
+        "settled",
+        "starts",
+        "timestamps",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int, timestamps: Sequence[int] = ()) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.timestamps = timestamps
+        self.base_offset = -1
+        self.append_time = -1
+        self.error: Exception | None = None
+        self.settled = False
+        self.starts: list[int] | None = None
+        """Index of the first record of each part, once it is split."""
+        self.parts: list[Fate] = []
+        self._event: threading.Event | None = None
+        self._watchers: list[Callable[[], object]] | None = None
+
+    def acknowledged(self, base_offset: int, append_time: int = -1) -> None:
+        """The records are in the log from ``base_offset`` on (-1: the broker did not say);
+        ``append_time`` (ms) is the broker's own time for all of them, -1: theirs count."""
+        self.base_offset = base_offset
+        self.append_time = append_time
+        self._settle()
+
+    def failed(self, error: Exception) -> None:
+        """The records are given up."""
+        self.error = error
+        self._settle()
+
+    def split(self, at: int) -> tuple[Fate, Fate]:
+        """From now on two fates say what becomes of the records before and from ``at`` on."""
+        first = Fate(self.topic, self.partition, self.timestamps[:at])
+        second = Fate(self.topic, self.partition, self.timestamps[at:])
+        with _lock:
+            self.parts = [first, second]
+            self.starts = [0, at]
+            event, self._event = self._event, None
+            watchers, self._watchers = self._watchers or [], None
+        if event is not None:
+            event.set()  # who waits looks again, and finds the part to wait for
+        for watcher in watchers:  # each looks again too
+            watcher()
+        return first, second
+
+    def of(self, index: int) -> tuple[Fate, int]:
+        """The fate that knows about a record, and the record's index in it."""
+        fate = self
+        while fate.starts is not None:
+            part = bisect_right(fate.starts, index) - 1
+            index -= fate.starts[part]
+            fate = fate.parts[part]
+        return fate, index
+
+    def metadata(self, index: int) -> RecordMetadata:
+        """Where an acknowledged record is."""
+        offset = -1 if self.base_offset < 0 else self.base_offset + index
+        timestamp = self.timestamps[index] if self.append_time < 0 else self.append_time
+        return RecordMetadata(self.topic, self.partition, offset, timestamp)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until it is settled or split; False when ``timeout`` seconds have passed."""
+        with _lock:
+            if self.settled or self.starts is not None:
+                return True
+            if self._event is None:
+                self._event = threading.Event()
+            event = self._event
+        return event.wait(timeout)
+
+    def watch(self, watcher: Callable[[], object]) -> bool:
+        """Have ``watcher`` called once it is settled or split; False: it is already."""
+        with _lock:
+            if self.settled or self.starts is not None:
+                return False
+            if self._watchers is None:
+                self._watchers = []
+            self._watchers.append(watcher)
+            return True
+
+    def _settle(self) -> None:
+        with _lock:
+            self.settled = True
+            event, watchers = self._event, self._watchers
+            self._event = self._watchers = None
+        if event is not None:
+            event.set()
+        if watchers is not None:
+            for watcher in watchers:
+                watcher()
+
+
+class Delivery:
     """The fate of one record: ``result(timeout)`` waits for it, ``await`` does in a coroutine.
 
     It ends with RecordMetadata or with the error that kept the record out of the log (for
     TimedOutError after bytes had left: perhaps did). It cannot be cancelled: once accepted, a
-    record is sent.
+    record is sent. It has the methods of :class:`concurrent.futures.Future`; where one of that
+    class itself is needed (``concurrent.futures.wait``), there is :meth:`future`.
     """
 
-    # A Future makes a condition, a lock and two lists: six objects, a third of the time of a
-    # send() and most of the work of the garbage collector. Few deliveries are ever looked at
-    # before they are settled, so these come when something asks for them. The names are those of
-    # concurrent.futures, unchanged since Python 3.2; tests/client/test_delivery.py watches them.
-    _state = "PENDING"
-    _result: RecordMetadata | None = None
-    _exception: BaseException | None = None
-    _waiters: list[Any]
-    _done_callbacks: list[Callable[[Future[Any]], object]]
+    __slots__ = ("_fate", "_index")
 
-    def __init__(self) -> None:
-        pass
+    def __init__(self, fate: Fate, index: int) -> None:
+        self._fate = fate
+        self._index = index
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("_condition", "_waiters", "_done_callbacks"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        with _lock:
-            if "_condition" not in self.__dict__:
-                self._waiters = []
-                self._done_callbacks = []
-                self._condition = threading.Condition()
-            return self.__dict__[name]
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._fate.of(self._index)[0].settled
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record is; raises what kept it out of the log. TimeoutError after ``timeout``
+        seconds; then it is still under way."""
+        fate, index = self._wait(timeout)
+        if fate.error is None:
+            return fate.metadata(index)
+        try:
+            raise fate.error
+        finally:
+            del fate  # or the error's traceback and the fate would hold each other
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """What kept the record out of the log; None when nothing did. TimeoutError as above."""
+        return self._wait(timeout)[0].error
+
+    def add_done_callback(self, function: Callable[[Delivery], object]) -> None:
+        """Have ``function(delivery)`` called when it has ended: at once if it has, else on the
+        producer's own thread. What it raises is logged."""
+
+        def look() -> None:
+            fate, _ = self._fate.of(self._index)
+            if fate.watch(look):
+                return
+            if not fate.settled:  # split in between
+                look()
+                return
+            try:
+                function(self)
+            except Exception:
+                log.exception("a callback of %r failed", self)
+
+        look()
+
+    def future(self) -> Future[RecordMetadata]:
+        """The same as a :class:`concurrent.futures.Future`."""
+        future: Future[RecordMetadata] = Future()
+
+        def settle(_: Delivery) -> None:
+            error = self.exception()
+            if future.set_running_or_notify_cancel():
+                if error is None:
+                    future.set_result(self.result())
+                else:
+                    future.set_exception(error)
+
+        self.add_done_callback(settle)
+        return future
+
+    @property
+    def place(self) -> tuple[Fate, int, int]:
+        """The fate, the record's place in it, and 1 record."""
+        return self._fate, self._index, 1
 
     def cancel(self) -> bool:
         """Does nothing, returns False."""
         return False
 
+    def cancelled(self) -> bool:
+        """False."""
+        return False
+
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return not self.done()
+
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        return asyncio.wrap_future(self).__await__()
+        if self.done():
+            return self.result()
+        return (yield from asyncio.wrap_future(self.future()).__await__())
+
+    def __repr__(self) -> str:
+        fate, index = self._fate.of(self._index)
+        if not fate.settled:
+            state = "pending"
+        else:
+            state = repr(fate.error) if fate.error else str(fate.metadata(index))
+        return f"<Delivery to {fate.topic}-{fate.partition}: {state}>"
+
+    def _wait(self, timeout: float | None) -> tuple[Fate, int]:
+        fate, index = self._fate.of(self._index)
+        while not fate.settled:
+            # After a split it is waited for anew, up to twice as long in all: that is rare.
+            if not fate.wait(timeout):
+                raise TimeoutError(f"the record is still under way after {timeout:g} s")
+            fate, index = fate.of(index)
+        return fate, index
 
 
-def settle(deliveries: Iterable[Delivery], results: Iterable[RecordMetadata | Exception]) -> None:
-    """End each delivery with its result; those that somebody waits for wake up."""
-    awaited: list[tuple[Delivery, RecordMetadata | Exception]] = []
-    with _lock:
-        for delivery, result in zip(deliveries, results, strict=False):
-            if "_condition" in delivery.__dict__:
-                awaited.append((delivery, result))
-                continue
-            if isinstance(result, Exception):
-                delivery._exception = result
-            else:
-                delivery._result = result
-            delivery._state = "FINISHED"
-    for delivery, result in awaited:
-        with suppress(InvalidStateError):  # its owner has set it; that must not stop the others
-            if isinstance(result, Exception):
-                delivery.set_exception(result)
-            else:
-                delivery.set_result(result)
+def failed_delivery(topic: str, error: Exception) -> Delivery:
+    """One that has ended already, for a record that no batch took."""
+    fate = Fate(topic, -1)
+    fate.failed(error)
+    return Delivery(fate, 0)
 
 
 OnDelivery: TypeAlias = Callable[[Exception | None, RecordMetadata | None], object]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from tallymark.client import supervised
 from tallymark.client.cluster import Cluster
 from tallymark.client.producer_ids import ProducerIds
 from tallymark.errors import ConnectError, TallymarkError
@@ -48,7 +49,7 @@ class Errands:
         blocked = self._blocked.get(address, 0.0)
         if now < blocked:
             return blocked
-        self._connecting[address] = asyncio.get_running_loop().create_task(self._connect(address))
+        self._connecting[address] = supervised.start(self._connect(address), "connecting")
         return None
 
     async def close(self) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tallymark.client.fetched import Fetched, FetchSpec
+from tallymark.client.isolation import AbortedTransaction, committed
 from tallymark.client.metadata import Metadata
-from tallymark.errors import CODES, CorruptRecordError, KafkaError
+from tallymark.errors import CODES, CorruptMessageError, CorruptRecordError, KafkaError
 from tallymark.net import Stream
 from tallymark.protocol.messages import (
     FetchRequest,
@@ -17,8 +18,8 @@ from tallymark.protocol.messages import (
     FetchResponse,
     FetchResponsePartition,
 )
-from tallymark.protocol.records import split_batches
-from tallymark.protocol.schema import ZERO_UUID
+from tallymark.protocol.records import Batch, iterate_batches
+from tallymark.protocol.schema import ZERO_UUID, Buffer
 
 _NAMES_UNTIL: Final = 12
 """Later versions name topics by id."""
@@ -66,9 +67,13 @@ def build_request(
 
 
 def read_response(
-    specs: Sequence[FetchSpec], response: FetchResponse, metadata: Metadata, check_crcs: bool
+    specs: Sequence[FetchSpec],
+    response: FetchResponse,
+    metadata: Metadata,
+    check_crcs: bool,
+    source: str,
 ) -> dict[FetchSpec, Fetched | KafkaError]:
-    """What the broker says of each position."""
+    """What the broker at ``source`` says of each position."""
     names = {metadata.topic_id(spec.topic): spec.topic for spec in specs}
     found: dict[tuple[str, int], FetchResponsePartition] = {}
     for topic in response.responses:
@@ -77,7 +82,7 @@ def read_response(
     outcomes: dict[FetchSpec, Fetched | KafkaError] = {}
     for spec in specs:
         part = found.get((spec.topic, spec.partition))
-        where = f"{spec.topic}-{spec.partition} at offset {spec.offset}"
+        where = f"{source}: {spec.topic}-{spec.partition} at offset {spec.offset}"
         if response.error_code:
             outcomes[spec] = KafkaError(response.error_code, where)
         elif part is None:
@@ -85,23 +90,28 @@ def read_response(
         elif part.error_code:
             outcomes[spec] = KafkaError(part.error_code, where)
         else:
-            outcomes[spec] = _read_partition(spec, part, where, check_crcs)
+            outcomes[spec] = _read_partition(spec, part, check_crcs, source)
     return outcomes
 
 
 def _read_partition(
-    spec: FetchSpec, part: FetchResponsePartition, where: str, check_crcs: bool
+    spec: FetchSpec, part: FetchResponsePartition, check_crcs: bool, source: str
 ) -> Fetched | KafkaError:
     records = part.records if part.records is not None else b""
-    try:
-        batches = [b for b in split_batches(records) if b.header.last_offset >= spec.offset]
-        if check_crcs:
-            for batch in batches:
-                batch.check_crc()
-    except CorruptRecordError as error:
-        problem = KafkaError(CODES["CORRUPT_MESSAGE"], f"{where}: {error}")
-        problem.__cause__ = error
-        return problem
+    batches, problem = _whole_batches(records, spec.offset, check_crcs)
+    kept = batches
+    if part.aborted_transactions:
+        aborted = [
+            AbortedTransaction(a.producer_id, a.first_offset) for a in part.aborted_transactions
+        ]
+        try:
+            kept = committed(batches, aborted)
+        except CorruptRecordError as error:
+            batches, problem = [], error
+    if problem is not None and not batches:
+        corrupt = CorruptMessageError(spec.topic, spec.partition, spec.offset, problem, source)
+        corrupt.__cause__ = problem
+        return corrupt
     last = batches[-1].header if batches else None
     return Fetched(
         topic=spec.topic,
@@ -109,7 +119,33 @@ def _read_partition(
         offset=spec.offset,
         high_watermark=part.high_watermark,
         log_start_offset=part.log_start_offset,
-        batches=tuple(batches),
+        batches=tuple(kept),
         next_offset=last.next_offset if last else spec.offset,
         last_epoch=last.partition_leader_epoch if last else spec.last_epoch,
+        last_stable_offset=part.last_stable_offset,
+        source=source,
     )
+
+
+def _whole_batches(
+    records: Buffer, offset: int, check_crcs: bool
+) -> tuple[list[Batch], CorruptRecordError | None]:
+    """The batches from ``offset`` on up to a corrupt one, and what is wrong with that. What stands
+    before it is handed out first; the next fetch begins with it, and finds nothing else."""
+    batches: list[Batch] = []
+    end = 0
+    try:
+        for batch in iterate_batches(records):
+            end += batch.header.size
+            if batch.header.last_offset >= offset:
+                if check_crcs:
+                    batch.check_crc()
+                batches.append(batch)
+    except CorruptRecordError as error:
+        return batches, error
+    if not end and len(records):
+        return [], CorruptRecordError(
+            f"the first batch is cut after {len(records)} bytes: it is larger than the broker may "
+            "answer with; give more max_bytes (fetch_max_bytes)"
+        )
+    return batches, None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tallymark.client.message import Message
+from tallymark.client.message_batch import Headers, MessageBatch, messages, read_columns
+from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch, Record
 
 EARLIEST = -2
@@ -29,7 +32,15 @@ class Fetched:
 
     ``next_offset`` and ``last_epoch`` are what to ask with next. ``high_watermark`` is the offset
     behind the last record consumers may read, ``log_start_offset`` the first one there is (-1 when
-    the broker did not say).
+    the broker did not say). ``last_stable_offset`` is where the first open transaction begins, else
+    the high watermark (-1: not said). ``source`` is the address of the broker that answered.
+
+    There are three ways to the messages. Columns (:attr:`offsets`, :attr:`timestamps`,
+    :meth:`keys`, :meth:`values`, :meth:`headers`) are the fastest, by far when not all of them are
+    needed; iterating gives a :class:`~tallymark.client.message.Message` each, decoding batch after
+    batch; :meth:`records` is a list without topic and partition. All begin at ``offset``, without
+    transaction markers, and raise CorruptMessageError for a batch that does not decode. Each batch
+    is decompressed to 256 MiB at most; columns hold those of the whole fetch at once.
     """
 
     topic: str
@@ -40,18 +51,66 @@ class Fetched:
     batches: Sequence[Batch]
     next_offset: int
     last_epoch: int
+    last_stable_offset: int = -1
+    source: str = ""
+    _columns: list[MessageBatch] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+
+    @property
+    def lag(self) -> int:
+        """How many offsets there are behind what was fetched."""
+        return max(0, self.high_watermark - self.next_offset)
+
+    def columns(self) -> MessageBatch:
+        """All messages as one batch, decoded once."""
+        if not self._columns:
+            parts = [
+                (batch.header.partition_leader_epoch, self._read(batch))
+                for batch in self.batches
+                if not batch.header.is_control
+            ]
+            self._columns.append(
+                MessageBatch(self.topic, self.partition, parts, self.next_offset, self.last_epoch)
+            )
+        return self._columns[0]
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """Offset of each message."""
+        return self.columns().offsets
+
+    @property
+    def timestamps(self) -> list[int]:
+        """Timestamp of each message, ms since the epoch, UTC."""
+        return self.columns().timestamps
+
+    def keys(self) -> list[bytes | None]:
+        """Key of each message; None for null."""
+        return self.columns().keys()
+
+    def values(self) -> list[bytes | None]:
+        """Value of each message; None for null."""
+        return self.columns().values()
+
+    def headers(self) -> list[Headers]:
+        """Headers of each message: a tuple of (name, value)."""
+        return self.columns().headers()
+
+    def __iter__(self) -> Iterator[Message]:
+        for batch in self.batches:
+            header = batch.header
+            if not header.is_control:
+                columns, epoch = self._read(batch), header.partition_leader_epoch
+                yield from messages(self.topic, self.partition, epoch, columns)
 
     def records(self) -> list[Record]:
-        """The records from ``offset`` on, decompressed, without transaction markers.
-
-        Raises CorruptRecordError for a batch whose records do not decode.
-        """
+        """The records one by one."""
         found: list[Record] = []
         for batch in self.batches:
-            if batch.header.is_control:
-                continue
-            records = batch.records()
-            if batch.header.base_offset < self.offset:
-                records = [record for record in records if record.offset >= self.offset]
-            found += records
+            if not batch.header.is_control:
+                found += self._read(batch).records()
         return found
+
+    def _read(self, batch: Batch) -> RecordColumns:
+        return read_columns(self.topic, self.partition, batch, self.offset, self.source)

@@ -9,13 +9,20 @@ from typing import Final, TypeAlias
 from tallymark.client.cluster import RETRY_BACKOFF, Cluster
 from tallymark.client.fetch_request import FetchLimits, build_request, read_response
 from tallymark.client.fetched import Fetched, FetchSpec
+from tallymark.client.metrics import Metrics
 from tallymark.client.truncation import TruncationCheck
-from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
+from tallymark.errors import CODES, AuthenticationError, ConnectError, KafkaError, TallymarkError
 from tallymark.net import Address
 
 Outcome: TypeAlias = Fetched | KafkaError
 
+_Key: TypeAlias = tuple[Address, tuple[FetchSpec, ...], FetchLimits]
+
 _LONGEST_BACKOFF: Final = 1.0
+_FAIR_SECONDS: Final = 1.0
+"""How much longer than the long poll a leader may take when another one has answered."""
+_MOST_LATE: Final = 32
+"""Requests that are late and that nobody has asked for again."""
 
 
 class Fetcher:
@@ -25,6 +32,7 @@ class Fetcher:
         self._cluster = cluster
         self._check_crcs = check_crcs
         self._truncation = TruncationCheck(cluster)
+        self._late: dict[_Key, asyncio.Task[list[Outcome]]] = {}
 
     async def fetch(self, specs: Sequence[FetchSpec], limits: FetchLimits) -> list[Outcome]:
         """One outcome per spec, in their order.
@@ -40,11 +48,13 @@ class Fetcher:
             try:
                 outcomes = await self._attempt(specs, limits)
             except ConnectError as error:
+                if isinstance(error, AuthenticationError):
+                    raise
                 if not self._cluster.metadata.brokers:  # never reached: the address may be wrong
                     raise
                 outcomes = [_as_kafka(error, spec) for spec in specs]
-            if not outcomes or not all(map(_may_pass, outcomes)):
-                if any(map(_may_pass, outcomes)):
+            if not outcomes or not all(map(may_pass, outcomes)):
+                if any(map(may_pass, outcomes)):
                     self._cluster.refresh_soon()
                 return outcomes
             if asyncio.get_running_loop().time() + backoff > deadline:
@@ -53,8 +63,50 @@ class Fetcher:
             backoff = min(_LONGEST_BACKOFF, backoff * 2)
             await asyncio.shield(self._cluster.refresh_soon())
 
+    async def close(self) -> None:
+        """End what is still under way."""
+        late, self._late = list(self._late.values()), {}
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
     async def _attempt(self, specs: Sequence[FetchSpec], limits: FetchLimits) -> list[Outcome]:
-        await self._learn(specs)
+        unknown = self.unknown(specs)
+        if unknown:
+            await self._cluster.refresh(unknown)
+        self._cluster.refresh_if_old()
+        outcomes, by_leader = self.divide(specs)
+        calls = [
+            self._call(address, [specs[index] for index in indices], limits)
+            for address, indices in by_leader.items()
+        ]
+        try:
+            await _fair_wait([task for _, task in calls], limits)
+        except asyncio.CancelledError:
+            for _, task in calls:
+                task.cancel()
+            raise
+        for indices, (key, task) in zip(by_leader.values(), calls, strict=True):
+            if task.done():
+                outcomes.update(zip(indices, task.result(), strict=True))
+                continue
+            self._late[key] = task
+            outcomes.update({index: _too_late(key[0], specs[index]) for index in indices})
+        return [outcomes[index] for index in range(len(specs))]
+
+    def unknown(self, specs: Iterable[FetchSpec]) -> set[str]:
+        """The topics of partitions whose leader nobody knows."""
+        return {
+            spec.topic
+            for spec in specs
+            if self._cluster.leader_address(spec.topic, spec.partition) is None
+        }
+
+    def divide(
+        self, specs: Sequence[FetchSpec]
+    ) -> tuple[dict[int, Outcome], dict[Address, list[int]]]:
+        """What is wrong with specs that have no leader, and which the others' leaders are; both by
+        the numbers of the specs."""
         outcomes: dict[int, Outcome] = {}
         by_leader: dict[Address, list[int]] = {}
         for index, spec in enumerate(specs):
@@ -63,26 +115,19 @@ class Fetcher:
                 outcomes[index] = self._no_leader(spec)
             else:
                 by_leader.setdefault(address, []).append(index)
-        answers = await asyncio.gather(
-            *(
-                self._from_leader(address, [specs[index] for index in indices], limits)
-                for address, indices in by_leader.items()
-            )
-        )
-        for indices, found in zip(by_leader.values(), answers, strict=True):
-            outcomes.update(zip(indices, found, strict=True))
-        return [outcomes[index] for index in range(len(specs))]
+        return outcomes, by_leader
 
-    async def _learn(self, specs: Iterable[FetchSpec]) -> None:
-        """Ask for topics and partitions whose leader nobody knows."""
-        unknown = {
-            spec.topic
-            for spec in specs
-            if self._cluster.leader_address(spec.topic, spec.partition) is None
-        }
-        if unknown:
-            await self._cluster.refresh(unknown)
-        self._cluster.refresh_if_old()
+    def _call(
+        self, address: Address, specs: Sequence[FetchSpec], limits: FetchLimits
+    ) -> tuple[_Key, asyncio.Task[list[Outcome]]]:
+        """Ask one leader; or go on waiting for it, when it was asked just that and was late."""
+        key = (address, tuple(specs), limits)
+        task = self._late.pop(key, None)
+        while len(self._late) > _MOST_LATE:
+            self._late.pop(next(iter(self._late))).cancel()
+        if task is None or task.cancelled():
+            task = asyncio.create_task(self.from_leader(address, specs, limits))
+        return key, task
 
     def _no_leader(self, spec: FetchSpec) -> KafkaError:
         where = f"{spec.topic}-{spec.partition}"
@@ -93,9 +138,10 @@ class Fetcher:
             code = CODES[name]
         return KafkaError(code, where)
 
-    async def _from_leader(
+    async def from_leader(
         self, address: Address, specs: Sequence[FetchSpec], limits: FetchLimits
     ) -> list[Outcome]:
+        """One request to one leader; one outcome per spec. Raises AuthenticationError."""
         try:
             stream = await self._cluster.connections.get(address)
             connection = self._cluster.connections.generation(address)
@@ -108,16 +154,52 @@ class Fetcher:
                 version, request = build_request(good, limits, stream, self._cluster.metadata)
                 timeout = limits.max_wait_ms / 1000 + self._cluster.request_timeout
                 response = await stream.request(request, version, timeout=timeout)
-                fetched = read_response(good, response, self._cluster.metadata, self._check_crcs)
+                fetched = read_response(
+                    good, response, self._cluster.metadata, self._check_crcs, str(address)
+                )
             for spec, outcome in fetched.items():
                 if isinstance(outcome, Fetched):
+                    if self._cluster.metrics is not None:
+                        _measure(self._cluster.metrics, outcome)
                     self._truncation.trust(spec, outcome.next_offset, epochs[spec], connection)
             return [problems.get((spec.topic, spec.partition)) or fetched[spec] for spec in specs]
+        except AuthenticationError:
+            raise
         except (ConnectError, KafkaError) as error:
             return [_as_kafka(error, spec) for spec in specs]
 
 
-def _may_pass(outcome: Outcome) -> bool:
+async def _fair_wait(tasks: Sequence[asyncio.Task[list[Outcome]]], limits: FetchLimits) -> None:
+    """Until all leaders have answered; or one has, and the others had the time of a long poll and a
+    little more. A leader that is slow or gone must not keep back what the others have."""
+    if not tasks:
+        return
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limits.max_wait_ms / 1000 + _FAIR_SECONDS
+    _, late = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    if late:
+        await asyncio.wait(late, timeout=max(0.0, deadline - loop.time()))
+
+
+def _too_late(address: Address, spec: FetchSpec) -> KafkaError:
+    return KafkaError(
+        CODES["REQUEST_TIMED_OUT"],
+        f"{spec.topic}-{spec.partition} at offset {spec.offset}: {address} has not answered yet, "
+        "others have",
+    )
+
+
+def _measure(metrics: Metrics, fetched: Fetched) -> None:
+    labels = {"topic": fetched.topic, "partition": str(fetched.partition)}
+    headers = [batch.header for batch in fetched.batches]
+    if headers:
+        records = sum(header.record_count for header in headers if not header.is_control)
+        metrics("records_fetched", records, labels)
+        metrics("fetched_bytes", sum(header.size for header in headers), labels)
+    metrics("lag", max(0, fetched.high_watermark - fetched.next_offset), labels)
+
+
+def may_pass(outcome: Outcome) -> bool:
     """Whether the same request may succeed a little later, without anybody's doing. An unknown
     topic is not waited for, though brokers may yet hear of it: mostly it is a wrong name."""
     if not isinstance(outcome, KafkaError) or not outcome.retriable:

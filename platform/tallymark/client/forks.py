@@ -7,6 +7,15 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import ClassVar, Protocol
+from weakref import WeakSet
+
+
+class Forkable(Protocol):
+    """Something that a child must not go on using as it is."""
+
+    def forked(self) -> None:
+        """Called in the child, before anything else of it runs."""
 
 
 class _Forks:
@@ -14,16 +23,24 @@ class _Forks:
 
     count = 0
     lock = threading.Lock()
+    told: ClassVar[WeakSet[Forkable]] = WeakSet()
 
     @classmethod
     def add(cls) -> None:
         cls.count += 1
         cls.lock = threading.Lock()  # the old one may be held by a thread that is not here
+        for one in list(cls.told):
+            one.forked()
 
 
 def generation() -> int:
     """A number that is another one in a forked child than in its parent."""
     return _Forks.count
+
+
+def tell_in_child(one: Forkable) -> None:
+    """Have ``one.forked()`` called in every forked child while it lives."""
+    _Forks.told.add(one)
 
 
 def fork_lock() -> threading.Lock:

@@ -36,9 +36,11 @@ def load_interceptors() -> list[ProducerInterceptor]:
 class InterceptorChain:
     """Several interceptors as one. ``errors`` counts what they raised."""
 
-    def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
+    def __init__(self, interceptors: Sequence[object]) -> None:
         self.errors = 0
-        self._interceptors = tuple(interceptors)
+        self._interceptors = tuple(
+            one for one in interceptors if isinstance(one, ProducerInterceptor)
+        )
         self._logged: set[tuple[int, str]] = set()
 
     def __bool__(self) -> bool:
@@ -56,6 +58,10 @@ class InterceptorChain:
 
     def on_failed(self, batch: BatchTally, error: Exception, in_doubt: bool) -> None:
         self._each("on_failed", lambda one: one.on_failed(batch, error, in_doubt))
+
+    def on_split(self, batch: BatchTally, parts: Sequence[BatchTally]) -> None:
+        """To those who have this method, which came later than the others."""
+        self._each("on_split", lambda one: getattr(one, "on_split", _ignore)(batch, parts))
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         self._each("on_tick", lambda one: one.on_tick(now_ms, oldest_pending_ms))
@@ -76,3 +82,7 @@ class InterceptorChain:
                         type(interceptor).__name__,
                         name,
                     )
+
+
+def _ignore(*_: object) -> None:
+    pass

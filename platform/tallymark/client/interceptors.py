@@ -1,4 +1,5 @@
-"""What listens to a producer: the audit does, others may.
+"""What listens to a producer: the audit does, others may. The stages of the queue, which may also
+change and drop records, are :mod:`tallymark.client.interceptors_queue`.
 
 A class that has the methods of :class:`ProducerInterceptor` is told, batch by batch, what was
 accepted, acknowledged and lost. All calls but ``attach`` come from the producer's one I/O thread,
@@ -6,6 +7,10 @@ one at a time and in this order for each batch::
 
     on_send ──► on_acknowledged
            └──► on_failed
+
+A batch that the broker finds too large goes on as two halves. Who has a method
+``on_split(batch, parts)`` is told so, and then hears of the parts' ends; the others hear of these
+without having heard of the parts before.
 
 They must be short and must not wait for the producer (``publish`` and ``create_topic`` return
 futures). What they raise is logged once, counted, and changes nothing for the records.

@@ -2,6 +2,9 @@
 
 The public client classes are synchronous and thread-safe; each owns an :class:`IoThread` and hands
 coroutines over to it. The thread is a daemon: a program that forgets ``close()`` still ends.
+
+What dies in the background (a task made by :func:`.supervised.start`, a callback of the loop) ends
+the client: every later call raises ClientFailedError.
 """
 
 from __future__ import annotations
@@ -9,14 +12,23 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tallymark.client.forks import generation
-from tallymark.errors import ClosedError, LocalProtocolError, TimedOutError
+from tallymark.client.supervised import WORK
+from tallymark.errors import (
+    ClientFailedError,
+    ClosedError,
+    LocalProtocolError,
+    TallymarkError,
+    TimedOutError,
+)
 
 T = TypeVar("T")
+log: Final = logging.getLogger(__name__)
 
 
 class IoThread:
@@ -24,7 +36,12 @@ class IoThread:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.failure: ClientFailedError | None = None
+        """What the background work has died of, if it has."""
+        self.on_failure: Callable[[ClientFailedError], None] = lambda error: None
+        """Called once in the thread, when it has."""
         self.loop = asyncio.new_event_loop()
+        self.loop.set_exception_handler(self._unhandled)
         self._generation = generation()
         self._stopped = False
         self._lock = threading.Lock()
@@ -48,12 +65,22 @@ class IoThread:
 
         Raises what it raises; TimedOutError naming ``what`` when it takes over ``timeout`` seconds
         (it is cancelled then); ClosedError after :meth:`stop`; LocalProtocolError when called from
-        a callback, where it would wait for itself.
+        a callback, where it would wait for itself; ClientFailedError when the background work has
+        died.
         """
+        if self.failure is not None:
+            work.close()
+            raise self.failure
+        return self.finish(work, timeout, what)
+
+    def finish(
+        self, work: Coroutine[Any, Any, T], timeout: float | None = None, what: str = "close()"
+    ) -> T:
+        """:meth:`run` for closing, which is also done after the background work has died."""
         if self.is_current:
             work.close()
             raise LocalProtocolError(f"{what} cannot be waited for inside a callback of the client")
-        future = self.submit(work)
+        future = self._submit(work)
         try:
             return future.result(timeout)
         except concurrent.futures.CancelledError:
@@ -69,6 +96,12 @@ class IoThread:
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Start ``work`` in the thread; safe from any thread, callbacks included."""
+        if self.failure is not None:
+            work.close()
+            raise self.failure
+        return self._submit(work)
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         if generation() != self._generation:
             work.close()
             raise ClosedError(f"{self.name} stayed in the parent process; make a new one here")
@@ -95,6 +128,19 @@ class IoThread:
         self.call(self.loop.stop)
         if not self.is_current:
             self._thread.join(timeout)
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Something raised and nobody was there to catch it. A supervised task or a callback of
+        the loop is part of the client, and the client cannot go on without it."""
+        error = context.get("exception")
+        log.error("%s: %s", self.name, context.get("message"), exc_info=error)
+        part = context.get(WORK) or ("a callback" if "handle" in context else None)
+        if str(context.get("message")).startswith("Fatal error: protocol."):
+            part = "handling an answer"
+        if part is None or error is None or isinstance(error, TallymarkError) or self.failure:
+            return
+        self.failure = ClientFailedError(self.name, str(part), error)
+        self.on_failure(self.failure)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)

@@ -6,36 +6,46 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tallymark.client.batch import ProducerBatch
 from tallymark.client.pipeline import Pipeline
-from tallymark.client.stamps import stamp_ends
+from tallymark.client.stamps import STAMP_HEADER, stamp_ends
 from tallymark.protocol.murmur2 import partition_of
+from tallymark.protocol.record_column_writer import RunningHeader
+from tallymark.protocol.record_writer import header_key
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, Sequence[int]], int]
 """``partitioner(topic, key, partitions) -> partition``; called in the thread that sends."""
+
+RECORD_OVERHEAD: Final = 20
+"""What a record needs at most besides its key, value and headers: its length 3, attributes 1, time
+delta 3 (within a linger of minutes), offset delta 3, lengths of key and value 4 each, headers 2."""
+_STAMP_OVERHEAD: Final = 9
+"""Name and length of the stamp 5, a sequence of 4 bytes (2**28 records; then one more)."""
 
 
 class Lane:
     """A partition's two halves: ``open`` and ``sealed`` are filled by the threads that send, under
     ``lock``; ``pipeline`` belongs to the I/O thread alone, which takes batches out of ``sealed``.
 
-    ``listed`` says that the I/O thread has been told to look here.
+    ``listed`` says that the I/O thread has been told to look here; ``crowded``, that it has more
+    than it may send now, and looks again as soon as it may: it need not be woken.
     """
 
     __slots__ = (
+        "crowded",
         "listed",
         "lock",
+        "need",
         "next_stamp",
         "open",
         "owner",
         "partition",
         "pipeline",
         "sealed",
-        "stamp_prefix",
+        "stamp_ends",
         "stamp_size",
-        "stamp_suffix",
         "topic",
     )
 
@@ -50,16 +60,28 @@ class Lane:
         self.open: ProducerBatch | None = None
         self.sealed: deque[ProducerBatch] = deque()
         self.listed = False
+        self.crowded = False
         self.next_stamp = 0
-        self.stamp_prefix, self.stamp_suffix = stamp_ends(instance, partition, server)
-        # Header name, lengths and a sequence of up to 9 bytes come to it.
-        self.stamp_size = 16 + len(self.stamp_prefix) + len(self.stamp_suffix)
+        """Sequence of the first stamp of the next batch."""
+        self.stamp_ends = (header_key(STAMP_HEADER), *stamp_ends(instance, partition, server))
+        self.stamp_size = _STAMP_OVERHEAD + len(self.stamp_ends[1]) + len(self.stamp_ends[2])
+        self.need = RECORD_OVERHEAD + (self.stamp_size if owner.stamped else 0)
+        """Bytes that a record without key and headers takes besides its value."""
+
+    def stamp(self) -> RunningHeader:
+        """The stamps of a batch that begins now."""
+        key, prefix, suffix = self.stamp_ends
+        return RunningHeader(key, prefix, self.next_stamp, suffix)
 
     def seal(self) -> bool:
         """Close the open batch, if there is one; hold ``lock``."""
-        if self.open is None:
+        batch = self.open
+        if batch is None:
             return False
-        self.sealed.append(self.open)
+        batch.size = batch.reserved - batch.room
+        if batch.stamped:
+            self.next_stamp += batch.count
+        self.sealed.append(batch)
         self.open = None
         self.owner.move_on(self.partition)
         return True
@@ -72,29 +94,34 @@ class TopicLanes:
     another one (KIP-480): full batches, evenly spread.
     """
 
-    __slots__ = ("internal", "lanes", "name", "sticky")
+    __slots__ = ("internal", "lanes", "name", "stamped", "sticky")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, stamped: bool = True) -> None:
         self.name = name
         self.internal = name.startswith("_")
         """Internal topics are neither stamped nor tallied."""
+        self.stamped = stamped and not self.internal
+        """Whether records of it are stamped, unless they are an interceptor's own."""
         self.lanes: list[Lane] = []
-        self.sticky = 0
+        self.sticky: Lane
+        """Where records without a key go now; there once there is a partition."""
 
     def grow(self, count: int, make: Callable[[TopicLanes, int], Lane]) -> None:
         """Have at least ``count`` partitions. One thread at a time."""
         while len(self.lanes) < count:
             self.lanes.append(make(self, len(self.lanes)))
+            if len(self.lanes) == 1:
+                self.sticky = self.lanes[0]
 
     def choose(self, key: bytes | None) -> Lane:
         """The partition of a record that names none: by key as Kafka's clients do, or sticky."""
+        if key is None:
+            return self.sticky
         lanes = self.lanes
-        if key is not None:
-            return lanes[partition_of(key, len(lanes))]
-        return lanes[self.sticky % len(lanes)]
+        return lanes[partition_of(key, len(lanes))]
 
     def move_on(self, partition: int) -> None:
         """A batch of ``partition`` is sealed: records without key go elsewhere from now on."""
         count = len(self.lanes)
-        if count > 1 and self.sticky % count == partition:
-            self.sticky = (partition + random.randrange(1, count)) % count
+        if count > 1 and self.sticky.partition == partition:
+            self.sticky = self.lanes[(partition + random.randrange(1, count)) % count]

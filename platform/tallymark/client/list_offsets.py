@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tallymark.client.cluster import RETRY_BACKOFF, Cluster
 from tallymark.client.fetched import EARLIEST, LATEST
-from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
+from tallymark.errors import CODES, AuthenticationError, ConnectError, KafkaError, TallymarkError
 from tallymark.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
@@ -23,10 +23,11 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 async def list_offset(
-    cluster: Cluster, topic: str, partition: int, time_ms: int
+    cluster: Cluster, topic: str, partition: int, time_ms: int, isolation: int = 0
 ) -> OffsetAndTimestamp | None:
     """The first record whose timestamp is ``time_ms`` or later, or an end of the log for EARLIEST
-    (-2) and LATEST (-1). None when no record is that late.
+    (-2) and LATEST (-1); with ``isolation`` 1 the end is the last stable offset. None when no
+    record is that late.
 
     Tries again for the request timeout while the leader cannot be reached; then raises KafkaError
     or ConnectError. An unknown partition is an error at once.
@@ -34,7 +35,7 @@ async def list_offset(
     deadline = asyncio.get_running_loop().time() + cluster.request_timeout
     while True:
         try:
-            return await _ask(cluster, topic, partition, time_ms)
+            return await _ask(cluster, topic, partition, time_ms, isolation)
         except (ConnectError, KafkaError) as error:
             late = asyncio.get_running_loop().time() + RETRY_BACKOFF > deadline
             if late or not _may_pass(error):
@@ -44,22 +45,27 @@ async def list_offset(
 
 
 async def offsets_before(
-    cluster: Cluster, topic: str, partition: int, time_ms: int, max_offsets: int
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    time_ms: int,
+    max_offsets: int,
+    isolation: int = 0,
 ) -> list[int]:
     """Up to ``max_offsets`` positions at or before a time, descending: where the records of that
     time begin (the end of the log, when there is none), then the beginning of the log."""
-    found = await list_offset(cluster, topic, partition, time_ms)
+    found = await list_offset(cluster, topic, partition, time_ms, isolation)
     if found is None:
-        found = await list_offset(cluster, topic, partition, LATEST)
+        found = await list_offset(cluster, topic, partition, LATEST, isolation)
     offsets = [found.offset] if found else []
     if max_offsets > 1 and time_ms != EARLIEST:
-        start = await list_offset(cluster, topic, partition, EARLIEST)
+        start = await list_offset(cluster, topic, partition, EARLIEST, isolation)
         offsets += [start.offset] if start and start.offset not in offsets else []
     return offsets[:max_offsets]
 
 
 async def _ask(
-    cluster: Cluster, topic: str, partition: int, time_ms: int
+    cluster: Cluster, topic: str, partition: int, time_ms: int, isolation: int
 ) -> OffsetAndTimestamp | None:
     stream = await cluster.leader_stream(topic, partition)
     leader = cluster.metadata.leader(topic, partition)
@@ -68,7 +74,9 @@ async def _ask(
         current_leader_epoch=leader.epoch if leader else -1,
         timestamp=time_ms,
     )
-    request = ListOffsetsRequest(topics=(ListOffsetsRequestTopic(name=topic, partitions=(part,)),))
+    request = ListOffsetsRequest(
+        isolation_level=isolation, topics=(ListOffsetsRequestTopic(name=topic, partitions=(part,)),)
+    )
     response = await stream.request(request, timeout=cluster.request_timeout)
     if not response.topics or not response.topics[0].partitions:
         raise KafkaError(CODES["NETWORK_EXCEPTION"], f"{topic}-{partition}: no answer")
@@ -81,4 +89,6 @@ async def _ask(
 def _may_pass(error: TallymarkError) -> bool:
     if isinstance(error, KafkaError):
         return error.retriable and error.name != "UNKNOWN_TOPIC_OR_PARTITION"
+    if isinstance(error, AuthenticationError):
+        return False
     return isinstance(error, ConnectError) and error.stage != "bootstrap"

@@ -106,6 +106,19 @@ class Metadata:
         if whole:
             self.forget(set(self._topics) - listed)
 
+    def take_leader(
+        self, name: str, partition: int, broker: int, epoch: int, address: Address
+    ) -> bool:
+        """Take over who leads one partition, as a refusal says it (KIP-951); whether it is news."""
+        topic = self._topics.get(name)
+        had = topic.leaders.get(partition) if topic else None
+        if topic is None or had is None or epoch <= had.epoch:
+            return False
+        topic.leaders = topic.leaders | {partition: Leader(broker, epoch)}
+        if self.brokers.get(broker) != address:
+            self.brokers = {**self.brokers, broker: address}
+        return True
+
     def forget(self, names: Iterable[str]) -> None:
         """Drop topics from the cache."""
         for name in names:

@@ -24,6 +24,7 @@ given up. Rules:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
@@ -48,6 +49,9 @@ _MAY_BE_WRITTEN: Final = frozenset(
     )
 )
 """Answers after which the batch may be in the log all the same."""
+_TOO_LARGE: Final = frozenset(
+    CODES[name] for name in ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
+)
 
 
 class Verdict(Enum):
@@ -59,6 +63,8 @@ class Verdict(Enum):
     """Refused for good; it is not in the log."""
     IN_DOUBT = "in doubt"
     """Given up; it may be in the log."""
+    SPLIT = "split"
+    """Too large; its halves may not be, and wait in its place."""
     OVER = "over"
     """It had expired while it was in flight, and was settled then."""
 
@@ -79,10 +85,13 @@ class Pipeline:
         "needs_identity",
         "pending",
         "retry_at",
+        "splits",
     )
 
-    def __init__(self, idempotent: bool, max_in_flight: int) -> None:
+    def __init__(self, idempotent: bool, max_in_flight: int, splits: bool = False) -> None:
         self.idempotent = idempotent
+        self.splits = splits
+        """Whether what is too large may be sent in halves: then :meth:`replace` follows."""
         self.max_in_flight = max_in_flight if idempotent else 1
         self.pending: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
@@ -164,8 +173,21 @@ class Pipeline:
             self.retry_at = max(self.retry_at, retry_at)
             self._put_back(batch)
             return Verdict.RETRY
+        if self.splits and code in _TOO_LARGE and batch.count > 1 and not batch.ambiguous:
+            return Verdict.SPLIT
         self._free_sequence(batch)
         return Verdict.IN_DOUBT if batch.ambiguous else Verdict.FAILED
+
+    def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
+        """Put ``parts`` where ``batch`` was, which came back to be split. They share out its
+        sequences, so what was sent behind it still fits behind them."""
+        for later in (*self.in_flight, *self.pending):
+            if later.order > batch.order:
+                later.order += len(parts) - 1
+        self._next_order += len(parts) - 1
+        for place, part in enumerate(parts):
+            part.order = batch.order + place
+            self._put_back(part)
 
     def expired(self, now: float) -> list[ProducerBatch]:
         """Take out the batches whose deadline has passed. One that is in flight stays listed,

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from tallymark.client.batch import ProducerBatch
 from tallymark.client.lane import Lane
 from tallymark.client.metadata import Metadata
 from tallymark.errors import CODES, KafkaError
-from tallymark.net import Stream
+from tallymark.net import Address, Stream
 from tallymark.protocol.messages import (
     ProduceRequest,
-    ProduceRequestPartition,
-    ProduceRequestTopic,
     ProduceResponse,
     ProduceResponsePartition,
 )
+from tallymark.protocol.produce_client_wire import LOWEST, Appended, Topic, write_produce
 
-LOWEST_VERSION: Final = 3
-"""The first that carries record batches of format v2."""
 _ZSTD_FROM: Final = 7
-_TOPIC_IDS_FROM: Final = 13
 
 Parcel = tuple[Lane, ProducerBatch]
 
@@ -39,36 +35,53 @@ class Answer(NamedTuple):
 def produce_version(stream: Stream, compression: str) -> int:
     """The Produce version to use. KafkaError when the broker is too old for us or the codec."""
     version = stream.version_of(ProduceRequest)
-    if version < LOWEST_VERSION:
+    if version < LOWEST:
         raise KafkaError(CODES["UNSUPPORTED_VERSION"], "the broker is older than Kafka 0.11")
     if compression == "zstd" and version < _ZSTD_FROM:
         raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], "zstd needs Kafka 2.1")
     return version
 
 
-def build_request(
-    parcels: Iterable[Parcel], acks: int, timeout: float, compression: str, metadata: Metadata
-) -> ProduceRequest:
-    """One request with one batch per partition; ``timeout`` (seconds) is the broker's, for acks."""
-    topics: dict[str, list[ProduceRequestPartition]] = {}
+def request_writer(
+    parcels: Sequence[Parcel],
+    version: int,
+    acks: int,
+    timeout: float,
+    compression: tuple[str, int | None],
+    metadata: Metadata,
+) -> tuple[Callable[[int, str | None], list[Any]], int]:
+    """What writes one request with all ``parcels``, and the bytes of their batches. ``timeout``
+    seconds are what the broker may take; ``compression`` is a codec and its level."""
+    topics: dict[str, Topic] = {}
+    size = 0
     for lane, batch in parcels:
-        part = ProduceRequestPartition(index=lane.partition, records=batch.encode(compression))
-        topics.setdefault(lane.topic, []).append(part)
-    return ProduceRequest(
-        acks=acks,
-        timeout_ms=int(timeout * 1000),
-        topic_data=tuple(
-            ProduceRequestTopic(name=name, topic_id=metadata.topic_id(name), partition_data=parts)
-            for name, parts in topics.items()
-        ),
-    )
+        header, records = batch.pieces(*compression)
+        size += len(header) + len(records)
+        topic = topics.get(lane.topic)
+        if topic is None:
+            topic = topics[lane.topic] = (lane.topic, metadata.topic_id(lane.topic), [])
+        topic[2].append((lane.partition, header, records))
+    parts = list(topics.values())
+    timeout_ms = int(timeout * 1000)
+
+    def write(correlation_id: int, client_id: str | None) -> list[Any]:
+        return write_produce(version, correlation_id, client_id, acks, timeout_ms, parts)
+
+    return write, size
 
 
 def read_response(
-    parcels: Iterable[Parcel], response: ProduceResponse, metadata: Metadata
+    parcels: Sequence[Parcel], response: Appended | ProduceResponse, metadata: Metadata
 ) -> Iterator[Answer]:
     """The answer for each batch of the request; a batch the response forgets is unanswered, which
     says as little as a broken connection."""
+    if isinstance(response, Appended):
+        for lane, batch in parcels:
+            if lane.partition == response.partition and len(parcels) == 1:
+                yield Answer(lane, batch, None, response.base_offset, response.append_time_ms)
+            else:
+                yield _forgotten(lane, batch)
+        return
     names = {metadata.topic_id(lane.topic): lane.topic for lane, _ in parcels}
     found: dict[tuple[str, int], ProduceResponsePartition] = {}
     for topic in response.responses:
@@ -76,13 +89,45 @@ def read_response(
         found.update({(name, part.index): part for part in topic.partition_responses})
     for lane, batch in parcels:
         part = found.get((lane.topic, lane.partition))
+        yield _forgotten(lane, batch) if part is None else _answer(lane, batch, part)
+
+
+def learn_leaders(
+    parcels: Sequence[Parcel], response: Appended | ProduceResponse, metadata: Metadata
+) -> bool:
+    """Take over the leaders that the answer names for partitions which have moved (KIP-951);
+    whether there were any."""
+    if isinstance(response, Appended) or not response.node_endpoints:
+        return False
+    nodes = {node.node_id: Address(node.host, node.port) for node in response.node_endpoints}
+    names = {metadata.topic_id(lane.topic): lane.topic for lane, _ in parcels}
+    learnt = False
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        for part in topic.partition_responses:
+            leader = part.current_leader
+            if leader.leader_id >= 0 and leader.leader_id in nodes:
+                learnt |= metadata.take_leader(
+                    name,
+                    part.index,
+                    leader.leader_id,
+                    leader.leader_epoch,
+                    nodes[leader.leader_id],
+                )
+    return learnt
+
+
+def _forgotten(lane: Lane, batch: ProducerBatch) -> Answer:
+    where = f"{lane.topic}-{lane.partition}"
+    error = KafkaError(CODES["NETWORK_EXCEPTION"], f"{where} is missing in the response")
+    return Answer(lane, batch, error, -1, -1)
+
+
+def _answer(lane: Lane, batch: ProducerBatch, part: ProduceResponsePartition) -> Answer:
+    if part.error_code and part.error_code != CODES["DUPLICATE_SEQUENCE_NUMBER"]:
         where = f"{lane.topic}-{lane.partition}"
-        if part is None:
-            error = KafkaError(CODES["NETWORK_EXCEPTION"], f"{where} is missing in the response")
-            yield Answer(lane, batch, error, -1, -1)
-        elif part.error_code and part.error_code != CODES["DUPLICATE_SEQUENCE_NUMBER"]:
-            context = f"{where}: {part.error_message}" if part.error_message else where
-            yield Answer(lane, batch, KafkaError(part.error_code, context), -1, -1)
-        else:  # DUPLICATE_SEQUENCE_NUMBER: in the log, longer ago than the broker remembers where
-            offset = -1 if part.error_code else part.base_offset
-            yield Answer(lane, batch, None, offset, part.log_append_time_ms)
+        context = f"{where}: {part.error_message}" if part.error_message else where
+        return Answer(lane, batch, KafkaError(part.error_code, context), -1, -1)
+    # DUPLICATE_SEQUENCE_NUMBER: in the log, longer ago than the broker remembers where
+    offset = -1 if part.error_code else part.base_offset
+    return Answer(lane, batch, None, offset, part.log_append_time_ms)

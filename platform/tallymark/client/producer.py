@@ -11,33 +11,36 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Final, Never, Self, TypeAlias
+from typing import Any, Final, Self, Unpack
 
+from tallymark.client.batch_delivery import BatchDelivery, OnBatchDelivery
 from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.delivery import Delivery, OnDelivery
 from tallymark.client.forks import fork_lock, generation
 from tallymark.client.interceptor_chain import load_interceptors
 from tallymark.client.interceptors import ProducerInterceptor
-from tallymark.client.lane import Lane, Partitioner, TopicLanes
+from tallymark.client.interceptors_queue import EventHandler, OutgoingRecord, QueueInterceptor
+from tallymark.client.lane import Partitioner
+from tallymark.client.metrics import Metrics
+from tallymark.client.producer_columns import BatchEncoder, Encoder
 from tallymark.client.producer_core import ProducerCore
+from tallymark.client.producer_intake import Intake
 from tallymark.client.producer_settings import (
     Acks,
+    OnBufferFull,
     ProducerSettings,
     acks_number,
     server_name,
-    unknown_keyword,
 )
-from tallymark.client.stamps import STAMP_HEADER
-from tallymark.errors import CODES, ClosedError, KafkaError, LocalProtocolError, TimedOutError
+from tallymark.client.security import SecuritySettings, client_security
+from tallymark.errors import ClosedError, LocalProtocolError, TimedOutError
 from tallymark.protocol.records import Header
-from tallymark.protocol.schema import Buffer
+
+__all__ = ["BatchEncoder", "Encoder", "Producer"]
 
 log: Final = logging.getLogger(__name__)
-
-Encoder: TypeAlias = Callable[[str, Any], bytes | None]
-"""``encoder(topic, value) -> bytes``; called in the thread that sends."""
 
 _inherited: list[ProducerCore] = []
 """Cores of the parent process, kept for ever in a forked child: what they own is the parent's, and
@@ -47,25 +50,32 @@ letting Python collect them would touch the parent's sockets."""
 class Producer:
     """Publishes records to the topics of one cluster.
 
-    Where: ``bootstrap_servers`` ("host:port,...") or ``zookeeper_connect`` ("host:port/chroot").
+    Where: ``bootstrap_servers`` ("host:port,...") or ``zookeeper_connect`` ("host:port/chroot");
+    ``security`` is TLS and the log-in (:class:`~tallymark.client.security.SecuritySettings`).
 
     How surely: ``acks`` "all" (default), 1 or 0; ``enable_idempotence`` (with acks="all": retries
     make no duplicates and keep the order); ``delivery_timeout_ms`` bounds everything from send()
     to success or failure, ``request_timeout_ms`` one attempt, ``retry_backoff_ms`` the pause
     between two.
 
-    How fast: ``batch_size`` (bytes a partition), ``linger_ms`` (how long a batch waits for
-    company), ``compression_type`` (none, gzip, snappy, lz4, zstd), ``max_in_flight`` (requests a
-    connection), ``buffer_memory`` (bytes in all; when it is full send() waits ``max_block_ms``).
+    How fast: ``batch_size`` (bytes a partition), ``batch_num_messages`` (records), ``linger_ms``
+    (how long a batch waits for company), ``compression_type`` (none, gzip, snappy, lz4, zstd) and
+    ``compression_level`` (gzip 1 to 9, zstd -7 to 22), ``max_in_flight`` (requests a connection),
+    ``buffer_memory`` (bytes in all). When that is full, ``on_buffer_full`` says what send() does:
+    "block" waits ``max_block_ms``, "fail" raises, "drop" drops the record and counts it.
 
     What: ``key_encoder`` and ``value_encoder`` turn objects into bytes; ``partitioner`` overrides
     the choice by key (murmur2, as Kafka's clients) or, without key, partition after partition.
+    ``interceptors`` of the queue see, change and drop what passes, ``event_handler`` is told of
+    it (:mod:`tallymark.client.interceptors_queue`).
 
     The audit: every record gets a ``tm`` header saying who sent it as which of theirs
     (:mod:`tallymark.client.stamps`), ``server`` being the name in it (default: this host);
     ``stamp=False`` sends records as they are, for copying them from elsewhere; ``backfill`` says
     that timestamps are old on purpose; ``interceptors`` listen (default: those that are installed
     under the entry point ``tallymark.interceptors``; an empty list: none).
+
+    ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
 
     Closing waits until everything is delivered; use ``with``. A forked child that uses the
     producer gets a life of its own in it: a new instance, new connections, nothing buffered.
@@ -79,9 +89,12 @@ class Producer:
         client_id: str = "tallymark",
         acks: Acks = "all",
         batch_size: int = 16384,
+        batch_num_messages: int = 1_000_000,
         linger_ms: float = 5,
         compression_type: str = "none",
+        compression_level: int | None = None,
         buffer_memory: int = 33554432,
+        on_buffer_full: OnBufferFull = "block",
         max_block_ms: float = 60000,
         delivery_timeout_ms: float = 120000,
         request_timeout_ms: float = 30000,
@@ -94,18 +107,22 @@ class Producer:
         server: str | None = None,
         stamp: bool = True,
         backfill: bool = False,
-        interceptors: Sequence[ProducerInterceptor] | None = None,
-        **unknown: Never,
+        metrics: Metrics | None = None,
+        interceptors: Sequence[ProducerInterceptor | QueueInterceptor] | None = None,
+        event_handler: EventHandler | None = None,
+        **security: Unpack[SecuritySettings],
     ) -> None:
-        for name in unknown:
-            raise unknown_keyword(name, Producer.__init__.__kwdefaults__ or {})
+        secured = client_security(security, Producer)
         self._settings = ProducerSettings(
             client_id=client_id,
             acks=acks_number(acks),
             batch_size=batch_size,
+            batch_num_messages=batch_num_messages,
             linger_ms=linger_ms,
             compression_type=compression_type,
+            compression_level=compression_level,
             buffer_memory=buffer_memory,
+            on_buffer_full=on_buffer_full,
             max_block_ms=max_block_ms,
             delivery_timeout_ms=delivery_timeout_ms,
             request_timeout_ms=request_timeout_ms,
@@ -115,12 +132,15 @@ class Producer:
             server=server_name(server),
             stamp=stamp,
             backfill=backfill,
+            metrics=metrics,
         )
-        self._bootstrap = Bootstrap.of(bootstrap_servers, zookeeper_connect)
+        self._bootstrap = Bootstrap.of(bootstrap_servers, zookeeper_connect, secured)
         self._partitioner = partitioner
         self._key_encoder = key_encoder
         self._value_encoder = value_encoder
         self._interceptors = interceptors
+        self._event_handler = event_handler
+        self._intake: Intake
         self._lock = threading.Lock()
         self._closed = False
         self._core = self._new_core()
@@ -133,7 +153,24 @@ class Producer:
     @property
     def interceptor_errors(self) -> int:
         """How often an interceptor raised."""
-        return self._core.chain.errors
+        return self._core.chain.errors + self._core.stages.errors
+
+    @property
+    def dropped(self) -> int:
+        """How many records were not taken in for want of room (``on_buffer_full="drop"``)."""
+        return self._core.dropped
+
+    def metrics(self) -> dict[str, float]:
+        """What was done so far, by name: records and batches acknowledged, failed, split, retried
+        and dropped, requests, bytes, request latency in ms, the buffer's use. Cheap."""
+        core = self._core
+        budget = core.accumulator.budget
+        return core.metrics.snapshot() | {
+            "records_dropped": core.dropped,
+            "buffer_used_bytes": budget.used,
+            "buffer_total_bytes": budget.limit,
+            "interceptor_errors": self.interceptor_errors,
+        }
 
     def send(
         self,
@@ -154,36 +191,48 @@ class Producer:
         called on the producer's own thread and must be quick.
 
         Waits at most ``max_block_ms`` for the topic's partitions to be known and for room in the
-        buffer, then raises TimedOutError saying for what. Raises ClosedError after close(),
-        KafkaError for a topic or record that the cluster cannot take, TypeError and ValueError for
-        arguments; whatever an encoder raises. All else comes through the Delivery.
+        buffer, then raises TimedOutError saying for what. ``on_buffer_full`` "fail": raises
+        BufferFullError rather than wait for room; "drop": the Delivery has that error, and
+        :attr:`dropped` counts it. Raises ClosedError after close(), KafkaError for a topic or
+        record that the cluster cannot take, TypeError and ValueError for arguments; whatever an
+        encoder or ``before_enqueue`` raises. All else comes through the Delivery.
         """
-        core = self._live()
-        if self._closed:
-            raise ClosedError("send() after close(): the producer has been closed")
-        if key is not None:
-            key = _encoded("key", topic, key, self._key_encoder)
-        if value is not None:
-            value = _encoded("value", topic, value, self._value_encoder)
-        if timestamp is not None and not 0 <= timestamp < 2**63:
-            raise ValueError(f"timestamp {timestamp} is not milliseconds since the epoch")
-        lanes = core.topics.get(topic) or self._open_topic(core, topic)
-        lane = self._choose(core, lanes, key, partition)
-        stamped = core.settings.stamp and not lanes.internal
-        kept = tuple(headers) if headers else ()
-        if stamped and kept:  # a record read elsewhere and sent on is a new message of ours
-            kept = tuple(header for header in kept if header[0] != STAMP_HEADER)
-        return core.accumulator.append(
-            lane,
-            key,
-            value,
-            kept,
-            timestamp,
-            stamped=stamped,
-            on_delivery=on_delivery,
-            # In a callback nobody could make room while we waited for it.
-            block=None if core.io.is_current else core.settings.max_block_ms / 1000,
-        )
+        if type(value) is bytes and key is None and partition is None and timestamp is None:
+            lanes = self._core.quick.get(topic)
+            if lanes is not None and on_delivery is None and not headers:
+                delivery = self._core.accumulator.append_value(lanes, value)
+                if delivery is not None:
+                    return delivery
+        record = OutgoingRecord(topic, value, key, partition, timestamp, tuple(headers))
+        return self._ready("send()").send(record, on_delivery)
+
+    def send_many(
+        self,
+        topic: str,
+        values: Any,
+        *,
+        keys: Any = None,
+        partition: int | None = None,
+        timestamps: Any = None,
+        headers: Iterable[Header] = (),
+        on_delivery: OnBatchDelivery | None = None,
+    ) -> BatchDelivery:
+        """Take many records in: a column of values, several times as fast as one by one.
+
+        ``values`` and ``keys`` are lists, tuples or columns (NumPy, pandas, Arrow) of what send()
+        takes; an encoder with ``encode_many(topic, values)`` gets them at once. ``timestamps`` is
+        one for all, or a column of ms or of NumPy's datetimes; ``headers`` are those of every
+        record. Records of one partition keep their order. ``on_delivery(error, metadata)`` is
+        called once, when all have ended.
+
+        Waiting and errors are those of send(); when there is no room the text says how many
+        records were taken in before. With "drop" the rest of them are.
+        """
+        intake = self._ready("send_many()")
+        delivery = intake.send_many(topic, values, keys, partition, timestamps, headers)
+        if on_delivery is not None:
+            delivery.tell(on_delivery)
+        return delivery
 
     def flush(self, timeout: float | None = None) -> None:
         """Send what lingers and return when everything sent so far is delivered or given up.
@@ -191,9 +240,7 @@ class Producer:
         Raises TimedOutError after ``timeout`` seconds saying how much is pending; nothing is lost
         by that.
         """
-        core = self._live()
-        if self._closed:
-            raise ClosedError("flush() after close(): the producer has been closed")
+        core = self._ready("flush()").core
         try:
             core.io.run(core.flush(), timeout, "flush()")
         except TimedOutError as error:
@@ -213,6 +260,7 @@ class Producer:
         with self._lock:
             if self._closed:
                 return
+            self._send_last(core)
             self._closed = True
         given_up = core.close(timeout)
         if given_up:
@@ -235,6 +283,14 @@ class Producer:
         except TimedOutError as late:  # the first error is the one to be seen
             log.error("%s", late)
 
+    def _send_last(self, core: ProducerCore) -> None:
+        """What interceptors have kept back until now."""
+        for record in core.stages.last_records():
+            try:
+                self._intake.send(record)
+            except Exception:
+                log.exception("a record that was to be sent before close() was not")
+
     def _live(self) -> ProducerCore:
         core = self._core
         return core if core.generation == generation() else self._after_fork()
@@ -247,40 +303,17 @@ class Producer:
                 self._core = self._new_core()
         return self._core
 
+    def _ready(self, call: str) -> Intake:
+        self._live()
+        if self._closed:
+            raise ClosedError(f"{call} after close(): the producer has been closed")
+        return self._intake
+
     def _new_core(self) -> ProducerCore:
         interceptors = load_interceptors() if self._interceptors is None else self._interceptors
-        return ProducerCore(self._bootstrap, self._settings, interceptors)
-
-    def _open_topic(self, core: ProducerCore, topic: str) -> TopicLanes:
-        timeout = core.settings.max_block_ms / 1000
-        return core.io.run(core.open_topic(topic, timeout), what=f"send to new topic {topic}")
-
-    def _choose(
-        self, core: ProducerCore, topic: TopicLanes, key: Buffer | None, partition: int | None
-    ) -> Lane:
-        if partition is None:
-            if self._partitioner is None:
-                return topic.choose(None if key is None else bytes(key))
-            numbers = range(len(topic.lanes))
-            partition = self._partitioner(topic.name, None if key is None else bytes(key), numbers)
-        if partition >= len(topic.lanes) and not core.io.is_current:
-            core.io.run(core.refresh_topic(topic), what=f"metadata of {topic.name}")
-        if not 0 <= partition < len(topic.lanes):
-            raise KafkaError(
-                CODES["UNKNOWN_TOPIC_OR_PARTITION"],
-                f"{topic.name}-{partition} (the topic has {len(topic.lanes)} partitions)",
-            )
-        return topic.lanes[partition]
-
-
-def _encoded(what: str, topic: str, value: Any, encoder: Encoder | None) -> Buffer | None:
-    if encoder is not None:
-        value = encoder(topic, value)
-    if value is None or isinstance(value, bytes | bytearray):
-        return value
-    if isinstance(value, memoryview):
-        return value.tobytes()
-    raise TypeError(
-        f"a {what} must be bytes or None, not {type(value).__name__}: encode it, or give the "
-        f"Producer a {what}_encoder"
-    )
+        plain = self._partitioner is None and self._value_encoder is None
+        core = ProducerCore(
+            self._bootstrap, self._settings, interceptors, self._event_handler, quick=plain
+        )
+        self._intake = Intake(core, self._partitioner, self._key_encoder, self._value_encoder)
+        return core

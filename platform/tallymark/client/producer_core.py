@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -15,18 +16,22 @@ from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.budget import MemoryBudget
 from tallymark.client.cluster import Cluster
 from tallymark.client.delivery import RecordMetadata
-from tallymark.client.forks import generation
+from tallymark.client.forks import generation, tell_in_child
 from tallymark.client.interceptor_chain import InterceptorChain
+from tallymark.client.interceptor_stages import QueueStages
 from tallymark.client.interceptors import ProducerContext, ProducerInterceptor
+from tallymark.client.interceptors_queue import EventHandler, QueueInterceptor
 from tallymark.client.io_thread import IoThread
 from tallymark.client.lane import Lane, TopicLanes
 from tallymark.client.pipeline import Pipeline
+from tallymark.client.producer_metrics import ProducerMetrics
 from tallymark.client.producer_settings import ProducerSettings
-from tallymark.client.sender import Sender, SendRules
+from tallymark.client.sender import Sender
+from tallymark.client.sender_answers import SendRules
 from tallymark.client.settlement import Settler
 from tallymark.client.stamps import INSTANCE_BYTES
 from tallymark.client.topic_admin import create_topic
-from tallymark.errors import TimedOutError
+from tallymark.errors import ClientFailedError, TimedOutError
 
 _LAST_REPORTS: Final = 2.0
 """Seconds that interceptors' final records get at least, however short the deadline of close()."""
@@ -39,18 +44,30 @@ class ProducerCore:
         self,
         bootstrap: Bootstrap,
         settings: ProducerSettings,
-        interceptors: Sequence[ProducerInterceptor],
+        interceptors: Sequence[ProducerInterceptor | QueueInterceptor],
+        event_handler: EventHandler | None = None,
+        quick: bool = True,
     ) -> None:
         self.generation = generation()
         self.instance = os.urandom(INSTANCE_BYTES)
         self.settings = settings
         self.topics: dict[str, TopicLanes] = {}
         """Topics sent to so far. Only the I/O thread adds to it and to what is in it."""
+        self.quick: dict[str, TopicLanes] = {}
+        """Those whose plain values may take :meth:`Accumulator.append_value`; none after close()
+        and in a forked child."""
+        self.dropped = 0
+        self._drop_lock = threading.Lock()
+        self.metrics = ProducerMetrics()
         self.chain = InterceptorChain(interceptors)
+        self.stages = QueueStages(interceptors, event_handler)
+        self._quick = quick and not self.stages.records
+        tell_in_child(self)
         self.io = IoThread(f"tallymark-producer-{self.instance.hex()[:8]}")
         self._publishing: set[Future[RecordMetadata]] = set()
         self._build(bootstrap, settings)
         self.chain.attach(self._context())
+        self.io.on_failure = self._failed
         self.io.call(self._sender.start)
 
     def _build(self, bootstrap: Bootstrap, settings: ProducerSettings) -> None:
@@ -59,21 +76,37 @@ class ProducerCore:
             settings.client_id,
             request_timeout=settings.request_timeout_ms / 1000,
             create_topics=True,
+            metrics=settings.metrics,
         )
         budget = MemoryBudget(settings.buffer_memory)
-        settler = Settler(self.chain, budget, self.instance, settings.server, settings.backfill)
+        settler = Settler(
+            self.chain,
+            self.stages,
+            self.metrics,
+            budget,
+            self.instance,
+            settings.server,
+            settings.backfill,
+        )
+        settler.metrics = self.cluster.metrics
         rules = SendRules(
             acks=settings.acks,
             compression=settings.compression_type,
+            compression_level=settings.compression_level,
             request_timeout=settings.request_timeout_ms / 1000,
             retry_backoff=settings.retry_backoff_ms / 1000,
             max_in_flight=settings.max_in_flight,
         )
-        self._sender = Sender(self.io, self.cluster, rules, settler, self.chain)
+        self._sender = Sender(
+            self.io, self.cluster, rules, settler, self.chain, self.stages, self.metrics
+        )
         self._sender.on_tick = self._grow_topics
         self.accumulator = self._sender.accumulator = Accumulator(
             BatchRules(
-                settings.batch_size, settings.linger_ms / 1000, settings.delivery_timeout_ms / 1000
+                settings.batch_size,
+                settings.linger_ms / 1000,
+                settings.delivery_timeout_ms / 1000,
+                settings.batch_num_messages,
             ),
             budget,
             self._sender.wake,
@@ -87,8 +120,10 @@ class ProducerCore:
         topic = self.topics.get(name)
         if topic is None:
             info = await self.cluster.topic(name, timeout)
-            topic = self.topics.setdefault(name, TopicLanes(name))
+            topic = self.topics.setdefault(name, TopicLanes(name, self.settings.stamp))
             topic.grow(info.partition_count, self._lane)
+            if self._quick and not self.accumulator.closed:
+                self.quick[name] = topic
         return topic
 
     async def refresh_topic(self, topic: TopicLanes) -> None:
@@ -103,7 +138,7 @@ class ProducerCore:
                 topic.grow(info.partition_count, self._lane)
 
     def _lane(self, owner: TopicLanes, partition: int) -> Lane:
-        pipeline = Pipeline(self.settings.idempotent, self.settings.max_in_flight)
+        pipeline = Pipeline(self.settings.idempotent, self.settings.max_in_flight, splits=True)
         return Lane(owner, partition, self.instance, self.settings.server, pipeline)
 
     # --- interceptors -----------------------------------------------------------------------
@@ -143,6 +178,29 @@ class ProducerCore:
             lanes.choose(key), key, value, (), timestamp, stamped=False, report=True
         )
 
+    def _failed(self, error: ClientFailedError) -> None:
+        """What was taken in must not wait for a sender that is no more."""
+        self.accumulator.failure = error
+        self._refuse_more()
+        self._sender.give_up(error)
+
+    def drop(self, count: int) -> None:
+        """So many records were not taken in for want of room."""
+        with self._drop_lock:
+            self.dropped += count
+
+    def forked(self) -> None:
+        """This is a child now: its producer is to look for a core of its own."""
+        self.quick = {}
+
+    def _refuse_more(self) -> None:
+        self.accumulator.closed = True
+        self._quick, self.quick = False, {}
+        for topic in list(self.topics.values()):
+            for lane in list(topic.lanes):
+                with lane.lock:  # a send() under way has its record in, the next one is refused
+                    lane.seal()
+
     # --- flush and close --------------------------------------------------------------------
 
     async def flush(self) -> None:
@@ -156,13 +214,9 @@ class ProducerCore:
     def close(self, timeout: float) -> int:
         """Settle everything within ``timeout`` seconds, let interceptors report, end the thread.
         Returns how many records had to be given up."""
-        self.accumulator.closed = True
-        for topic in list(self.topics.values()):
-            for lane in list(topic.lanes):
-                with lane.lock:  # a send() under way has its record in, the next one is refused
-                    lane.seal()
+        self._refuse_more()
         try:
-            return self.io.run(self._close(timeout), what="close()")
+            return self.io.finish(self._close(timeout))
         finally:
             self.io.stop()
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from tallymark.client import supervised
 from tallymark.client.batch import NO_IDENTITY, Identity
 from tallymark.client.cluster import Cluster
 from tallymark.errors import KafkaError, TallymarkError
@@ -35,7 +36,7 @@ class ProducerIds:
         """Get a new id in the background, unless that is under way."""
         if self._task is None or self._task.done():
             self.error = None
-            self._task = asyncio.create_task(self._get())
+            self._task = supervised.start(self._get(), "getting a producer id")
 
     async def close(self) -> None:
         """Stop asking."""

@@ -8,11 +8,38 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from tallymark.client.metrics import Metrics
 from tallymark.client.stamps import MAX_SERVER_BYTES
 from tallymark.errors import UserError
-from tallymark.protocol.compression import CODECS
+from tallymark.protocol.compression import CODECS, LEVELS
 
 Acks = Literal["all", -1, 0, 1]
+OnBufferFull = Literal["block", "fail", "drop"]
+BUFFER_POLICIES: Final = ("block", "fail", "drop")
+OTHER_NAMES: Final = {
+    # of the Kafka 0.7 producer
+    "queue_time": "linger_ms",
+    "queue_buffering_max_ms": "linger_ms",
+    "queue_size": "buffer_memory (in bytes)",
+    "queue_enqueue_timeout_ms": "max_block_ms and on_buffer_full",
+    "producer_type": "nothing: send() never waits for the broker, send().result() does",
+    "compression_codec": "compression_type",
+    "serializer_class": "value_encoder",
+    "event_handler_class": "event_handler",
+    "callback_handler_class": "interceptors",
+    "partitioner_class": "partitioner",
+    "zk_connect": "zookeeper_connect",
+    "broker_list": "bootstrap_servers",
+    # of today's clients
+    "metadata_broker_list": "bootstrap_servers",
+    "value_serializer": "value_encoder",
+    "key_serializer": "key_encoder",
+    "max_in_flight_requests_per_connection": "max_in_flight",
+    "retries": "delivery_timeout_ms, which bounds them",
+    "request_required_acks": "acks",
+    "retry_backoff_max_ms": "retry_backoff_ms",
+}
+"""What is called otherwise here, for the error that says so."""
 _MOST_IN_FLIGHT: Final = 5
 """A broker remembers the last five batches of a producer and partition (KIP-98)."""
 
@@ -27,9 +54,12 @@ class ProducerSettings:
     client_id: str = "tallymark"
     acks: int = -1
     batch_size: int = 16384
+    batch_num_messages: int = 1_000_000
     linger_ms: float = 5
     compression_type: str = "none"
+    compression_level: int | None = None
     buffer_memory: int = 33554432
+    on_buffer_full: str = "block"
     max_block_ms: float = 60000
     delivery_timeout_ms: float = 120000
     request_timeout_ms: float = 30000
@@ -39,10 +69,17 @@ class ProducerSettings:
     server: str = ""
     stamp: bool = True
     backfill: bool = False
+    metrics: Metrics | None = None
 
     def __post_init__(self) -> None:
         if self.compression_type not in CODECS:
             raise _wrong("compression_type", self.compression_type, f"one of {', '.join(CODECS)}")
+        self._check_level()
+        if self.on_buffer_full not in BUFFER_POLICIES:
+            choices = ", ".join(BUFFER_POLICIES)
+            raise _wrong("on_buffer_full", self.on_buffer_full, f"one of {choices}")
+        if self.batch_num_messages < 1:
+            raise _wrong("batch_num_messages", self.batch_num_messages, "1 or more")
         for name in ("batch_size", "buffer_memory", "delivery_timeout_ms", "request_timeout_ms"):
             if getattr(self, name) <= 0:
                 raise _wrong(name, getattr(self, name), "more than 0")
@@ -53,6 +90,17 @@ class ProducerSettings:
             raise _wrong("max_in_flight", self.max_in_flight, "1 to 5 with idempotence")
         if len(self.server.encode()) > MAX_SERVER_BYTES:
             raise _wrong("server", self.server, f"at most {MAX_SERVER_BYTES} bytes of UTF-8")
+
+    def _check_level(self) -> None:
+        level = self.compression_level
+        if level is None:
+            return
+        if self.compression_type not in LEVELS:
+            codecs = " or ".join(LEVELS)
+            raise _wrong("compression_level", level, f"left out unless it is {codecs}")
+        lowest, highest = LEVELS[self.compression_type]
+        if not lowest <= level <= highest:
+            raise _wrong("compression_level", level, f"{lowest} to {highest}")
 
     @property
     def idempotent(self) -> bool:
@@ -76,12 +124,14 @@ def server_name(server: str | None) -> str:
     return socket.gethostname().encode()[:MAX_SERVER_BYTES].decode(errors="ignore")
 
 
-def unknown_keyword(name: str, known: Iterable[str]) -> TypeError:
-    """The error for a keyword that is none, with the one that was probably meant."""
-    plain = name.replace(".", "_").lower()
+def unknown_keyword(name: str, known: Iterable[str], owner: str = "Producer()") -> TypeError:
+    """The error for a keyword of ``owner`` that is none, with the one that was probably meant."""
+    plain = name.replace(".", "_").replace("-", "_").lower()
+    if plain in OTHER_NAMES and owner == "Producer()":
+        return TypeError(f"{owner} has no setting {name!r}: it is {OTHER_NAMES[plain]} here")
     near = difflib.get_close_matches(plain, list(known), n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return TypeError(f"Producer() has no setting {name!r}{hint}")
+    return TypeError(f"{owner} has no setting {name!r}{hint}")
 
 
 def _wrong(name: str, value: object, allowed: str) -> UserError:

@@ -3,60 +3,43 @@
 It is one function, :meth:`Sender._pump`, called in the I/O thread whenever something may have
 become possible: a batch was sealed, its linger is over, a response, a connection, metadata or a
 producer id came, a back-off ended. It waits for nothing. Order and retries of a partition are the
-business of its :class:`~tallymark.client.pipeline.Pipeline`.
+business of its :class:`~tallymark.client.pipeline.Pipeline`, what an answer leads to that of
+:class:`~tallymark.client.sender_answers.Answers`.
+
+The pump looks only at partitions that have something to send; all of them are looked through when
+something may have lingered long enough or come back (``_scan_at``), and at each tick.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from tallymark.client.accumulator import Accumulator
 from tallymark.client.batch import ProducerBatch
 from tallymark.client.cluster import Cluster
 from tallymark.client.errands import Errands
 from tallymark.client.interceptor_chain import InterceptorChain
+from tallymark.client.interceptor_stages import QueueStages
 from tallymark.client.io_thread import IoThread
 from tallymark.client.lane import Lane
-from tallymark.client.pipeline import Verdict
-from tallymark.client.produce_request import (
-    Parcel,
-    build_request,
-    produce_version,
-    read_response,
-)
+from tallymark.client.produce_request import Parcel, produce_version, request_writer
+from tallymark.client.producer_metrics import ProducerMetrics
+from tallymark.client.sender_answers import Answers, SendRules
 from tallymark.client.settlement import Settler
-from tallymark.errors import (
-    CODES,
-    KafkaError,
-    LocalProtocolError,
-    TallymarkError,
-    TimedOutError,
-)
+from tallymark.errors import KafkaError, LocalProtocolError, TallymarkError, TimedOutError
 from tallymark.net import Address, Stream
-from tallymark.protocol.messages import ProduceResponse
-
-log: Final = logging.getLogger(__name__)
+from tallymark.protocol.produce_client_wire import read_produced
 
 TICK: Final = 0.2
 """Seconds between two calls of the interceptors' on_tick; also how exact deadlines are."""
 MAX_REQUEST_BYTES: Final = 1024 * 1024
 _UNWRITABLE_PAUSE: Final = 0.005
-
-
-@dataclass(frozen=True, slots=True)
-class SendRules:
-    """Times in seconds. ``acks`` is -1, 1 or 0; ``max_in_flight`` requests a connection."""
-
-    acks: int
-    compression: str
-    request_timeout: float
-    retry_backoff: float
-    max_in_flight: int
+_NEVER: Final = float("inf")
 
 
 class Sender:
@@ -69,6 +52,8 @@ class Sender:
         rules: SendRules,
         settler: Settler,
         chain: InterceptorChain,
+        stages: QueueStages,
+        metrics: ProducerMetrics,
     ) -> None:
         self.accumulator: Accumulator
         """Set by the owner before anything is sent."""
@@ -79,11 +64,19 @@ class Sender:
         self._rules = rules
         self._settler = settler
         self._chain = chain
+        self._stages = stages
+        self._metrics = metrics
         self._errands = Errands(cluster, rules.retry_backoff, self._pump)
+        self._answers = Answers(cluster, rules, settler, stages, metrics, self._errands)
         self._active: dict[Lane, None] = {}
+        """Partitions with an open, sealed, pending or travelling batch."""
+        self._ready: dict[Lane, None] = {}
+        """Those of them that have batches to send."""
         self._woken = False
         self._urgent = 0
         self._in_flight: dict[Address, int] = {}
+        self._versions: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
+        self._scan_at = _NEVER
         self._timer: asyncio.TimerHandle | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -113,12 +106,14 @@ class Sender:
 
     def unsettled(self) -> int:
         """How many records send() has taken that are not settled."""
-        self._collect(time.monotonic(), seal_all=True)
+        self._take_news()
+        self._scan(time.monotonic(), seal_all=True)
         return sum(batch.user_records for batch in self._open_batches())
 
     def give_up(self, error: TallymarkError) -> None:
         """Settle everything as failed, or in doubt where bytes have left."""
-        self._collect(time.monotonic(), seal_all=True)
+        self._take_news()
+        self._scan(time.monotonic(), seal_all=True)
         for lane in self._active:
             for batch in lane.pipeline.abandon():
                 self._settler.failed(batch, error, batch.ambiguous)
@@ -137,33 +132,62 @@ class Sender:
     # --- the pump ---------------------------------------------------------------------------
 
     def _pump(self, *_: Any) -> None:
+        # What senders read without a lock (woken, crowded, looks_at) is cleared before what they
+        # wrote before reading it is looked at, so one of both sides sees the other.
         self._woken = False
         if self._stopped:
             return
+        accumulator = self.accumulator
+        accumulator.looks_at = 0.0
+        for lane in self._ready:
+            lane.crowded = False
         now = time.monotonic()
-        self._collect(now, seal_all=bool(self._urgent or self.accumulator.budget.waiting))
-        self._expire(now)
+        self._take_news()
+        hurry = bool(self._urgent or accumulator.budget.waiting)
+        if hurry or now >= self._scan_at or not accumulator.rules.linger:
+            self._scan(now, seal_all=hurry)
         self._send_all(now)
-        self._rest(now)
+        self._rest(now, hurry)
 
-    def _collect(self, now: float, seal_all: bool) -> None:
-        """Take over what is sealed, and seal what has lingered long enough."""
-        news = self.accumulator.news
+    def _take_news(self) -> None:
+        accumulator = self.accumulator
+        news, full = accumulator.news, accumulator.pace.full
         while news:
             self._active[news.popleft()] = None
+        while full:
+            self._take_sealed(full.popleft())
+
+    def _take_sealed(self, lane: Lane) -> None:
+        while lane.sealed:
+            batch = lane.sealed.popleft()
+            self._settler.announce(batch)
+            lane.pipeline.add(batch)
+            self._ready[lane] = None
+
+    def _scan(self, now: float, seal_all: bool) -> None:
+        """Look through all partitions: seal what has lingered long enough (where something waits
+        already it may go on filling), find what may be sent again, forget those that are done."""
         linger = self.accumulator.rules.linger
-        for lane in self._active:
+        self._scan_at = _NEVER
+        for lane in list(self._active):
+            pipeline = lane.pipeline
             filling = lane.open
-            if filling is not None and (seal_all or filling.created + linger <= now):
-                with lane.lock:
-                    lane.seal()
-            while lane.sealed:
-                batch = lane.sealed.popleft()
-                if batch.count:
-                    self._settler.announce(batch)
-                    lane.pipeline.add(batch)
-                else:  # its only record did not encode
-                    self.accumulator.budget.release(batch.reserved)
+            if filling is not None:
+                if seal_all or (filling.created + linger <= now and not pipeline.pending):
+                    self._seal(lane)
+                else:
+                    self._scan_at = min(self._scan_at, max(filling.created + linger, now + 0.001))
+            if lane.sealed:
+                self._take_sealed(lane)
+            if pipeline.pending:
+                self._ready[lane] = None
+            elif pipeline.idle:
+                self._dismiss(lane)
+
+    def _seal(self, lane: Lane) -> None:
+        with lane.lock:
+            lane.seal()
+        self._take_sealed(lane)
 
     def _expire(self, now: float) -> None:
         timeout = self.accumulator.rules.delivery_timeout
@@ -175,9 +199,10 @@ class Sender:
 
     def _send_all(self, now: float) -> None:
         by_leader: dict[Address, list[Lane]] = {}
-        for lane in self._active:
+        for lane in list(self._ready):
             pipeline = lane.pipeline
             if not pipeline.pending:
+                del self._ready[lane]
                 continue
             if pipeline.next(now, self._errands.ids.newest) is None:
                 if pipeline.needs_identity and self._errands.ids.newest == pipeline.identity:
@@ -197,15 +222,17 @@ class Sender:
         if stream is None:
             again_at = self._errands.want_connection(address, now)
             if again_at is not None:
-                self._wake_at(again_at)
+                self._scan_at = min(self._scan_at, again_at)
             return
+        stream.after_answers = self._pump
         while self._in_flight.get(address, 0) < self._rules.max_in_flight:
             if not stream.writable:
-                self._wake_at(now + _UNWRITABLE_PAUSE)
-                return
+                self._scan_at = min(self._scan_at, now + _UNWRITABLE_PAUSE)
+                break
             parcels = self._fill_request(lanes, now)
-            if not parcels or not self._submit(address, stream, parcels):
-                return
+            if not parcels or not self._submit(address, stream, parcels, now):
+                break
+        stream.push()
 
     def _fill_request(self, lanes: list[Lane], now: float) -> list[Parcel]:
         parcels: list[Parcel] = []
@@ -219,48 +246,97 @@ class Sender:
             room -= batch.size
         return parcels
 
-    def _submit(self, address: Address, stream: Stream, parcels: list[Parcel]) -> bool:
+    def _submit(self, address: Address, stream: Stream, parcels: list[Parcel], now: float) -> bool:
         """Hand one request over; False when nothing more may be sent to this broker now."""
         rules = self._rules
+        if self._stages.batches:
+            for _, batch in parcels:
+                self._stages.sending(batch)
         try:
-            version = produce_version(stream, rules.compression)
-            request = build_request(
+            version = self._version(stream)
+            write, size = request_writer(
                 parcels,
+                version,
                 rules.acks,
                 rules.request_timeout,
-                rules.compression,
+                (rules.compression, rules.compression_level),
                 self._cluster.metadata,
             )
             if rules.acks == 0:
-                stream.post(request, version)
-                self._acknowledge_unseen(parcels)
-                return True
-            future = stream.submit(request, version, timeout=rules.request_timeout)
+                stream.post_written(write, "Produce")
+            else:
+                stream.exchange(
+                    write,
+                    partial(read_produced, version=version),
+                    partial(self._answered, address, parcels, now),
+                    rules.request_timeout,
+                    "Produce",
+                )
         except (KafkaError, LocalProtocolError) as error:
-            self._not_sent(parcels, error)
+            self._answers.not_sent(parcels, error)
             return False
-        self._in_flight[address] = self._in_flight.get(address, 0) + 1
-        future.add_done_callback(lambda done: self._answered(address, parcels, done))
+        self._metrics.requests += 1
+        self._metrics.bytes_sent += size
+        for _, batch in parcels:
+            batch.attempts += 1
+        if rules.acks == 0:
+            stream.push()
+            self._answers.unseen(parcels)
+        else:
+            self._metrics.requests_in_flight += 1
+            self._in_flight[address] = self._in_flight.get(address, 0) + 1
+        if self._stages.batches:
+            for _, batch in parcels:
+                self._stages.sent(batch)
         return True
 
-    def _rest(self, now: float) -> None:
-        """Forget the partitions that are done, and set the timer for the next thing to do."""
-        next_at: float | None = None
-        linger = self.accumulator.rules.linger
-        for lane in list(self._active):
-            filling = lane.open
-            if filling is not None:
-                at: float | None = filling.created + linger
-            elif lane.pipeline.pending and lane.pipeline.retry_at > now:
-                at = lane.pipeline.retry_at
+    def _version(self, stream: Stream) -> int:
+        """The Produce version of a connection; KafkaError if none will do."""
+        version = self._versions.get(stream)
+        if version is None:
+            version = self._versions[stream] = produce_version(stream, self._rules.compression)
+        return version
+
+    def _answered(
+        self,
+        address: Address,
+        parcels: list[Parcel],
+        sent_at: float,
+        response: Any,
+        error: TallymarkError | None,
+    ) -> None:
+        """The pump follows, once for all answers that came together."""
+        self._in_flight[address] -= 1
+        self._metrics.requests_in_flight -= 1
+        if error is not None:
+            self._answers.lost(parcels, error)
+            self.wake()  # nobody calls after_answers of a connection that has died
+        else:
+            self._answers.take(parcels, response)
+            self._metrics.answered(time.monotonic() - sent_at)
+
+    def _rest(self, now: float, hurry: bool) -> None:
+        """See when the pump is needed next, and let senders know what they need not tell."""
+        backlog = 0
+        for lane in self._ready:
+            pipeline = lane.pipeline
+            waiting = len(pipeline.pending)
+            if waiting:
+                lane.crowded = True
+                backlog += waiting
+                if pipeline.retry_at > now:
+                    self._scan_at = min(self._scan_at, pipeline.retry_at)
             else:
-                at = None
-                if lane.pipeline.idle:
-                    self._dismiss(lane)
-            if at is not None and (next_at is None or at < next_at):
-                next_at = at
-        if next_at is not None:
-            self._wake_at(next_at)
+                self._scan_at = min(self._scan_at, now)  # what lingers there may go now
+        self.accumulator.pace.note(backlog)
+        if not self._active and not backlog:
+            self._scan_at = _NEVER
+            return
+        linger = self.accumulator.rules.linger
+        self._scan_at = min(self._scan_at, now + max(linger, 0.001))
+        self._wake_at(self._scan_at)
+        if not hurry:
+            self.accumulator.looks_at = self._scan_at
 
     def _dismiss(self, lane: Lane) -> None:
         with lane.lock:
@@ -276,53 +352,6 @@ class Sender:
             self._timer.cancel()
         self._timer = self._io.loop.call_at(at, self._pump)
 
-    # --- answers ----------------------------------------------------------------------------
-
-    def _answered(
-        self, address: Address, parcels: list[Parcel], done: asyncio.Future[ProduceResponse]
-    ) -> None:
-        self._in_flight[address] -= 1
-        error = done.exception()
-        if error is not None:
-            for lane, batch in parcels:
-                self._refused(lane, batch, _as_ours(error))
-        else:
-            for answer in read_response(parcels, done.result(), self._cluster.metadata):
-                if answer.error is not None:
-                    self._refused(answer.lane, answer.batch, answer.error)
-                    continue
-                self._errands.problem = None
-                answer.lane.pipeline.acknowledged(answer.batch)
-                if not answer.batch.settled:
-                    self._settler.acknowledged(
-                        answer.batch, answer.base_offset, answer.append_time_ms
-                    )
-        self._pump()
-
-    def _refused(self, lane: Lane, batch: ProducerBatch, error: TallymarkError) -> None:
-        self._errands.problem = error
-        retry_at = time.monotonic() + self._rules.retry_backoff
-        verdict = lane.pipeline.refused(batch, error, retry_at)
-        if verdict is Verdict.RETRY:
-            log.info("%s will be sent again: %s", batch.describe(), error)
-        elif verdict is not Verdict.OVER:
-            self._settler.failed(batch, error, verdict is Verdict.IN_DOUBT)
-        if isinstance(error, KafkaError) and error.stale_metadata:
-            self._errands.want_metadata()
-
-    def _not_sent(self, parcels: list[Parcel], error: TallymarkError) -> None:
-        """Nothing left: the connection has just died (try again), or it cannot be said."""
-        for lane, batch in parcels:
-            if isinstance(error, KafkaError) and error.retriable:
-                lane.pipeline.unsent(batch)
-            else:
-                self._refused(lane, batch, error)
-
-    def _acknowledge_unseen(self, parcels: list[Parcel]) -> None:
-        for lane, batch in parcels:
-            lane.pipeline.acknowledged(batch)
-            self._settler.acknowledged(batch, -1, -1)
-
     def _want_identity(self, lane: Lane) -> None:
         error = self._errands.ids.error
         if error is None or lane.pipeline.in_flight:
@@ -337,23 +366,20 @@ class Sender:
     def _tick(self) -> None:
         self._ticker = self._io.loop.call_later(TICK, self._tick)
         now_ms = time.time_ns() // 1_000_000  # before looking: see ProducerInterceptor.on_tick
+        self._expire(time.monotonic())
+        self._scan_at = 0.0
         self._pump()
         self._cluster.refresh_if_old()
         self.on_tick()
-        self._chain.on_tick(now_ms, self._oldest_pending())
+        if self._chain:
+            self._chain.on_tick(now_ms, self._oldest_pending())
 
     def _oldest_pending(self) -> int | None:
         oldest: int | None = None
         for lane in self._active:
             with lane.lock:
                 waiting = [*lane.sealed, lane.open] if lane.open else list(lane.sealed)
-            for batch in (*waiting, *lane.pipeline.unsettled()):
-                if batch.stamped and (oldest is None or batch.oldest < oldest):
-                    oldest = batch.oldest
+                found = [batch.oldest for batch in waiting if batch.stamped]
+            found += [batch.oldest for batch in lane.pipeline.unsettled() if batch.stamped]
+            oldest = min([*found, oldest] if oldest is not None else found, default=None)
         return oldest if oldest is not None and oldest < 2**63 else None
-
-
-def _as_ours(error: BaseException) -> TallymarkError:
-    if isinstance(error, TallymarkError):
-        return error
-    return KafkaError(CODES["NETWORK_EXCEPTION"], f"the request failed: {error!r}")

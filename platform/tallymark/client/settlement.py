@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from itertools import count, repeat
 from typing import Final
 
 from tallymark.client.batch import ProducerBatch
 from tallymark.client.budget import MemoryBudget
-from tallymark.client.delivery import RecordMetadata, settle
 from tallymark.client.interceptor_chain import InterceptorChain
+from tallymark.client.interceptor_stages import QueueStages
 from tallymark.client.interceptors import BatchTally
+from tallymark.client.metrics import Metrics
+from tallymark.client.producer_metrics import ProducerMetrics
 
 log: Final = logging.getLogger(__name__)
 
@@ -26,58 +27,70 @@ class Settler:
     def __init__(
         self,
         chain: InterceptorChain,
+        stages: QueueStages,
+        metrics: ProducerMetrics,
         budget: MemoryBudget,
         instance: bytes,
         server: str,
         backfill: bool,
     ) -> None:
         self._chain = chain
+        self._stages = stages
+        self._metrics = metrics
         self._budget = budget
         self._origin = (instance, server)
         self._backfill = backfill
+        self.metrics: Metrics | None = None
+        """Told of every batch (:mod:`.metrics`)."""
         self._waiters: list[tuple[set[ProducerBatch], asyncio.Future[None]]] = []
 
     def announce(self, batch: ProducerBatch) -> None:
         """The batch is sealed: its stamped records are accepted."""
-        if not batch.stamped:
-            return
-        instance, server = self._origin
-        batch.tally = BatchTally(
-            batch.topic,
-            batch.partition,
-            instance,
-            server,
-            batch.first_stamp,
-            batch.timestamps,
-            batch.payload,
-            self._backfill,
-        )
-        self._chain.on_send(batch.tally)
+        if batch.stamped and self._chain:
+            batch.tally = self._tally(batch, batch.payload)
+            self._chain.on_send(batch.tally)
+        self._stages.sealed(batch)
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
         """The batch is in the log from ``base_offset`` on (-1: the broker did not say);
         ``append_time_ms`` is -1 unless the broker has put its own time on the records."""
+        if self.metrics is not None:
+            self.metrics("records_acknowledged", batch.count, {"topic": batch.topic})
         if batch.tally is not None:
             self._chain.on_acknowledged(batch.tally, base_offset)
-        topic, partition = batch.topic, batch.partition
-        timestamps = batch.timestamps if append_time_ms < 0 else [append_time_ms] * batch.count
-        offsets = repeat(-1) if base_offset < 0 else count(base_offset)
-        settle(
-            batch.deliveries,
-            map(RecordMetadata, repeat(topic), repeat(partition), offsets, timestamps),
-        )
-        for index in batch.callbacks:
-            self._call(batch, index, None)
+        self._stages.acknowledged(batch, base_offset)
+        self._metrics.batches_acknowledged += 1
+        self._metrics.records_acknowledged += batch.count
+        batch.fate.acknowledged(base_offset, append_time_ms)
         self._end(batch)
 
     def failed(self, batch: ProducerBatch, error: Exception, in_doubt: bool) -> None:
         """The batch is given up."""
+        if self.metrics is not None:
+            name = "records_in_doubt" if in_doubt else "records_failed"
+            self.metrics(name, batch.count, {"topic": batch.topic})
         if batch.tally is not None:
             self._chain.on_failed(batch.tally, error, in_doubt)
-        settle(batch.deliveries, repeat(error))
-        for index in batch.callbacks:
-            self._call(batch, index, error)
+        self._stages.failed(batch, error, in_doubt)
+        self._metrics.batches_failed += 1
+        self._metrics.records_failed += batch.count
+        batch.fate.failed(error)
         self._end(batch)
+
+    def split(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
+        """The batch goes on as two; each of them will be settled."""
+        self._metrics.batches_split += 1
+        if batch.tally is not None:
+            whole = batch.tally.sizes
+            sizes = halves[0].payload
+            for half, size in zip(halves, (sizes, whole - sizes), strict=True):
+                half.tally = self._tally(half, size)
+            self._chain.on_split(batch.tally, [half.tally for half in halves if half.tally])
+        batch.let_go()
+        for batches, _ in self._waiters:
+            if batch in batches:
+                batches.discard(batch)
+                batches.update(halves)
 
     async def wait_for(self, batches: set[ProducerBatch]) -> None:
         """Return when all of ``batches`` are settled."""
@@ -91,15 +104,29 @@ class Settler:
         finally:
             self._waiters.remove(entry)
 
-    def _call(self, batch: ProducerBatch, index: int, error: Exception | None) -> None:
-        metadata = None if error else batch.deliveries[index].result()
-        try:
-            batch.callbacks[index](error, metadata)
-        except Exception:
-            log.exception("an on_delivery callback for %s-%d failed", batch.topic, batch.partition)
+    def _tally(self, batch: ProducerBatch, sizes: int) -> BatchTally:
+        instance, server = self._origin
+        return BatchTally(
+            batch.topic,
+            batch.partition,
+            instance,
+            server,
+            batch.first_stamp,
+            batch.timestamps,
+            sizes,
+            self._backfill,
+        )
 
     def _end(self, batch: ProducerBatch) -> None:
-        batch.settled = True
+        for index, call in batch.callbacks.items():
+            error = batch.fate.error
+            try:
+                call(error, None if error else batch.fate.metadata(index))
+            except Exception:
+                log.exception(
+                    "an on_delivery callback for %s-%d failed", batch.topic, batch.partition
+                )
+        batch.let_go()
         self._budget.release(batch.reserved)
         for batches, future in self._waiters:
             batches.discard(batch)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
 
 from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.cluster import Cluster
+from tallymark.client.fetch_ready import ReadyFetcher
 from tallymark.client.fetch_request import FetchLimits
 from tallymark.client.fetched import EARLIEST, LATEST, Fetched, FetchSpec
 from tallymark.client.fetching import Fetcher
 from tallymark.client.io_thread import IoThread
+from tallymark.client.isolation import Isolation, isolation_level
 from tallymark.client.list_offsets import list_offset, offsets_before
 from tallymark.client.metadata import TopicInfo
+from tallymark.client.metrics import Metrics
+from tallymark.client.security import SecuritySettings, client_security
 from tallymark.errors import CODES, KafkaError
 
 __all__ = ["EARLIEST", "LATEST", "FetchSpec", "Fetched", "SimpleConsumer"]
@@ -26,8 +30,13 @@ _MARGIN: Final = 5.0
 class SimpleConsumer:
     """Reads partitions of one cluster from given offsets. Thread-safe; close it, or use ``with``.
 
+    ``security`` is TLS and the log-in (:class:`~tallymark.client.security.SecuritySettings`).
     ``check_crcs`` verifies every batch. ``request_timeout_ms`` bounds every call (beside the
     waiting that a fetch asks for): while brokers are away it is tried again, then raised.
+    ``isolation`` "read_committed" leaves out the records of aborted transactions and ends where the
+    first open one begins, also in what :meth:`get_offsets_before` and :meth:`end_offsets` call the
+    end; it can be given with each fetch instead.
+    ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
     """
 
     def __init__(
@@ -38,11 +47,22 @@ class SimpleConsumer:
         client_id: str = "tallymark",
         check_crcs: bool = True,
         request_timeout_ms: float = 30000,
+        isolation: Isolation = "read_uncommitted",
+        metrics: Metrics | None = None,
+        **security: Unpack[SecuritySettings],
     ) -> None:
-        bootstrap = Bootstrap.of(bootstrap_servers, zookeeper_connect)
+        bootstrap = Bootstrap.of(
+            bootstrap_servers,
+            zookeeper_connect,
+            client_security(security, SimpleConsumer),
+        )
         self._timeout = request_timeout_ms / 1000
-        self._cluster = Cluster(bootstrap, client_id, request_timeout=self._timeout)
+        self._cluster = Cluster(
+            bootstrap, client_id, request_timeout=self._timeout, metrics=metrics
+        )
+        self._isolation = isolation_level(isolation)
         self._fetcher = Fetcher(self._cluster, check_crcs)
+        self._ready = ReadyFetcher(self._cluster, self._fetcher)
         self._io = IoThread(f"consumer {client_id}")
 
     def fetch(
@@ -55,6 +75,7 @@ class SimpleConsumer:
         max_wait_ms: int = 500,
         min_bytes: int = 1,
         last_epoch: int = -1,
+        isolation: Isolation | None = None,
     ) -> Fetched:
         """Batches from ``offset`` on: about ``max_bytes``, at least one batch when there is any;
         none after ``max_wait_ms`` without news.
@@ -66,7 +87,11 @@ class SimpleConsumer:
         """
         spec = FetchSpec(topic, partition, offset, last_epoch)
         (outcome,) = self.multifetch(
-            [spec], max_bytes=max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes
+            [spec],
+            max_bytes=max_bytes,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            isolation=isolation,
         )
         if isinstance(outcome, KafkaError):
             raise outcome
@@ -79,13 +104,32 @@ class SimpleConsumer:
         max_bytes: int = 1048576,
         max_wait_ms: int = 500,
         min_bytes: int = 1,
+        isolation: Isolation | None = None,
     ) -> list[Fetched | KafkaError]:
         """Like :meth:`fetch` for several partitions at once, one request per broker; ``max_bytes``
         is per partition. One outcome per spec, in their order: a partition's error does not keep
-        the others back."""
+        the others back, nor does a broker that is slow or gone: a second after the others' time is
+        up its outcomes are REQUEST_TIMED_OUT, and what it answers later is there for the next call
+        that asks for the same."""
         asked = list(specs)
-        limits = FetchLimits(max_bytes, max_wait_ms, min_bytes)
+        limits = self._limits(max_bytes, max_wait_ms, min_bytes, isolation)
         work = self._fetcher.fetch(asked, limits)
+        return self._run(work, f"fetch of {len(asked)} partitions", max_wait_ms / 1000)
+
+    def multifetch_ready(
+        self,
+        specs: Iterable[FetchSpec],
+        *,
+        max_bytes: int = 1048576,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+    ) -> list[Fetched | KafkaError | None]:
+        """Like :meth:`multifetch`, but returns as soon as one broker has news; None for what there
+        are none of yet: ask for that again, its answer is on the way. For one thread that goes on
+        from what it gets. Errors come at once, nothing is tried again."""
+        asked = list(specs)
+        limits = self._limits(max_bytes, max_wait_ms, min_bytes, None)
+        work = self._ready.fetch(asked, limits)
         return self._run(work, f"fetch of {len(asked)} partitions", max_wait_ms / 1000)
 
     def get_offsets_before(
@@ -93,13 +137,13 @@ class SimpleConsumer:
     ) -> list[int]:
         """Up to ``max_offsets`` positions at or before ``time`` (ms; LATEST -1, EARLIEST -2),
         descending: where the records of that time begin, then the beginning of the log."""
-        work = offsets_before(self._cluster, topic, partition, time, max_offsets)
+        work = offsets_before(self._cluster, topic, partition, time, max_offsets, self._isolation)
         return self._run(work, f"offsets of {topic}-{partition}")
 
     def offset_for_time(self, topic: str, partition: int, timestamp: int) -> int | None:
         """The offset of the first record whose timestamp (ms) is ``timestamp`` or later; None when
         there is none."""
-        work = list_offset(self._cluster, topic, partition, timestamp)
+        work = list_offset(self._cluster, topic, partition, timestamp, self._isolation)
         found = self._run(work, f"offsets of {topic}-{partition}")
         return None if found is None else found.offset
 
@@ -116,6 +160,11 @@ class SimpleConsumer:
         self._run(self._cluster.refresh(None), "listing topics")
         return self._cluster.metadata.topics()
 
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's own name for itself, known after the first answer of a broker."""
+        return self._cluster.metadata.cluster_id
+
     def leader_epoch(self, topic: str, partition: int) -> int:
         """The leader epoch that this client knows of; -1 when none."""
         leader = self._cluster.metadata.leader(topic, partition)
@@ -126,7 +175,7 @@ class SimpleConsumer:
         if self._io.stopped:
             return
         try:
-            self._io.run(self._cluster.close(), what="close()")
+            self._io.finish(self._cluster.close())
         finally:
             self._io.stop()
 
@@ -141,6 +190,17 @@ class SimpleConsumer:
     ) -> None:
         self.close()
 
+    def _limits(
+        self, max_bytes: int, max_wait_ms: int, min_bytes: int, isolation: Isolation | None
+    ) -> FetchLimits:
+        level = self._isolation if isolation is None else isolation_level(isolation)
+        return FetchLimits(max_bytes, max_wait_ms, min_bytes, isolation_level=level)
+
+    async def _close(self) -> None:
+        await self._ready.close()
+        await self._fetcher.close()
+        await self._cluster.close()
+
     async def _all_offsets(self, topic: str, time: int) -> dict[int, int]:
         await self._cluster.refresh([topic])
         info = self._cluster.metadata.topic(topic)
@@ -148,7 +208,10 @@ class SimpleConsumer:
             code = self._cluster.metadata.error(topic) or CODES["UNKNOWN_TOPIC_OR_PARTITION"]
             raise KafkaError(code, f"topic {topic}")
         found = await asyncio.gather(
-            *(list_offset(self._cluster, topic, part, time) for part in info.partitions)
+            *(
+                list_offset(self._cluster, topic, part, time, self._isolation)
+                for part in info.partitions
+            )
         )
         return {
             part: one.offset

@@ -1,93 +1,90 @@
 """A stream of messages: one bounded queue, filled by the fetcher, emptied by the application.
 
-What was handed out counts as *taken*: its offset is what a commit stores. Batches are queued as
-they came and decoded when the application reaches them, so a full queue costs what it holds on
-the wire and decoding is done in the thread that asked.
+What was handed out counts as *taken*. What the last call handed out is *in hand*: the application
+may be at work on it, until it asks again. Batches are queued as they came and decoded when the
+application reaches them, so a full queue costs what it holds on the wire and decoding is done in
+the thread that asked.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Never, TypeVar
 
 from tallymark.client.connector_progress import PartitionProgress
+from tallymark.client.connector_reading import Reading
 from tallymark.client.message import Message
-from tallymark.errors import ClosedError
-from tallymark.protocol.records import Batch, Record
+from tallymark.client.message_batch import MessageBatch, messages
+from tallymark.client.rebalance import TopicPartition
+from tallymark.client.stream_queue import Chunk, ChunkQueue, Gate
+from tallymark.errors import ClosedError, TallymarkError, TimedOutError
+from tallymark.protocol.record_columns import RecordColumns
+from tallymark.protocol.records import BatchHeader
 
+__all__ = ["QUEUE_BYTES", "Chunk", "Gate", "Stream", "StreamMetrics"]
+
+T = TypeVar("T")
 QUEUE_BYTES: Final = 4 * 1024 * 1024
+_BATCH_BYTES: Final = 1024 * 1024
+_CLEAR_AGAIN_SECONDS: Final = 0.1
 
 
-class Gate:
-    """Whether consumption is allowed. It closes the moment the session is suspended, in whatever
-    thread notices; it opens only for someone who knows of every suspension there was."""
+@dataclass(frozen=True, slots=True)
+class StreamMetrics:
+    """Since the stream began: ``messages`` and their ``batches`` that were handed out or begun, and
+    their ``bytes`` (decompressed). ``queued_bytes`` wait, as they came. ``lag`` is, for each
+    partition that was read, how many offsets the log goes on behind what was handed out, as of the
+    last fetch."""
 
-    def __init__(self) -> None:
-        self.is_open = False
-        self._lock = threading.Lock()
-        self._suspensions = 0
-
-    def suspend(self) -> None:
-        """Close, and let nobody open who has not seen this suspension."""
-        with self._lock:
-            self._suspensions += 1
-            self.is_open = False
-
-    def mark(self) -> int:
-        """What :meth:`open` wants to be shown: the number of suspensions so far."""
-        with self._lock:
-            return self._suspensions
-
-    def close(self) -> None:
-        """Close until the next :meth:`open`."""
-        self.is_open = False
-
-    def open(self, mark: int) -> None:
-        """Open, unless there was a suspension since ``mark`` was taken."""
-        with self._lock:
-            self.is_open = mark == self._suspensions
-
-
-@dataclass(slots=True)
-class Chunk:
-    """What one fetch brought of one partition: messages from ``start`` on; the next one is at
-    ``next_offset``. Without batches it only moves the position (a reset)."""
-
-    progress: PartitionProgress
-    batches: Sequence[Batch]
-    start: int
-    next_offset: int
-    epoch: int
-
-    @property
-    def size(self) -> int:
-        """Bytes on the wire."""
-        return sum(batch.header.size for batch in self.batches)
+    messages: int
+    batches: int
+    bytes: int
+    queued_bytes: int
+    lag: dict[TopicPartition, int]
 
 
 class Stream:
     """An endless iterator of messages; it blocks while there is none. For one thread.
 
     After ``shutdown()`` iteration ends. When the connector failed, every call raises its error.
-    A partition's messages come in order; those of different partitions are not ordered.
+    A partition's messages come in order; those of different partitions are not ordered. A batch
+    that does not decode is CorruptMessageError, at every call: nothing is passed over.
+
+    ``clear`` is asked, by the application's thread, before a chunk's first message is handed out
+    (at most once: its offset is stored by then). While it says no the stream gives nothing.
+    ``timeout_ms``: iterating raises TimedOutError when no message comes for so long (-1: never).
     """
 
-    def __init__(self, gate: Gate, room: threading.Event, queue_bytes: int = QUEUE_BYTES) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        room: threading.Event,
+        queue_bytes: int = QUEUE_BYTES,
+        clear: Callable[[Chunk], bool] | None = None,
+        timeout_ms: float = -1,
+    ) -> None:
         self._gate = gate
         self._room = room
-        self._limit = queue_bytes
+        self._clear = clear
+        self._timeout_ms = timeout_ms
         self._changed = threading.Condition()
-        self._chunks: deque[Chunk] = deque()
-        self._queued = 0
-        self._next_batch = 0
-        self._records: list[Record] = []
-        self._at = 0
+        self._queue = ChunkQueue(queue_bytes, room)
+        self._reading: Reading | None = None
+        self._pop: Callable[[], Message] = _nothing
         self._ended = False
         self._error: Exception | None = None
+        self._in_hand: dict[PartitionProgress, int] = {}
+        self._one_in_hand = False
+        self._calls = 0
+        self._frozen: tuple[int, ...] | None = None
+        self._waiting = False
+        self._ends: dict[PartitionProgress, int] = {}
+        self._counted = [0, 0, 0]  # messages, batches, bytes
+        self.reader = 0
+        """Identity of the thread that asked last."""
 
     # -- for the application ------------------------------------------------------------------
 
@@ -96,48 +93,116 @@ class Stream:
 
     def __next__(self) -> Message:
         """The next message. StopIteration after ``shutdown()``."""
-        with self._changed:
-            if self._gate.is_open and not self._ended and self._at + 1 < len(self._records):
-                return self._take_within_batch()
-        messages = self._wait(1, None)
-        if not messages:
+        if self._gate.is_open:
+            try:
+                return self._pop()
+            except IndexError:
+                pass
+        found = self._wait_for(self._take_one, self._patience)
+        if found:
+            return found[0]
+        if self._ended:
             raise StopIteration
-        return messages[0]
+        raise self._nothing_came()
+
+    def batches(self) -> Iterator[MessageBatch]:
+        """The same messages as columns, of one partition at a time: what has come, about 1 MB at
+        most. Blocks, ends and raises as iterating does; a batch is in hand until the next one is
+        asked for. Messages and batches may be mixed."""
+        while found := self._wait_for(self._take_batch, self._patience):
+            yield found[0]
+        if not self._ended:
+            raise self._nothing_came()
 
     def poll(self, timeout: float | None = 0.0, max_messages: int = 500) -> list[Message]:
         """Up to ``max_messages`` that are there; waits up to ``timeout`` seconds (None: for ever)
         for the first one. Empty when none came. ClosedError after ``shutdown()``."""
-        messages = self._wait(max_messages, timeout)
-        if not messages and self._ended:
+        found = self._wait_for(lambda: self._take(max_messages), timeout)
+        if not found and self._ended:
             raise ClosedError("the consumer of this stream was shut down")
-        return messages
+        return found
+
+    def poll_batch(self, timeout: float | None = 0.0) -> MessageBatch | None:
+        """The next of :meth:`batches`, None when none came within ``timeout`` seconds (None: wait
+        for ever). ClosedError after ``shutdown()``."""
+        found = self._wait_for(self._take_batch, timeout)
+        if not found and self._ended:
+            raise ClosedError("the consumer of this stream was shut down")
+        return found[0] if found else None
+
+    def poll_chunks(self, timeout: float | None = 0.0, max_bytes: int = 1 << 20) -> list[Chunk]:
+        """What was fetched, as it came and undecoded: for who passes batches on. About
+        ``max_bytes``, one chunk at least; waits like :meth:`poll`. A chunk counts as taken whole,
+        its first batch may begin before its ``start``. Not to be mixed with messages."""
+        chunks = self._wait_for(lambda: self._take_chunks(max_bytes), timeout)
+        if not chunks and self._ended:
+            raise ClosedError("the consumer of this stream was shut down")
+        return chunks
+
+    def metrics(self) -> StreamMetrics:
+        """What it has done so far. From any thread."""
+        with self._changed:
+            lag = {
+                (item.topic, item.partition): max(0, end - taken.offset)
+                for item, end in self._ends.items()
+                if (taken := item.taken) is not None
+            }
+            number, batches, size = self._counted
+            return StreamMetrics(number, batches, size, self._queue.queued, lag)
 
     # -- for the connector --------------------------------------------------------------------
 
     @property
     def has_room(self) -> bool:
         """Whether the fetcher may add to the queue."""
-        return self._queued < self._limit
+        return self._queue.has_room
 
     def offer(self, chunk: Chunk) -> bool:
         """Queue a chunk; False, and nothing happens, when its partition was given up."""
         with self._changed:
             if not chunk.progress.active:
                 return False
-            self._chunks.append(chunk)
-            self._queued += chunk.size
+            self._queue.append(chunk)
+            if chunk.high_watermark >= 0:
+                self._ends[chunk.progress] = chunk.high_watermark
             self._changed.notify()
             return True
 
     def revoke(self, items: Sequence[PartitionProgress]) -> None:
-        """Drop the queue and accept nothing more of these partitions (all of this stream's).
-        What was handed out before is final when this returns."""
+        """Drop what is queued of these partitions and accept nothing more of them. What was handed
+        out before is final when this returns; what is in hand stays there."""
+        gone = set(items)
         with self._changed:
+            standing = self._standing()
             for item in items:
                 item.active = False
-            self._chunks.clear()
-            self._queued = 0
-            self._forget_batch()
+                self._ends.pop(item, None)
+            if self._queue and self._queue.first in gone:
+                if self._reading is not None:
+                    self._reading.cut()
+                self._in_hand, self._one_in_hand = self._held(), False
+                self._reading, self._pop = None, _nothing
+            self._queue.drop(gone)
+            if self._reading is None:  # so the next call will be noticed
+                self._frozen = standing
+        self._room.set()
+
+    def held(self) -> dict[PartitionProgress, int]:
+        """What the application may still be at work on: partition to first offset."""
+        with self._changed:
+            return self._held()
+
+    def settle(self) -> None:
+        """The application says that it is done with what it has in hand."""
+        with self._changed:
+            self._in_hand, self._one_in_hand = {}, False
+            self._pop = _nothing  # the next message is in hand again
+
+    def standing(self) -> tuple[int, ...] | None:
+        """Where the application is at work; the same value later says that it has not asked since.
+        None while it waits for messages, or has none to ask for."""
+        with self._changed:
+            return self._frozen or self._standing()
 
     def wake(self) -> None:
         """The gate opened."""
@@ -149,93 +214,188 @@ class Stream:
         with self._changed:
             self._ended = True
             self._error = self._error or error
+            self._pop = _nothing
             self._changed.notify_all()
 
     # -- handing out --------------------------------------------------------------------------
 
-    def _wait(self, limit: int, timeout: float | None) -> list[Message]:
+    def _wait_for(self, take: Callable[[], list[T]], timeout: float | None) -> list[T]:
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
-            while True:
-                if self._error is not None:
-                    raise self._error
-                if self._ended:
-                    return []
-                messages = self._take(limit) if self._gate.is_open else []
-                left = None if deadline is None else deadline - time.monotonic()
-                if messages or (left is not None and left <= 0):
-                    return messages
-                self._changed.wait(left)
+            self._asked()
+            try:
+                while True:
+                    if self._error is not None:
+                        raise self._error
+                    if self._ended:
+                        return []
+                    refused = self._clear is not None and not self._clear_next(self._clear)
+                    found = take() if self._gate.is_open else []
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if found or (left is not None and left <= 0):
+                        return found
+                    if refused:
+                        left = min(_CLEAR_AGAIN_SECONDS, left or _CLEAR_AGAIN_SECONDS)
+                    self._changed.wait(left)
+            finally:
+                self._waiting = False
 
-    def _take_within_batch(self) -> Message:
-        """One message that is not the last of its batch: all that most calls have to do."""
-        offset, timestamp, key, value, headers = self._records[self._at]
-        self._at += 1
-        chunk = self._chunks[0]
-        item = chunk.progress
-        epoch = chunk.batches[self._next_batch - 1].header.partition_leader_epoch
-        item.take(offset, offset + 1, epoch)
-        return Message(item.topic, item.partition, offset, timestamp, key, value, headers, epoch)
+    @property
+    def _patience(self) -> float | None:
+        """Seconds that iterating waits for a message."""
+        return None if self._timeout_ms < 0 else self._timeout_ms / 1000
+
+    def _nothing_came(self) -> TimedOutError:
+        return TimedOutError(f"no message came for consumer_timeout_ms={self._timeout_ms:g}")
+
+    def _asked(self) -> None:
+        """Who asks for more is done with what it has."""
+        self.reader = threading.get_ident()
+        self._calls += 1
+        self._waiting = True
+        self._in_hand, self._one_in_hand = {}, False
+        self._pop = _nothing
+        self._frozen = None
+
+    def _standing(self) -> tuple[int, ...] | None:
+        if self._waiting or not (self._one_in_hand or self._in_hand or self._queue):
+            return None
+        handed = self._reading.handed if self._reading is not None else 0
+        return (self._calls, self._queue.next_batch, handed)
+
+    def _held(self) -> dict[PartitionProgress, int]:
+        if self._one_in_hand and self._reading is not None:
+            return {self._queue.first: self._reading.last()}
+        return dict(self._in_hand)
+
+    def _clear_next(self, clear: Callable[[Chunk], bool]) -> bool:
+        """Whether the next chunk, if there is one, may be handed out. Asked without the lock: the
+        answer may come from afar."""
+        self._finish_done()
+        if not self._queue or self._queue.chunks[0].cleared or not self._gate.is_open:
+            return True
+        chunk = self._queue.chunks[0]
+        self._changed.release()
+        try:
+            cleared = clear(chunk)
+        finally:
+            self._changed.acquire()
+        chunk.cleared = cleared and chunk.progress.active
+        return cleared
+
+    def _is_clear(self, chunk: Chunk) -> bool:
+        return self._clear is None or chunk.cleared
+
+    def _take_one(self) -> list[Message]:
+        """One message; the rest of its batch can be had without waiting and locking."""
+        found = self._take(1)
+        if found and self._reading is not None:
+            self._one_in_hand = True
+            self._pop = self._reading.left.popleft
+        return found
 
     def _take(self, limit: int) -> list[Message]:
-        messages: list[Message] = []
-        while len(messages) < limit and self._stands_on_record(messages):
-            chunk = self._chunks[0]
-            header = chunk.batches[self._next_batch - 1].header
-            epoch = header.partition_leader_epoch
-            end = min(len(self._records), self._at + limit - len(messages))
-            topic, partition = chunk.progress.topic, chunk.progress.partition
-            messages += [
-                Message(topic, partition, offset, timestamp, key, value, headers, epoch)
-                for offset, timestamp, key, value, headers in self._records[self._at : end]
-            ]
-            first, last = self._records[self._at].offset, self._records[end - 1].offset
-            whole = end == len(self._records)
-            self._at = end
-            chunk.progress.take(first, header.next_offset if whole else last + 1, epoch)
-        self._finish_done()
-        return messages
-
-    def _stands_on_record(self, messages: list[Message]) -> bool:
-        """:meth:`_advance`, but a batch that does not decode must not swallow the messages taken
-        before it: it is met again, and raises, at the next call."""
-        try:
-            return self._advance()
-        except Exception:
-            if messages:
-                return False
-            raise
-
-    def _advance(self) -> bool:
-        """Stand on a record that is not handed out yet; False when the queue has none."""
-        while self._at == len(self._records):
+        taken: list[Message] = []
+        while len(taken) < limit:
             self._finish_done()
-            if not self._chunks:
-                return False
-            chunk = self._chunks[0]
-            batch = chunk.batches[self._next_batch]
-            # Transaction markers are no messages. A fetch answers with whole batches, also when
-            # it asked for the middle of one.
-            records = [] if batch.header.is_control else batch.records()
-            if records and records[0].offset < chunk.start:
-                records = [record for record in records if record.offset >= chunk.start]
-            self._records, self._at = records, 0
-            self._next_batch += 1
-        return True
+            reading = self._reading or self._begin(bool(taken))
+            if reading is None:
+                break
+            self._in_hand.setdefault(self._queue.first, reading.left[0].offset)
+            number = min(limit - len(taken), len(reading.left))
+            taken += [reading.left.popleft() for _ in range(number)]
+        self._finish_done()
+        return taken
+
+    def _begin(self, is_enough: bool) -> Reading | None:
+        """Read the next batch."""
+        found = self._read(is_enough)
+        if found is None:
+            return None
+        header, columns = found
+        item, epoch = self._queue.first, header.partition_leader_epoch
+        self._reading = Reading(
+            columns,
+            messages(item.topic, item.partition, epoch, columns),
+            header.next_offset,
+            epoch,
+        )
+        item.read(self._reading)
+        return self._reading
+
+    def _take_batch(self) -> list[MessageBatch]:
+        parts: list[tuple[int, RecordColumns]] = []
+        reading, self._reading = self._reading, None
+        if reading is not None and reading.left:
+            parts.append((reading.epoch, reading.columns.since(reading.left[0].offset)))
+            end = reading.next_offset
+            self._take_part(parts[-1], end)
+        else:
+            end = -1
+        item = self._queue.first if parts else None
+        while sum(columns.size for _, columns in parts) < _BATCH_BYTES:
+            self._queue.finish()
+            if item is not None and not (self._queue and self._queue.first is item):
+                break
+            found = self._read(bool(parts))
+            if found is None:
+                break
+            header, columns = found
+            item, end = self._queue.first, header.next_offset
+            parts.append((header.partition_leader_epoch, columns))
+            self._take_part(parts[-1], end)
+        self._queue.finish()
+        if item is None:
+            return []
+        return [MessageBatch(item.topic, item.partition, parts, end, parts[-1][0])]
+
+    def _take_part(self, part: tuple[int, RecordColumns], next_offset: int) -> None:
+        epoch, columns = part
+        item, first = self._queue.first, columns.offsets[0]
+        self._in_hand.setdefault(item, first)
+        item.take(first, next_offset, epoch)
+
+    def _read(self, is_enough: bool) -> tuple[BatchHeader, RecordColumns] | None:
+        """The next batch; ``is_enough``: some was taken before it. One that does not decode must
+        not swallow that: it is met again, and raises, at the next call."""
+        try:
+            found = self._queue.read(self._is_clear)
+        except TallymarkError:
+            if is_enough:
+                return None
+            raise
+        if found is not None:
+            self._counted[0] += len(found[1])
+            self._counted[1] += 1
+            self._counted[2] += found[1].size
+        return found
+
+    def _take_chunks(self, max_bytes: int) -> list[Chunk]:
+        taken: list[Chunk] = []
+        room = max_bytes
+        while self._queue and (not taken or room > 0) and self._is_clear(self._queue.chunks[0]):
+            chunk = self._queue.pop()
+            taken.append(chunk)
+            self._in_hand.setdefault(chunk.progress, chunk.start)
+            room -= chunk.size
+            for batch in chunk.batches:
+                header = batch.header
+                self._counted[0] += header.record_count
+                self._counted[1] += 1
+                self._counted[2] += header.size
+                chunk.progress.take(
+                    header.base_offset, header.next_offset, header.partition_leader_epoch
+                )
+            chunk.progress.move(chunk.next_offset, chunk.epoch)
+        return taken
 
     def _finish_done(self) -> None:
-        """Drop the chunks that are handed out to the end; their ends are the positions now."""
-        while self._chunks and self._at == len(self._records):
-            chunk = self._chunks[0]
-            if self._next_batch < len(chunk.batches):
-                return
-            chunk.progress.move(chunk.next_offset, chunk.epoch)
-            self._chunks.popleft()
-            full = not self.has_room
-            self._queued -= chunk.size
-            self._forget_batch()
-            if full and self.has_room:
-                self._room.set()
+        """Forget the batch that is handed out to the end, and its chunk with the last one."""
+        if self._reading is None or not self._reading.left:
+            self._reading = None
+            self._queue.finish()
 
-    def _forget_batch(self) -> None:
-        self._next_batch, self._records, self._at = 0, [], 0
+
+def _nothing() -> Never:
+    """Nothing can be had without asking the long way."""
+    raise IndexError

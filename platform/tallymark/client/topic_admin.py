@@ -2,102 +2,161 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from tallymark.client.cluster import RETRY_BACKOFF, Cluster
-from tallymark.errors import (
-    CODES,
-    ConnectError,
-    KafkaError,
-    TallymarkError,
-    TimedOutError,
-    UserError,
-)
+from tallymark.client.admin_results import Outcomes, refusal
+from tallymark.client.admin_routes import from_controller, settle
+from tallymark.client.cluster import Cluster
+from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.protocol.messages import (
     CreateTopicsRequest,
+    CreateTopicsRequestAssignment,
     CreateTopicsRequestConfig,
     CreateTopicsRequestTopic,
+    CreateTopicsResponse,
+    CreateTopicsResponseTopic,
     DeleteTopicsRequest,
     DeleteTopicsRequestTopic,
 )
-from tallymark.protocol.schema import Message, Request
+from tallymark.protocol.schema import ZERO_UUID
 
 _EXISTS: Final = CODES["TOPIC_ALREADY_EXISTS"]
 _GONE: Final = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. -1 stands for the cluster's defaults (KIP-464). ``assignment`` is
+    partition -> broker ids of its replicas, the preferred leader first, in place of the numbers."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict[str, str])
+    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict[int, Sequence[int]])
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """What became of it; -1, zero and empty where the broker does not tell (before Kafka 2.4)."""
+
+    name: str
+    topic_id: uuid.UUID = ZERO_UUID
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+
+
 async def create_topic(
-    cluster: Cluster, name: str, partitions: int, configs: Mapping[str, str], timeout: float
+    cluster: Cluster,
+    name: str,
+    partitions: int,
+    configs: Mapping[str, str],
+    timeout: float,
+    replication_factor: int = -1,
 ) -> bool:
     """Create a topic and wait until brokers tell of it. False when it was there already.
 
     Raises KafkaError (INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG ...),
-    TimedOutError after ``timeout`` seconds.
+    TimedOutError after ``timeout`` seconds; brokers that are away are waited for.
     """
-    request = CreateTopicsRequest(
-        topics=(
-            CreateTopicsRequestTopic(
-                name=name,
-                num_partitions=partitions,
-                replication_factor=-1,  # the broker's default (KIP-464)
-                configs=tuple(
-                    CreateTopicsRequestConfig(name=key, value=value)
-                    for key, value in configs.items()
-                ),
-            ),
-        ),
-        timeout_ms=int(timeout * 1000),
-    )
-    code = await _settled(cluster, request, name, timeout, done=_EXISTS)
+    topic = NewTopic(name, partitions, replication_factor, configs)
+
+    async def attempt(names: list[str]) -> Outcomes[str, CreatedTopic]:
+        return await ask_create(cluster, [topic], timeout, validate_only=False)
+
+    outcomes = await settle(cluster, [name], attempt, timeout, patient=True)
+    made = _unless(outcomes[name], _EXISTS)
     await cluster.topic(name, timeout)
-    return code == 0
+    return made
 
 
 async def delete_topic(cluster: Cluster, name: str, timeout: float) -> bool:
     """Delete a topic. False when there was none. Errors as for :func:`create_topic`."""
+
+    async def attempt(names: list[str]) -> Outcomes[str, bool]:
+        outcome = (await ask_delete(cluster, names, timeout)).get(name)
+        return {name: _unless(outcome, _GONE)}  # gone is what was asked for: no second question
+
+    outcome = (await settle(cluster, [name], attempt, timeout, patient=True))[name]
+    if isinstance(outcome, TallymarkError):
+        raise outcome
+    return outcome
+
+
+async def ask_create(
+    cluster: Cluster, topics: Sequence[NewTopic], timeout: float, validate_only: bool
+) -> Outcomes[str, CreatedTopic]:
+    """One CreateTopics request to the controller."""
+    request = CreateTopicsRequest(
+        topics=tuple(_requested(topic) for topic in topics),
+        timeout_ms=int(timeout * 1000),
+        validate_only=validate_only,
+    )
+
+    def read(response: CreateTopicsResponse) -> Outcomes[str, CreatedTopic]:
+        return {topic.name: _created(topic) for topic in response.topics}
+
+    return await from_controller(cluster, request, [topic.name for topic in topics], read)
+
+
+async def ask_delete(cluster: Cluster, names: Iterable[str], timeout: float) -> Outcomes[str, None]:
+    """One DeleteTopics request to the controller."""
+    wanted = tuple(names)
     request = DeleteTopicsRequest(
-        topic_names=(name,),
-        topics=(DeleteTopicsRequestTopic(name=name),),
+        topic_names=wanted,
+        topics=tuple(DeleteTopicsRequestTopic(name=name) for name in wanted),
         timeout_ms=int(timeout * 1000),
     )
-    code = await _settled(cluster, request, name, timeout, done=_GONE)
-    cluster.metadata.forget([name])
-    return code == 0
+    outcomes: Outcomes[str, None] = await from_controller(
+        cluster,
+        request,
+        wanted,
+        lambda response: {
+            one.name or "": refusal(one.error_code, f"topic {one.name}", one.error_message)
+            if one.error_code
+            else None
+            for one in response.responses
+        },
+    )
+    cluster.metadata.forget(name for name, outcome in outcomes.items() if outcome is None)
+    return outcomes
 
 
-async def _settled(
-    cluster: Cluster, request: Request[Message], name: str, timeout: float, *, done: int
-) -> int:
-    """Ask the controller until it says yes (0), ``done``, or no (raised)."""
-    deadline = asyncio.get_running_loop().time() + timeout
-    while True:
-        error: TallymarkError
-        try:
-            response = await cluster.ask_controller(request)
-            code, said = _answer(response)
-            if code in (0, done):
-                return code
-            error = KafkaError(code, f"topic {name}: {said}" if said else f"topic {name}")
-            if not error.retriable:
-                raise error
-            if error.stale_metadata:
-                await cluster.refresh([])
-        except ConnectError as caught:
-            error = caught
-        except KafkaError as caught:
-            if not caught.retriable:
-                raise
-            error = caught
-        if asyncio.get_running_loop().time() + RETRY_BACKOFF > deadline:
-            raise TimedOutError(f"topic {name}: not done within {timeout:g} s: {error}")
-        await asyncio.sleep(RETRY_BACKOFF)
+def _requested(topic: NewTopic) -> CreateTopicsRequestTopic:
+    return CreateTopicsRequestTopic(
+        name=topic.name,
+        num_partitions=-1 if topic.assignment else topic.partitions,
+        replication_factor=-1 if topic.assignment else topic.replication_factor,
+        assignments=tuple(
+            CreateTopicsRequestAssignment(partition_index=partition, broker_ids=tuple(brokers))
+            for partition, brokers in sorted(topic.assignment.items())
+        ),
+        configs=tuple(
+            CreateTopicsRequestConfig(name=key, value=value) for key, value in topic.configs.items()
+        ),
+    )
 
 
-def _answer(response: Message) -> tuple[int, str | None]:
-    """(error code, text) of the one topic that was asked about."""
-    topics = getattr(response, "topics", None) or getattr(response, "responses", ())
-    if not topics:
-        raise UserError("the broker did not answer for the topic", "look at the broker's log")
-    return topics[0].error_code, getattr(topics[0], "error_message", None)
+def _created(topic: CreateTopicsResponseTopic) -> CreatedTopic | KafkaError:
+    if topic.error_code:
+        return refusal(topic.error_code, f"topic {topic.name}", topic.error_message)
+    return CreatedTopic(
+        topic.name,
+        topic.topic_id,
+        topic.num_partitions,
+        topic.replication_factor,
+        {config.name: config.value for config in topic.configs or ()},
+    )
+
+
+def _unless(outcome: object, code: int) -> bool:
+    """True for a success, False for the error ``code``; raises any other error."""
+    if isinstance(outcome, KafkaError) and outcome.code == code:
+        return False
+    if isinstance(outcome, TallymarkError):
+        raise outcome
+    return True

@@ -66,6 +66,11 @@ class BrokerInfo:
         """``host:port``; an IPv6 host in brackets."""
         return ListenerInfo("", "", self.host, self.port).address
 
+    def address_by(self, protocol: str) -> str | None:
+        """``host:port`` of the first endpoint that is secured by ``protocol`` (PLAINTEXT, SSL,
+        SASL_PLAINTEXT or SASL_SSL); None where there is none."""
+        return next((each.address for each in self.listeners if each.protocol == protocol), None)
+
 
 class BrokerRegistry:
     """The registry of one cluster's live brokers."""

@@ -16,7 +16,7 @@ from tallymark.coordination import paths, subscriptions
 from tallymark.coordination.ephemeral import EphemeralNode
 from tallymark.coordination.errors import BadVersionError, NodeExistsError, NoNodeError
 from tallymark.coordination.kazoo_client import WatchCallback
-from tallymark.coordination.nodes import Create, Delete
+from tallymark.coordination.nodes import ANY_VERSION, Check, Create, Delete
 from tallymark.coordination.offsets import TopicPartition, chunks
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.coordination.watches import Watch, watch_children
@@ -79,7 +79,8 @@ class ConsumerRegistry:
         self, consumer: str, partitions: Iterable[TopicPartition], session: int = 0
     ) -> Conflict | None:
         """Become the owner of the partitions; with ``session`` in that one or not at all
-        (SessionLostError). At a conflict some may have been claimed: release them all."""
+        (SessionLostError), and only while the consumer's membership stands (NoNodeError). At a
+        conflict some may have been claimed: release them all."""
         wanted = sorted(partitions)
         try:
             return self._claim(consumer, wanted, session)
@@ -122,10 +123,13 @@ class ConsumerRegistry:
         for folder in sorted({path.rpartition("/")[0] for path in by_path} - self._folders):
             self._zookeeper.ensure(folder)
             self._folders.add(folder)
+        # The fence: should the session end and another begin on the way, the membership is not
+        # there, and a claim that nobody would remember is not made.
+        fence = [Check(paths.member(self._group, consumer), ANY_VERSION)] if session else []
         for some in chunks(list(by_path)):
             try:
                 steps = [Create(path, consumer.encode(), ephemeral=True) for path in some]
-                self._zookeeper.commit(steps, session)
+                self._zookeeper.commit([*fence, *steps], session)
             except NodeExistsError:
                 # The error tells one path; which one matters only to the log line, so look.
                 return self._conflict(consumer, {path: by_path[path] for path in some})

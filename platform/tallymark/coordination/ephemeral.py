@@ -51,9 +51,10 @@ class EphemeralNode:
     def establish(self) -> None:
         """Make the node stand in the present session. NodeInUseError when somebody else's live
         session has it, or when our earlier one does not go within one and a half session
-        timeouts. Idempotent."""
+        timeouts. Idempotent: a node that stands is looked at, and made or written again when
+        somebody else has deleted or changed it."""
         with self._lock:
-            if not self._released.is_set() and not self.stands:
+            if not self._released.is_set():
                 self._establish()
 
     def keep(self, on_failure: Callable[[TallymarkError], None] | None = None) -> None:

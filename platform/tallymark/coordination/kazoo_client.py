@@ -9,7 +9,9 @@ wait for ever while there is no connection.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -75,6 +77,7 @@ class KazooPort:
         self._hosts = hosts
         self._access = access or Access()
         self._no_multi_read = False
+        self._mute_seconds = session_seconds * 2 / 3
         self._client: Any = KazooClient(
             hosts=_repeated(hosts),
             timeout=session_seconds,
@@ -191,9 +194,24 @@ class KazooPort:
 
     def _wait(self, result: Any, path: str, timeout: float) -> Any:
         try:
-            return result.get(timeout=timeout)
+            patience = min(timeout, self._mute_seconds)
+            try:
+                return result.get(timeout=patience)
+            except KazooTimeoutError:
+                self._hang_up()
+                return result.get(timeout=timeout - patience)
         except Exception as error:
             raise self._translate(error, path) from None
+
+    def _hang_up(self) -> None:
+        """Give up a connection on which nothing is answered, as kazoo does when a ping is not.
+        It takes each command for a ping and waits for the answers of real ones only: while threads
+        keep giving commands, a connection that leads nowhere counted as alive for ever, and a
+        consumer went on with partitions that had long been given to others."""
+        connection = self._client._connection._socket
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def _translate(self, error: Exception, path: str) -> TallymarkError:
         for theirs, ours in _NODE_ERRORS:

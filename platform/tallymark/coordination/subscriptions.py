@@ -50,6 +50,30 @@ class Subscription:
         return max((n for p, n in self.streams.items() if re.fullmatch(p, topic)), default=0)
 
 
+def topic_filter(allow: str = ".*", deny: str | None = None) -> str:
+    """One regular expression for topics whose whole name matches ``allow`` and not ``deny``.
+    UserError for what is none."""
+    for pattern in (allow, deny or ""):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UserError(
+                f"the topic filter {pattern!r} is no regular expression: {error}",
+                "mend the pattern",
+            ) from None
+    if deny is None:
+        return allow
+    joined = rf"(?!(?:{deny})\Z)(?:{allow})"
+    try:
+        re.compile(joined)
+    except re.error as error:
+        raise UserError(
+            f"the filters {allow!r} and {deny!r} do not go together: {error}",
+            "leave out global flags such as (?i), write (?i:...)",
+        ) from None
+    return joined
+
+
 def encode(subscription: Subscription) -> bytes:
     """The content of a consumer's node."""
     document: Mapping[str, object] = subscription.streams

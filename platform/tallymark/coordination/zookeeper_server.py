@@ -200,7 +200,7 @@ def configuration(folder: Path, host: str, port: int) -> str:
         "autopurge.snapRetainCount": 3,
         "autopurge.purgeInterval": 1,
     }
-    return "".join(f"{name}={_escape(str(value))}\n" for name, value in settings.items())
+    return "".join(f"{name}={java_property(str(value))}\n" for name, value in settings.items())
 
 
 def is_serving(host: str, port: int, timeout: float = 2.0) -> bool:
@@ -217,14 +217,14 @@ def is_serving(host: str, port: int, timeout: float = 2.0) -> bool:
     return b"\nMode: " in answer
 
 
-def find_java() -> str:
+def find_java(needed_by: str = "ZooKeeper") -> str:
     """The ``java`` to run: ``$JAVA_HOME``'s, else the one on the PATH. UserError: install one."""
     home = os.environ.get("JAVA_HOME")
     if home and os.access(java := Path(home) / "bin" / "java", os.X_OK):
         return str(java)
     found = shutil.which("java")
     if found is None:
-        raise UserError("ZooKeeper needs Java, and there is none on the PATH", _JAVA_NEEDED)
+        raise UserError(f"{needed_by} needs Java, and there is none on the PATH", _JAVA_NEEDED)
     return found
 
 
@@ -273,8 +273,8 @@ def _lock(folder: Path) -> int:
         return lock
 
 
-def _escape(text: str) -> str:
-    """As java.util.Properties reads it: Latin-1, backslashes doubled, the rest as \\uXXXX."""
+def java_property(text: str) -> str:
+    """As java.util.Properties reads a value: Latin-1, backslashes doubled, the rest as \\uXXXX."""
     units = text.encode("utf-16-be")
     codes = [units[i] << 8 | units[i + 1] for i in range(0, len(units), 2)]
     return "".join(

@@ -6,8 +6,9 @@ an aggregate cluster, all on loopback.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -55,11 +56,38 @@ class BrokerAddress(_Part):
         return f"{self.advertised_host or self.host}:{self.port}"
 
 
+class ClusterSecurity(_Part):
+    """How clients are secured at the cluster's brokers, by Kafka's names. Passwords are never in
+    the settings: they are in a file that few may read, or in the environment."""
+
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """What the listener speaks that clients come to."""
+    ssl_truststore_location: str = ""
+    """PEM file of the authorities that are trusted; empty: the system's."""
+    ssl_keystore_location: str = ""
+    """PEM file with key and certificate chain, for brokers that want a client certificate."""
+    ssl_key_password_file: str = ""
+    """File whose first line is the password of that key, if it is encrypted."""
+    ssl_endpoint_identification_algorithm: Literal["https", ""] = "https"
+    """Empty: the broker's certificate may be for any name."""
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
+    """How clients log in."""
+    sasl_username: str = ""
+    """As whom."""
+    sasl_password_file: str = ""
+    """File whose first line is the password."""
+    sasl_password_env: str = ""
+    """Or the name of an environment variable that holds it."""
+
+
 class Cluster(_Part):
     """One cluster, ours or Apache Kafka. ``chroot`` is its root in ZooKeeper."""
 
     name: Name
     """How the cluster is called in settings, commands and verdicts."""
+    kind: Literal["tallymark", "apache-kafka"] = "tallymark"
+    """Whose brokers they are. Of Apache Kafka's only the brokers are asked; ZooKeeper holds no more
+    than the groups of our own consumers, below ``chroot``."""
     brokers: tuple[BrokerAddress, ...]
     """Its brokers; of an Apache Kafka cluster some are enough to find the others."""
     chroot: str = ""
@@ -67,13 +95,25 @@ class Cluster(_Part):
     embedded: bool = True
     """Whether ``tallymark up`` starts its brokers."""
     broker_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """For every broker of the cluster, by the names of ``tallymark broker --help-settings``."""
+    """For every broker of the cluster, by the names of ``tallymark broker --help-settings``, or of
+    Apache Kafka's ``server.properties``."""
+    security: ClusterSecurity = ClusterSecurity()
+    """How clients are secured at its brokers."""
 
     @model_validator(mode="after")
     def _brokers_have_ids_of_their_own(self) -> Self:
         ids = [broker.id for broker in self.brokers]
         if len(set(ids)) != len(ids):
             raise ValueError(f"two brokers of {self.name} have the same id")
+        return self
+
+    @model_validator(mode="after")
+    def _apache_kafka_is_started_alone(self) -> Self:
+        if self.kind == "apache-kafka" and self.embedded and len(self.brokers) != 1:
+            raise ValueError(
+                f"of Apache Kafka only a cluster of one broker can be started: give {self.name} "
+                "one, or embedded = false"
+            )
         return self
 
     @property
@@ -95,10 +135,67 @@ class Mirror(_Part):
     topics: str = ".*"
     """A regular expression; a topic is copied if all of its name matches. Internal ones (leading
     ``_``) never are."""
+    exclude: str = ""
+    """Another one: topics whose whole name matches are not copied, whatever ``topics`` says."""
+    rename: str = "{topic}"
+    """What a topic is called at the target: ``{topic}``, ``{source}`` and ``{target}`` are filled
+    in, as in ``{source}.{topic}``."""
+    renames: dict[str, str] = Field(default_factory=dict)
+    """Before that: regular expression on a whole name -> what the target calls such a topic, with
+    ``\\1`` for its first group. The first that matches counts."""
+    partitions: Literal["keep", "by-key"] = "keep"
+    """``keep``: what is in partition 3 stays in partition 3, where the target has as many; where it
+    has fewer, or with ``by-key``, the key decides, as with a producer."""
+    checkpoint_groups: str = ""
+    """A regular expression: the offsets that such consumer groups have committed at the source are
+    translated, and committed at the target, every few seconds."""
+    metrics_host: str = LOOPBACK
+    """Where ``/metrics`` listens."""
+    metrics_port: Annotated[int, Field(ge=-1, le=65535)] = -1
+    """Its port; -1: there are no metrics."""
+
+    @model_validator(mode="after")
+    def _rules_can_be_read(self) -> Self:
+        for pattern in (self.topics, self.exclude, self.checkpoint_groups, *self.renames):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"mirror {self.name}: {pattern!r}: {error}") from error
+        try:
+            if "x" not in self.rename.format(topic="x", source="", target=""):
+                raise ValueError("it lacks {topic}")
+            for pattern, name in self.renames.items():
+                re.compile(pattern).sub(name, "")
+        except (KeyError, IndexError, ValueError, re.error) as error:
+            raise ValueError(f"mirror {self.name}: the renaming cannot be read: {error}") from error
+        return self
 
     @property
     def name(self) -> str:
         return f"{self.source}-to-{self.target}"
+
+    @property
+    def same_names(self) -> str:
+        """The topics that are copied and keep their name, as a regular expression like
+        ``topics``."""
+        if self.rename != "{topic}":
+            return "(?!)"
+        denied = [*([self.exclude] if self.exclude else []), *self.renames]
+        return rf"(?!(?:{'|'.join(denied)})\Z)(?:{self.topics})" if denied else self.topics
+
+    def copies(self, topic: str) -> bool:
+        """Whether the mirror copies the source's topic of that name."""
+        if topic.startswith("_") or not re.fullmatch(self.topics, topic):
+            return False
+        return not (self.exclude and re.fullmatch(self.exclude, topic))
+
+    def target_topic(self, topic: str) -> str:
+        """What the source's topic is called at the target."""
+        for pattern, name in self.renames.items():
+            found = re.fullmatch(pattern, topic)
+            if found:
+                return found.expand(name)
+        return self.rename.format(topic=topic, source=self.source, target=self.target)
 
 
 class RegistrySettings(_Part):

@@ -1,13 +1,22 @@
-"""Copying topics from one cluster into another, message by message, stamps and all.
+"""Copying topics from clusters into another, batch by batch, stamps and all.
 
-:mod:`.mirror` is the process: it polls :mod:`.source` (the group, its offsets, what is wrong with
-the log) and has :mod:`.copier` send to :mod:`.target`. :mod:`.progress` decides how far a
-partition is safely copied and what a message is that comes again, :mod:`.holes` why offsets are
-not there (both pure); :mod:`.identity` keeps apart topics that had the same name one after the
-other. :mod:`.observer` is the port by which the audit hears of all that.
+:mod:`.mirror` is one mirror, :mod:`.several` those of a process: it polls :mod:`.source` (the
+group, its offsets, what is wrong with the log) and has :mod:`.copier` send to :mod:`.target`.
+
+* decisions, pure: :mod:`.progress` (how far a partition is safely copied, and what a batch is that
+  comes again), :mod:`.holes` (why offsets are not there), :mod:`.recoding` (records put together
+  anew), :mod:`.target_lane` (the order at the target), :mod:`.offset_syncs` (which offset is which
+  there);
+* :mod:`.topics` says where things go, :mod:`.origins` what has come from there already,
+  :mod:`.identity` keeps apart topics that had the same name one after the other;
+* :mod:`.batch_sender` takes batches to the brokers, :mod:`.identities` gets producer ids for it;
+* :mod:`.observer` is the port by which the audit hears of all that; :mod:`.news`, :mod:`.lag`,
+  :mod:`.metrics` and :mod:`.status` tell people; :mod:`.translator` and :mod:`.checkpoints` bring
+  consumers over.
 """
 
 from tallymark.mirror.mirror import Mirror
 from tallymark.mirror.observer import MirrorContext, MirrorObserver
+from tallymark.mirror.translator import OffsetTranslator, Translated
 
-__all__ = ["Mirror", "MirrorContext", "MirrorObserver"]
+__all__ = ["Mirror", "MirrorContext", "MirrorObserver", "OffsetTranslator", "Translated"]

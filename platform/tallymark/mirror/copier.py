@@ -1,80 +1,122 @@
-"""Message by message from the source to the target, and which of them have arrived."""
+"""Batch by batch from the source to the target, and which of them have arrived.
+
+A batch is passed on *whole*, neither decompressed nor looked into, where that is the same as
+copying its records: see :func:`~tallymark.protocol.rebatch.is_dense`, and the target keeps the
+partition. Otherwise its records are decoded and put together anew (:mod:`.recoding`): where the key
+decides the partition, where compaction has left gaps, where only a part is to be copied, and where
+batches are so small that sending each by itself costs more than that.
+"""
 
 from __future__ import annotations
 
 import logging
 import queue
 import time
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
-from tallymark.client.message import Message
-from tallymark.errors import CODES, KafkaError, UserError
+from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
 from tallymark.mirror.holes import COMPACTION, UNKNOWN
 from tallymark.mirror.observer import ObserverChain
+from tallymark.mirror.origins import Origins
 from tallymark.mirror.progress import UNKNOWN as NONE
 from tallymark.mirror.progress import CopyProgress, Partition, PartitionCopy, Turn
-from tallymark.mirror.source import Source
+from tallymark.mirror.ready_batch import Origin, ReadyBatch, Settled
+from tallymark.mirror.recoding import gaps_of, is_small, ranges_of, recode
+from tallymark.mirror.source import Piece, Source
+from tallymark.mirror.stretch import Stretch
 from tallymark.mirror.target import Target
-from tallymark.mirror.topics import TopicCopier
+from tallymark.mirror.topics import Layout, TopicCopier
+from tallymark.protocol.rebatch import is_dense
 
 _POLL_SECONDS: Final = 0.05
+MERGED_BYTES: Final = 256 * 1024
+MERGED_RECORDS: Final = 2000
 _log = logging.getLogger("mirror")
-
-Settled = tuple[PartitionCopy, int, Message, Exception | None]
 
 
 class Copier:
-    """Copies messages of partitions that ``source`` knows. ``copied`` counts what has arrived."""
+    """Copies batches of partitions that ``source`` knows, from the cluster ``source_id`` to
+    ``target_id``. ``copied`` counts the records that have arrived, ``whole`` those in batches that
+    were passed on whole, ``returned`` those that were left out because they had come from the
+    target."""
 
     def __init__(
-        self, source: Source, target: Target, topics: TopicCopier, observers: ObserverChain
+        self,
+        source: Source,
+        target: Target,
+        topics: TopicCopier,
+        observers: ObserverChain,
+        origins: Origins,
+        source_id: str,
+        target_id: str,
     ) -> None:
         self.progress = CopyProgress()
-        self.copied = 0
+        self.copied = self.copied_bytes = self.whole = self.returned = 0
         self.failure: UserError | None = None
-        """A message that the target refuses: the mirror cannot go on."""
+        """A batch that the target refuses: the mirror cannot go on."""
+        self.arrived: deque[Stretch] = deque()
+        """What was acknowledged since somebody emptied this."""
         self._source = source
         self._target = target
         self._topics = topics
         self._observers = observers
-        self._settled: queue.SimpleQueue[Settled] = queue.SimpleQueue()
+        self._origins = origins
+        self._source_id = source_id
+        self._target_id = target_id
+        self._settled: queue.SimpleQueue[tuple[Stretch, Exception | None]] = queue.SimpleQueue()
 
-    def copy(self, message: Message) -> None:
-        """Send a message on, unless this run has sent it already. What passes by itself
-        (ConnectError, TimedOutError, retriable KafkaError ...) leaves it unsent: try again."""
-        partition = (message.topic, message.partition)
-        turn = self.progress.turn(partition, message.offset, message.leader_epoch)
-        if turn is Turn.ASK:
-            turn = self.progress.again(partition, self._source.stored(partition))
-        if turn is Turn.SKIP or not self._has_topic(message):
+    def copy(self, waiting: deque[Piece]) -> None:
+        """Send on the first piece, and small ones behind it, unless this run has sent it already.
+        What passes by itself (ConnectError, TimedOutError, retriable KafkaError ...) leaves it
+        where it is: try again."""
+        piece = waiting[0]
+        partition = (piece.topic, piece.partition)
+        header = piece.batch.header
+        first = self._first_unsent(partition, piece)
+        if first is None:
+            waiting.popleft()
             return
-        copy = self.progress.get(partition)
-        assert copy is not None, "begun before it is copied"
-
-        ticket = copy.ticket
-
-        def settled(error: Exception | None) -> None:
-            self._settled.put((copy, ticket, message, error))
-
-        start, end = copy.next, message.offset
-        hole = start not in (NONE, end)
-        compacted = hole and self._topics.is_compacted(message.topic)
-        self._target.send(message, settled)
-        copy.sent(message.offset, message.leader_epoch, message.timestamp)
-        if hole:  # told once the message is sent: what fails before that is tried again
-            self._tell(partition, start, end, COMPACTION if compacted else UNKNOWN)
+        came_from = self._origins.of(header.producer_id)
+        if header.is_control or self._target_id in came_from:
+            if not header.is_control:
+                self.returned += header.record_count
+            self._pass_by(partition, piece, first)
+            waiting.popleft()
+            return
+        layout = self._layout(piece)
+        if layout is None:
+            waiting.popleft()
+            return
+        self._target.wait_for_room()
+        pieces = self._alike(waiting, layout, came_from)
+        origin = came_from | {self._source_id}
+        whole = layout.keeps and first == header.base_offset and is_dense(piece.batch)
+        if not whole or self._copy_of(partition).next not in (NONE, first):
+            self._topics.is_compacted(piece.topic)  # asked before anything is sent: it may fail
+        if whole and len(pieces) == 1:
+            self._send_whole(partition, piece, layout, origin)
+        else:
+            self._send_recoded(partition, pieces, first, layout, origin)
+        for _ in pieces:
+            waiting.popleft()
 
     def settle(self, seconds: float = 0.0) -> None:
         """Take note of what has arrived; wait up to ``seconds`` for news."""
         try:
             while True:
-                copy, ticket, message, error = self._settled.get(seconds > 0, seconds)
+                stretch, error = self._settled.get(seconds > 0, seconds)
                 seconds = 0.0
-                if error is None:
-                    copy.acknowledged(message.offset, ticket)
-                    self.copied += 1
-                else:
-                    self._refused(message, error)
+                if error is not None:
+                    self._refused(stretch, error)
+                    continue
+                stretch.copy.acknowledged(stretch.first, stretch.ticket, stretch.ranges)
+                self.copied += stretch.records
+                self.copied_bytes += stretch.size
+                self.whole += stretch.records if stretch.whole else 0
+                self.arrived.append(stretch)
         except queue.Empty:
             return
 
@@ -88,34 +130,172 @@ class Copier:
             self.settle(_POLL_SECONDS)
         return not self.progress.open_count
 
-    def _has_topic(self, message: Message) -> bool:
-        """See that the target has the topic; False when the message is not to be copied."""
+    # -- what is to be sent -------------------------------------------------------------------
+
+    def _first_unsent(self, partition: Partition, piece: Piece) -> int | None:
+        """The first offset of the batch that this run has not sent; None: it has sent all."""
+        header = piece.batch.header
+        first = max(header.base_offset, piece.start)
+        turn = self.progress.turn(partition, first, header.partition_leader_epoch)
+        if turn is Turn.ASK:
+            turn = self.progress.again(partition, self._source.stored(partition))
+        if turn is Turn.COPY:
+            return first
+        rest = self._copy_of(partition).next
+        return rest if rest < header.next_offset else None
+
+    def _layout(self, piece: Piece) -> Layout | None:
+        """Where the batch goes; None when it is not to be copied."""
         try:
-            self._topics.ensure(message.topic)
+            return self._topics.layout(piece.topic, piece.partition)
         except KafkaError as error:
             unknown = error.code == CODES["UNKNOWN_TOPIC_OR_PARTITION"]
-            if unknown and not self._source.exists(message.topic):
-                self._observers.on_gap(
-                    message.topic, message.partition, message.offset, message.offset + 1, "deleted"
-                )
-                return False
+            if unknown and not self._source.exists(piece.topic):
+                header = piece.batch.header
+                first, end = max(header.base_offset, piece.start), header.next_offset
+                self._observers.on_gap(piece.topic, piece.partition, first, end, "deleted")
+                return None
             if not error.retriable:
                 raise UserError(
-                    f"the target cannot have the topic {message.topic}: {error}",
+                    f"the target cannot have the topic {piece.topic}: {error}",
                     "make it there by hand, or leave it out of the mirror's topics",
                 ) from error
             raise
-        return True
 
-    def _tell(self, partition: Partition, start: int, end: int, otherwise: str) -> None:
-        """Report the hole [``start``, ``end``); ``otherwise``: the reason where none is seen."""
+    def _pass_by(self, partition: Partition, piece: Piece, first: int) -> None:
+        """A batch without anything to copy."""
+        copy, header = self._copy_of(partition), piece.batch.header
+        start = copy.next
+        if header.is_control:
+            self._tell_hole(partition, first if start == NONE else start, header.next_offset)
+        else:
+            self._tell_hole(partition, start, first)
+        copy.passed(header.next_offset, header.partition_leader_epoch)
+
+    def _send_whole(
+        self, partition: Partition, piece: Piece, layout: Layout, origin: Origin
+    ) -> None:
+        header = piece.batch.header
+        stretch = Stretch(
+            partition,
+            self._copy_of(partition),
+            first=header.base_offset,
+            end=header.next_offset,
+            oldest=header.base_timestamp,
+            ranges=((header.base_offset, header.last_offset),),
+            records=header.record_count,
+            whole=True,
+        )
+        batch = ReadyBatch(layout.name, partition[1], piece.batch, origin, self._told(stretch))
+        self._hand_over(stretch, [batch], header.partition_leader_epoch)
+
+    def _send_recoded(
+        self,
+        partition: Partition,
+        pieces: Sequence[Piece],
+        first: int,
+        layout: Layout,
+        origin: Origin,
+    ) -> None:
+        last = pieces[-1].batch.header
+        try:
+            records = [
+                record
+                for piece in pieces
+                for record in piece.batch.records()
+                if record.offset >= first
+            ]
+        except CorruptRecordError as error:
+            raise UserError(
+                f"{partition[0]}-{partition[1]} at offset {first} cannot be read: {error}",
+                "the source's log is damaged there: tallymark verify-log shows where",
+            ) from error
+        copy = self._copy_of(partition)
+        holes = gaps_of(records, copy.next, last.next_offset)
+        if not records:
+            copy.passed(last.next_offset, last.partition_leader_epoch)
+        else:
+            stretch = Stretch(
+                partition,
+                copy,
+                first=first,
+                end=last.next_offset,
+                oldest=min(record.timestamp for record in records),
+                ranges=ranges_of(records),
+                records=len(records),
+            )
+            told = self._told(stretch)
+            batches = [
+                ReadyBatch(layout.name, number, batch, origin, told)
+                for number, batch in recode(records, layout, partition[1], last.codec)
+            ]
+            self._hand_over(stretch, batches, last.partition_leader_epoch)
+        for hole in holes:  # once it is sent: what fails before that is tried again
+            self._tell_hole(partition, *hole)
+
+    def _alike(self, waiting: deque[Piece], layout: Layout, came_from: Origin) -> list[Piece]:
+        """The first piece, and the small ones behind it that may go out in one batch with it."""
+        pieces = [waiting[0]]
+        head = waiting[0].batch.header
+        size, count = head.size, head.record_count
+        if layout.keeps and not is_small(waiting[0].batch):
+            return pieces
+        for piece in islice(waiting, 1, None):
+            header, before = piece.batch.header, pieces[-1].batch.header
+            size, count = size + header.size, count + header.record_count
+            same = (piece.topic, piece.partition) == (pieces[0].topic, pieces[0].partition)
+            follows = header.base_offset >= before.next_offset and not header.is_control
+            alike = header.partition_leader_epoch == head.partition_leader_epoch
+            if not (same and follows and alike and (is_small(piece.batch) or not layout.keeps)):
+                break
+            if size > MERGED_BYTES or count > MERGED_RECORDS:
+                break
+            if self._origins.of(header.producer_id) != came_from:
+                break
+            pieces.append(piece)
+        return pieces
+
+    def _hand_over(self, stretch: Stretch, batches: list[ReadyBatch], epoch: int) -> None:
+        copy, start = stretch.copy, stretch.copy.next
+        stretch.ticket = copy.ticket
+        stretch.open = len(batches)
+        stretch.size = sum(batch.size for batch in batches)
+        if len(batches) == 1:
+            stretch.target = (batches[0].topic, batches[0].partition)
+        for batch in batches:
+            self._target.send(batch)
+        copy.sent(stretch.first, epoch, stretch.oldest, stretch.end)
+        if stretch.whole:
+            self._tell_hole(stretch.partition, start, stretch.first)
+
+    # -- what has become of it ----------------------------------------------------------------
+
+    def _told(self, stretch: Stretch) -> Settled:
+        def tell(error: Exception | None, base_offset: int) -> None:
+            if stretch.settled(error, base_offset):
+                self._settled.put((stretch, error))
+
+        return tell
+
+    def _copy_of(self, partition: Partition) -> PartitionCopy:
+        copy = self.progress.get(partition)
+        assert copy is not None, "begun before it is copied"
+        return copy
+
+    def _tell_hole(self, partition: Partition, start: int, end: int) -> None:
+        """Report that offsets [``start``, ``end``) hold nothing to copy, with what is known of the
+        reason."""
+        if start in (NONE, end):
+            return
+        otherwise = COMPACTION if self._topics.is_compacted(partition[0]) else UNKNOWN
         for hole in self._source.holes.explain(partition, start, end):
             reason = otherwise if hole.reason == UNKNOWN else hole.reason
             self._observers.on_gap(*partition, hole.start, hole.end, reason)
 
-    def _refused(self, message: Message, error: Exception) -> None:
+    def _refused(self, stretch: Stretch, error: Exception) -> None:
         """Not acknowledged: its offset is never stored, so the next start copies it again."""
-        where = f"{message.topic}-{message.partition} offset {message.offset}"
+        topic, number = stretch.partition
+        where = f"{topic}-{number} offset {stretch.first}"
         self.failure = self.failure or UserError(
             f"{where} cannot be copied: {error}",
             "mend the target's topic; the mirror goes on there when it is started again",

@@ -12,13 +12,10 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import Final
 
-from tallymark.coordination import OffsetRegistry, TopicRegistry, ZooKeeper, paths
+from tallymark.coordination import OffsetRegistry, ZooKeeper, paths
+from tallymark.mirror.catalog import NO_ID, Catalog
 from tallymark.mirror.progress import Partition
-
-NO_ID: Final = uuid.UUID(int=0)
-"""Of a topic that is gone, and of one made by a Kafka before 2.8."""
 
 _log = logging.getLogger("mirror")
 
@@ -26,23 +23,24 @@ _log = logging.getLogger("mirror")
 class TopicIdentities:
     """The ids of the source's topics, and those under which a group has copied them.
 
-    ConnectError and SessionLostError from everything: ZooKeeper does not answer."""
+    ConnectError and SessionLostError from everything: ZooKeeper does not answer; and what the
+    ``catalog`` raises."""
 
-    def __init__(self, zookeeper: ZooKeeper, group: str) -> None:
+    def __init__(self, zookeeper: ZooKeeper, group: str, catalog: Catalog) -> None:
         self._zookeeper = zookeeper
         self._group = group
-        self._topics = TopicRegistry(zookeeper)
+        self._catalog = catalog
         self._offsets = OffsetRegistry(zookeeper, group)
 
     def current(self, topics: Iterable[str]) -> dict[str, uuid.UUID]:
         """The ids of these topics now; NO_ID for those that are gone."""
         wanted = sorted(set(topics))
-        found = self._topics.get_many(wanted)
-        return {name: found[name].topic_id if name in found else NO_ID for name in wanted}
+        found = self._catalog.ids(wanted)
+        return {name: found.get(name, NO_ID) for name in wanted}
 
     def exists(self, topic: str) -> bool:
         """Whether there is such a topic now."""
-        return self._topics.get(topic) is not None
+        return topic in self._catalog.ids([topic])
 
     def copied(self, partitions: Iterable[Partition]) -> dict[Partition, uuid.UUID]:
         """The ids under which the partitions were copied, of those that ever were."""

@@ -1,12 +1,12 @@
 """One mirror: consume a cluster, produce into another, store offsets once they are acknowledged.
 
-The copied record keeps key, value, headers (so the stamp), timestamp and partition; it is neither
-stamped nor tallied again. A message is copied at least once: a mirror that is killed goes on at
-the last offsets it stored, so at most what it copied since (:data:`STORE_SECONDS` and what was in
-flight) is there twice, and the audit names those by their identity. A rebalance repeats nothing:
-before partitions are given up, what is in flight is waited for and stored; and what is handed out
-again after all, because the session was lost or the target kept us waiting, is known
-(:mod:`tallymark.mirror.progress`).
+The copied record keeps key, value, headers (so the stamp) and timestamp; it is neither stamped nor
+tallied again, and mostly not even looked at (:mod:`tallymark.mirror.copier`). It is copied at least
+once: a mirror that is killed goes on at the last offsets it stored, so at most what it copied since
+(:data:`STORE_SECONDS` and what was in flight) is there twice, and the audit names those by their
+identity. A rebalance repeats nothing: before partitions are given up, what is in flight is waited
+for and stored; and what is handed out again after all, because the session was lost or the target
+kept us waiting, is known (:mod:`tallymark.mirror.progress`).
 """
 
 from __future__ import annotations
@@ -16,30 +16,33 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from concurrent.futures import wait
+from contextlib import ExitStack
 
-from tallymark.client.message import Message
-from tallymark.coordination import CoordinationError, SessionLostError, ZooKeeper
+from tallymark.coordination import CoordinationError, SessionLostError
 from tallymark.deployment import Deployment
-from tallymark.deployment import Mirror as MirrorSettings
-from tallymark.errors import ConnectError, KafkaError, TimedOutError, UserError
-from tallymark.mirror.copier import Copier
-from tallymark.mirror.observer import MirrorContext, MirrorObserver, ObserverChain, load_observers
+from tallymark.errors import ConnectError, KafkaError, TimedOutError
+from tallymark.mirror.checkpoints import Checkpoints
+from tallymark.mirror.finding import find_mirror
+from tallymark.mirror.lag import MirrorState
+from tallymark.mirror.news import News
+from tallymark.mirror.observer import MirrorObserver, ObserverChain, load_observers
+from tallymark.mirror.offset_syncs import TOPIC as SYNC_TOPIC
+from tallymark.mirror.offset_syncs import TOPIC_CONFIGS as SYNC_CONFIGS
+from tallymark.mirror.offset_syncs import OffsetSync, SyncBook
+from tallymark.mirror.opening import open_parts
 from tallymark.mirror.progress import Partition
-from tallymark.mirror.reach import reach
-from tallymark.mirror.source import Source, SourceSettings
-from tallymark.mirror.target import Target
-from tallymark.mirror.topics import TopicCopier
+from tallymark.mirror.source import Piece
 
 STORE_SECONDS = 1.0
 LOOK_SECONDS = 2.0
 """How often topics are looked at for having been made again."""
 TICK_SECONDS = 0.5
 POLL_SECONDS = 0.2
-BATCH = 1000
 DRAIN_SECONDS = 5.0
 """How long a rebalance waits for a target that does not answer."""
 START_TIMEOUT_MS = 15_000
+LAST_SYNCS_SECONDS = 2.0
 
 _log = logging.getLogger("mirror")
 
@@ -62,22 +65,44 @@ class Mirror:
         observers: Sequence[MirrorObserver] | None = None,
         start_timeout_ms: int = START_TIMEOUT_MS,
     ) -> None:
-        self._settings = _find(deployment, source, target)
+        self._settings = find_mirror(deployment, source, target)
         self._lock = threading.Lock()
         self._releasing = threading.Event()
-        self._waiting: deque[Message] = deque()
+        self._waiting: deque[Piece] = deque()
         self._trouble = ""
         self._closed = False
         self._store_at = self._look_at = self._tick_at = 0.0
-        self._observers = ObserverChain(load_observers() if observers is None else observers)
+        self._syncs = SyncBook(self._settings.name)
+        self._news = News(self._settings.name)
+        self._observers = ObserverChain(
+            [*(load_observers() if observers is None else observers), self._news]
+        )
         with ExitStack() as opened:
-            self._open(opened, deployment, start_timeout_ms)
+            parts = open_parts(
+                opened,
+                deployment,
+                self._settings,
+                self._observers,
+                start_timeout_ms,
+                self._before_release,
+            )
+            self._source, self._target, self._copier = parts.source, parts.target, parts.copier
+            if self._settings.checkpoint_groups:
+                checkpoints = Checkpoints(deployment, source, target)
+                checkpoints.start()
+                opened.callback(checkpoints.close)
+            self._source.open()
             self._opened = opened.pop_all()
 
     @property
     def copied(self) -> int:
         """How many messages have arrived."""
         return self._copier.copied
+
+    @property
+    def state(self) -> MirrorState:
+        """Counts and lag as of the last half second; from any thread."""
+        return self._news.state
 
     @property
     def observer_errors(self) -> int:
@@ -93,10 +118,11 @@ class Mirror:
             return
         with self._lock:
             if not self._waiting:
-                self._waiting.extend(self._source.poll(POLL_SECONDS, BATCH))
+                self._waiting.extend(self._source.poll(POLL_SECONDS))
             stale: set[Partition] = set()
             going = self._tried("copy", lambda: stale.update(self._copy_waiting()))
             self._copier.settle()
+            self._take_arrived()
             if self._copier.failure is not None:
                 raise self._copier.failure
             self._on_time(stale)
@@ -112,59 +138,12 @@ class Mirror:
         self._closed = True
         with self._opened:
             self._source.close()
+            self._take_arrived()
+            self._publish_last_syncs()
             self._tell_copied()
+            self._news.look(self._copier, self._source, {}, _now_ms())
             self._observers.on_close(_now_ms())
         _log.info("copied %d messages", self.copied)
-
-    # -- start --------------------------------------------------------------------------------
-
-    def _open(self, opened: ExitStack, deployment: Deployment, timeout_ms: int) -> None:
-        settings, zookeeper = self._settings, deployment.zookeeper
-        source, target = deployment.cluster(settings.source), deployment.cluster(settings.target)
-        client_id = f"mirror-{settings.name}"
-        deadline = time.monotonic() + timeout_ms / 1000
-        from_admin, from_id = reach(opened, source, client_id, deadline)
-        to_admin, to_id = reach(opened, target, client_id, deadline)
-        if from_id and from_id == to_id:
-            raise UserError(
-                f"{source.name} and {target.name} are the same cluster ({from_id}): "
-                "it would be copied into itself, for ever",
-                "mend the addresses of the clusters in the settings",
-            )
-        session = ZooKeeper(
-            f"{zookeeper.connect}{source.root}",
-            session_timeout_ms=zookeeper.session_timeout_ms,
-            connect_timeout_ms=timeout_ms,
-        )
-        session.start()
-        opened.callback(session.close)
-        sends = opened.enter_context(closing(Target(target.bootstrap_servers, client_id)))
-        self._source = Source(
-            SourceSettings(
-                f"{zookeeper.connect}{source.root}",
-                client_id,
-                settings.topics,
-                zookeeper.session_timeout_ms,
-            ),
-            session,
-            self._before_release,
-        )
-        opened.callback(self._source.close)
-        topics = TopicCopier(session, from_admin, to_admin)
-        self._copier = Copier(self._source, sends, topics, self._observers)
-        self._observers.attach(
-            MirrorContext(
-                source=source.name,
-                target=target.name,
-                client_id=client_id,
-                source_cluster_id=from_id,
-                target_cluster_id=to_id,
-                deployment=deployment,
-                publish=sends.context.publish,
-                create_topic=sends.context.create_topic,
-            )
-        )
-        self._source.open()
 
     # -- copying ------------------------------------------------------------------------------
 
@@ -172,15 +151,16 @@ class Mirror:
         """Copy what was read, oldest first; returns partitions that must be begun anew."""
         stale = self._take_gaps()
         while self._waiting and not stale:
-            message = self._waiting[0]
-            partition = (message.topic, message.partition)
+            piece = self._waiting[0]
+            partition = (piece.topic, piece.partition)
             if not self._source.knows(partition):
                 stale = self._look()
                 if stale:
                     break
-            if self._source.knows(partition):  # else it went to somebody else, unsent
-                self._copier.copy(message)
-            self._waiting.popleft()
+            if self._source.knows(partition):
+                self._copier.copy(self._waiting)
+            else:  # it went to somebody else, unsent
+                self._waiting.popleft()
         return stale
 
     def _take_gaps(self) -> set[Partition]:
@@ -242,7 +222,7 @@ class Mirror:
                 self._waiting.clear()  # read and not sent: whoever has the partition reads it again
                 if not self._copier.drain(DRAIN_SECONDS):
                     count = self._copier.progress.open_count
-                    _log.warning("the target has not answered for %d messages yet", count)
+                    _log.warning("the target has not answered for %d batches yet", count)
                 return self._copier.progress.release()
         finally:
             self._releasing.clear()
@@ -254,17 +234,24 @@ class Mirror:
         if now >= self._store_at:
             self._store_at = now + STORE_SECONDS
             self._tried("store offsets", self._store)
+            self._publish_syncs()
         if now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
             self._tried("look at topics", lambda: stale.update(self._look()))
         if now >= self._tick_at:
             self._tick_at = now + TICK_SECONDS
             self._tell_copied()
-            times = [message.timestamp for message in self._waiting]
+            waiting: dict[Partition, int] = {}
+            for piece in self._waiting:
+                waiting.setdefault(
+                    (piece.topic, piece.partition), piece.batch.header.base_timestamp
+                )
             oldest = self._copier.progress.oldest
+            times = list(waiting.values())
             self._observers.on_tick(
                 _now_ms(), min(times if oldest is None else [*times, oldest], default=None)
             )
+            self._news.look(self._copier, self._source, waiting, _now_ms())
 
     def _store(self) -> None:
         progress = self._copier.progress
@@ -277,6 +264,35 @@ class Mirror:
             # Another consumer has the partition now, and went on from what was stored.
             progress.forget(partition)
         self._source.forget(lost)
+
+    def _take_arrived(self) -> None:
+        """Which offset of the source is which of the target."""
+        arrived = self._copier.arrived
+        while arrived:
+            stretch = arrived.popleft()
+            self._news.arrived(stretch)
+            if stretch.target is not None and stretch.base_offset >= 0 and len(stretch.ranges) == 1:
+                first, last = stretch.ranges[0]
+                sync = OffsetSync(
+                    first,
+                    last - first + 1,
+                    *stretch.target,
+                    stretch.base_offset,
+                    self._source.topic_id(stretch.partition),
+                )
+                self._syncs.copied(stretch.partition, sync)
+
+    def _publish_syncs(self) -> None:
+        for key, value in self._syncs.take(_now_ms()):
+            # One that does not get there is no loss: the next one says more.
+            self._target.publish_soon(SYNC_TOPIC, SYNC_CONFIGS, key, value)
+
+    def _publish_last_syncs(self) -> None:
+        last = [
+            self._target.publish_soon(SYNC_TOPIC, SYNC_CONFIGS, key, value)
+            for key, value in self._syncs.take(_now_ms())
+        ]
+        wait(last, LAST_SYNCS_SECONDS)
 
     def _tell_copied(self) -> None:
         for (topic, number), ranges in sorted(self._copier.progress.take_copied().items()):
@@ -301,14 +317,6 @@ class Mirror:
 
 
 _PASSING = (ConnectError, TimedOutError, KafkaError, SessionLostError, CoordinationError)
-
-
-def _find(deployment: Deployment, source: str, target: str) -> MirrorSettings:
-    for mirror in deployment.mirrors:
-        if (mirror.source, mirror.target) == (source, target):
-            return mirror
-    known = ", ".join(f"{one.source} to {one.target}" for one in deployment.mirrors) or "none"
-    raise UserError(f"the settings have no mirror from {source} to {target}", f"there is: {known}")
 
 
 def _now_ms() -> int:

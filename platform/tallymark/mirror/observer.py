@@ -71,8 +71,8 @@ class MirrorObserver(Protocol):
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         """About twice a second, unless the target keeps the mirror waiting. ``oldest_pending_ms``
-        is the smallest timestamp among the messages that were read and are not acknowledged;
-        None: there is none."""
+        is the smallest timestamp among the batches that were read and are not acknowledged, each by
+        its first record (nobody looks at the others); None: there is none."""
 
     def on_close(self, now_ms: int) -> None:
         """Nothing more will be copied. What is published now is waited for, for a moment."""

@@ -1,8 +1,9 @@
 """How far a source partition is safely copied, and what to do with the next message of it. Pure.
 
-Messages are acknowledged by the target in any order (several batches are in flight, a retried one
+Messages are handed over in *stretches*: the offsets of one batch of the source, or of several
+small ones. They are acknowledged by the target in any order (several are in flight, a retried one
 comes late), but the offset stored for the source must never pass one that is still open: a mirror
-that is killed starts again there. So the offset to store is that of the *oldest open* message, or
+that is killed starts again there. So the offset to store is that of the *oldest open* stretch, or
 the one after the newest when none is open.
 
 A partition that was given up and taken over again, after a rebalance or a lost session, begins at
@@ -61,7 +62,7 @@ class PartitionCopy:
         self._skip_below = UNKNOWN
         self._cuts = 0
         self._open: OrderedDict[int, tuple[int, int]] = OrderedDict()
-        """Offset -> (timestamp, how many cuts there had been)."""
+        """First offset of a stretch -> (timestamp, how many cuts there had been)."""
         self._copied: list[Range] = [] if copied is None else copied
 
     def is_repeated(self, offset: int) -> bool:
@@ -77,21 +78,27 @@ class PartitionCopy:
         """What the acknowledgement of a message that is sent now has to show."""
         return self._cuts
 
-    def sent(self, offset: int, epoch: int, timestamp: int) -> None:
-        """The message was handed to the target. ``timestamp`` in ms."""
+    def sent(self, offset: int, epoch: int, timestamp: int, end: int | None = None) -> None:
+        """The stretch [``offset``, ``end``), default: one message, was handed to the target.
+        ``timestamp`` of its oldest message, in ms."""
         self._open[offset] = (timestamp, self._cuts)
-        self.next = offset + 1
+        self.passed(offset + 1 if end is None else end, epoch)
+
+    def passed(self, end: int, epoch: int) -> None:
+        """Before ``end`` there is nothing more to copy."""
+        self.next = end
         self.epoch = epoch
 
-    def acknowledged(self, offset: int, ticket: int) -> None:
-        """The target has the message. (If another one has taken its place at the source by now,
-        that one is still open.)"""
+    def acknowledged(self, offset: int, ticket: int, ranges: Iterable[Range] | None = None) -> None:
+        """The target has the stretch that begins at ``offset``. (If another one has taken its place
+        at the source by now, that one is still open.) ``ranges``: the offsets of its messages."""
         if self._open.get(offset, (0, UNKNOWN))[1] == ticket:
             del self._open[offset]
-        if self._copied and self._copied[-1][1] == offset - 1:
-            self._copied[-1] = (self._copied[-1][0], offset)
-        else:
-            self._copied.append((offset, offset))
+        for first, last in ((offset, offset),) if ranges is None else ranges:
+            if self._copied and self._copied[-1][1] == first - 1:
+                self._copied[-1] = (self._copied[-1][0], last)
+            else:
+                self._copied.append((first, last))
 
     def cut_at(self, offset: int) -> None:
         """From ``offset`` on the log holds other messages now; what is open before it stays so."""
@@ -114,12 +121,12 @@ class PartitionCopy:
 
     @property
     def open_count(self) -> int:
-        """Messages handed to the target and not acknowledged yet."""
+        """Stretches handed to the target and not acknowledged yet."""
         return len(self._open)
 
     @property
     def oldest(self) -> int | None:
-        """The smallest timestamp among the open messages."""
+        """The smallest timestamp among the open stretches."""
         return min((timestamp for timestamp, _ in self._open.values()), default=None)
 
 
@@ -197,12 +204,12 @@ class CopyProgress:
 
     @property
     def open_count(self) -> int:
-        """Messages handed to the target and not acknowledged yet."""
+        """Stretches handed to the target and not acknowledged yet."""
         return sum(copy.open_count for copy in self._partitions.values())
 
     @property
     def oldest(self) -> int | None:
-        """The smallest timestamp (ms) among the open messages; None: none is open."""
+        """The smallest timestamp (ms) among the open stretches; None: none is open."""
         found = [copy.oldest for copy in self._partitions.values()]
         return min((each for each in found if each is not None), default=None)
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing
 from typing import Final
 
 from tallymark.client.admin import Admin
+from tallymark.client.security_deployment import connection_settings
 from tallymark.deployment import Cluster
 from tallymark.errors import ConnectError, KafkaError, TimedOutError, UserError
 
@@ -24,9 +25,9 @@ def reach(
     admin = opened.enter_context(
         closing(
             Admin(
-                bootstrap_servers=cluster.bootstrap_servers,
                 client_id=client_id,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
+                **connection_settings(cluster),
             )
         )
     )

@@ -1,4 +1,4 @@
-"""The source's side of a mirror: messages of its group, how far they are copied, and what is wrong
+"""The source's side of a mirror: batches of its group, how far they are copied, and what is wrong
 with the log they came from."""
 
 from __future__ import annotations
@@ -8,20 +8,25 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from tallymark.client.connector import ConsumerConnector
 from tallymark.client.fetched import Fetched, FetchSpec
-from tallymark.client.message import Gap, Message
+from tallymark.client.message import Gap
 from tallymark.client.metadata import TopicInfo
+from tallymark.client.security import SecuritySettings
 from tallymark.client.simple_consumer import SimpleConsumer
 from tallymark.client.stream import Stream
-from tallymark.coordination import ZooKeeper
 from tallymark.errors import KafkaError
+from tallymark.mirror.catalog import NO_ID
 from tallymark.mirror.holes import HoleNotes
-from tallymark.mirror.identity import NO_ID, TopicIdentities
+from tallymark.mirror.identity import TopicIdentities
 from tallymark.mirror.progress import UNKNOWN, Partition
+from tallymark.protocol.records import Batch
 
 REQUEST_TIMEOUT_MS = 10_000
+POLL_BYTES: Final = 4 * 1024 * 1024
+QUEUE_BYTES: Final = 8 * 1024 * 1024
 
 _log = logging.getLogger("mirror")
 
@@ -29,12 +34,24 @@ _log = logging.getLogger("mirror")
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
     """``connect`` is ``host:port/chroot`` of the source's ZooKeeper, ``topics`` a regular
-    expression on whole names."""
+    expression on whole names. ``bootstrap_servers``: of a source that is not in ZooKeeper itself,
+    where then only the group is."""
 
     connect: str
     group: str
     topics: str
     session_timeout_ms: int
+    bootstrap_servers: str | None = None
+    security: SecuritySettings = field(default_factory=SecuritySettings)
+
+
+class Piece(NamedTuple):
+    """A batch as it was fetched; only what is in it from ``start`` on is wanted."""
+
+    topic: str
+    partition: int
+    start: int
+    batch: Batch
 
 
 @dataclass(slots=True)
@@ -54,16 +71,18 @@ class Source:
     def __init__(
         self,
         settings: SourceSettings,
-        zookeeper: ZooKeeper,
+        identities: TopicIdentities,
         before_release: Callable[[], Mapping[Partition, int]],
     ) -> None:
         self._settings = settings
-        self._identities = TopicIdentities(zookeeper, settings.group)
+        self._identities = identities
         self._before_release = before_release
         self._ids: dict[Partition, uuid.UUID] = {}
         self._connector: ConsumerConnector | None = None
         self._stream: Stream | None = None
         self.holes = HoleNotes()
+        self.ends: dict[Partition, int] = {}
+        """Where the logs of the partitions ended when they were last fetched."""
         self.gaps: deque[Gap] = deque()
         """What the connector has told of, oldest first. Whoever deals with one removes it."""
 
@@ -75,12 +94,16 @@ class Source:
         settings = self._settings
         connector = ConsumerConnector(
             zookeeper_connect=settings.connect,
+            bootstrap_servers=settings.bootstrap_servers,
+            coordinator="zookeeper",
             group=settings.group,
-            auto_commit=False,
+            enable_auto_commit=False,
             session_timeout_ms=settings.session_timeout_ms,
             on_gap=self.gaps.append,
             before_release=self._release,
+            queue_bytes=QUEUE_BYTES,
             client_factory=self._client,
+            **settings.security,
         )
         try:
             (self._stream,) = connector.create_message_streams_by_filter(settings.topics)
@@ -95,9 +118,15 @@ class Source:
         if connector is not None:
             connector.shutdown()
 
-    def poll(self, seconds: float, limit: int) -> list[Message]:
-        """Up to ``limit`` messages that are there; waits for the first. What it raises lasts."""
-        return self._stream.poll(seconds, limit) if self._connector and self._stream else []
+    def poll(self, seconds: float) -> list[Piece]:
+        """Batches that are there; waits for the first. What it raises lasts."""
+        if self._connector is None or self._stream is None:
+            return []
+        return [
+            Piece(chunk.progress.topic, chunk.progress.partition, chunk.start, batch)
+            for chunk in self._stream.poll_chunks(seconds, POLL_BYTES)
+            for batch in chunk.batches
+        ]
 
     @property
     def owned(self) -> set[Partition]:
@@ -142,6 +171,11 @@ class Source:
     def knows(self, partition: Partition) -> bool:
         """Whether the partition's stored offset is known to be of the topic as it is now."""
         return partition in self._ids
+
+    def topic_id(self, partition: Partition) -> str:
+        """The id of the topic as it is copied now, 32 hex digits; empty: not known."""
+        known = self._ids.get(partition, NO_ID)
+        return "" if known == NO_ID else known.hex
 
     def forget(self, partitions: Iterable[Partition]) -> None:
         """Nothing is known of these partitions any more."""
@@ -195,16 +229,27 @@ class Source:
         return offsets
 
     def _client(self, servers: str) -> _NotingClient:
-        return _NotingClient(servers, self._settings.group, self.holes)
+        return _NotingClient(servers, self._settings, self.holes, self.ends)
 
 
 class _NotingClient:
-    """A simple consumer that notes what is remarkable in the batches it fetches."""
+    """A simple consumer that notes what is remarkable in the batches it fetches, and where the
+    logs end."""
 
-    def __init__(self, servers: str, client_id: str, holes: HoleNotes) -> None:
+    def __init__(
+        self,
+        servers: str,
+        settings: SourceSettings,
+        holes: HoleNotes,
+        ends: dict[Partition, int],
+    ) -> None:
         self._holes = holes
+        self._ends = ends
         self._consumer = SimpleConsumer(
-            bootstrap_servers=servers, client_id=client_id, request_timeout_ms=REQUEST_TIMEOUT_MS
+            bootstrap_servers=servers,
+            client_id=settings.group,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            **settings.security,
         )
 
     def multifetch(
@@ -213,11 +258,24 @@ class _NotingClient:
         answers = self._consumer.multifetch(
             specs, max_bytes=max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes
         )
+        self._note(answers)
+        return answers
+
+    def multifetch_ready(
+        self, specs: Sequence[FetchSpec], *, max_bytes: int, max_wait_ms: int, min_bytes: int
+    ) -> Sequence[Fetched | KafkaError | None]:
+        answers = self._consumer.multifetch_ready(
+            specs, max_bytes=max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes
+        )
+        self._note(answers)
+        return answers
+
+    def _note(self, answers: Sequence[Fetched | KafkaError | None]) -> None:
         for answer in answers:
             if isinstance(answer, Fetched):
                 headers = (batch.header for batch in answer.batches)
                 self._holes.note((answer.topic, answer.partition), headers)
-        return answers
+                self._ends[answer.topic, answer.partition] = answer.high_watermark
 
     def get_offsets_before(self, topic: str, partition: int, time: int) -> Sequence[int]:
         return self._consumer.get_offsets_before(topic, partition, time)

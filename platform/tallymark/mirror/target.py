@@ -1,44 +1,63 @@
-"""The target's side of a mirror: a producer that sends messages on as they are."""
+"""The target's side of a mirror: batches sent on as they are, and what the mirror writes of itself.
+
+Copies go through :mod:`.batch_sender`; reports, announcements and pairs of offsets through a plain
+producer beside it. Neither stamps nor tallies: a copy is the message it was.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Final
 
-from tallymark.client.delivery import RecordMetadata
+from tallymark.client.bootstrap import Bootstrap
+from tallymark.client.cluster import Cluster
 from tallymark.client.interceptors import BatchTally, ProducerContext
-from tallymark.client.message import Message
+from tallymark.client.io_thread import IoThread
 from tallymark.client.producer import Producer
-from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
+from tallymark.client.security import client_security
+from tallymark.client.security_deployment import connection_settings, security_settings
+from tallymark.deployment import Cluster as ClusterSettings
+from tallymark.errors import CODES, KafkaError, TimedOutError
+from tallymark.mirror import origins
+from tallymark.mirror.batch_sender import BatchSender
+from tallymark.mirror.ready_batch import Origin, ReadyBatch
 
 DELIVERY_TIMEOUT_MS: Final = 2**31 - 1
 """A target that is away for hours is waited for: giving up would only mean to copy again."""
 MAX_BLOCK_MS: Final = 2000
-"""How long one message waits for room while the target does not answer; then the mirror looks
+"""How long one batch waits for room while the target does not answer; then the mirror looks
 after its source, and tries again."""
+REQUEST_SECONDS: Final = 15.0
 CLOSE_SECONDS: Final = 5.0
 
 _log = logging.getLogger("mirror")
 
 
 class Target:
-    """Sends to one cluster. Neither stamps nor tallies: a copy is the message it was."""
+    """Sends to one cluster."""
 
-    def __init__(self, bootstrap_servers: str, client_id: str) -> None:
+    def __init__(self, cluster: ClusterSettings, client_id: str) -> None:
         self._context: ProducerContext | None = None
-        self._odd: set[str] = set()
+        self._name = client_id.removeprefix("mirror-")
+        self._made: set[str] = set()
         self._producer = Producer(
-            bootstrap_servers=bootstrap_servers,
             client_id=client_id,
             acks="all",
             stamp=False,
             interceptors=[_Attached(self._attached)],
             linger_ms=20,
-            batch_size=256 * 1024,
             max_block_ms=MAX_BLOCK_MS,
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            **connection_settings(cluster),
         )
+        security = client_security(security_settings(cluster.security), Producer)
+        bootstrap = Bootstrap.of(cluster.bootstrap_servers, security=security)
+        self._cluster = Cluster(bootstrap, client_id, request_timeout=REQUEST_SECONDS)
+        self._io = IoThread(f"{client_id}-sender")
+        self._sender = BatchSender(self._io, self._cluster, self._announce)
 
     @property
     def context(self) -> ProducerContext:
@@ -46,50 +65,64 @@ class Target:
         assert self._context is not None, "a producer attaches its interceptors at once"
         return self._context
 
-    def send(self, message: Message, settled: Callable[[Exception | None], None]) -> None:
-        """Send a copy; ``settled`` is called from another thread when the target has it, or has
-        refused it. TimedOutError: there is no room for it now. UserError: the target's topic lacks
-        the partition."""
+    def wait_for_room(self) -> None:
+        """Return when there is room for another batch. TimedOutError: there is none now."""
+        self._sender.wait_for_room(MAX_BLOCK_MS / 1000)
 
-        def done(error: Exception | None, metadata: RecordMetadata | None) -> None:
-            settled(error)
+    def send(self, batch: ReadyBatch) -> None:
+        """Send a batch; ``batch.tell`` is called from another thread when the target has it, or has
+        refused it."""
+        self._sender.send(batch)
 
-        try:
-            self._producer.send(
-                message.topic,
-                message.value,
-                key=message.key,
-                partition=message.partition,
-                timestamp=message.timestamp if message.timestamp >= 0 else self._no_time(message),
-                headers=message.headers,
-                on_delivery=done,
-            )
-        except KafkaError as error:
-            if error.code != CODES["UNKNOWN_TOPIC_OR_PARTITION"]:
-                raise
-            raise UserError(
-                f"{message.topic}-{message.partition} cannot be copied: {error}",
-                "give the target's topic as many partitions as the source's",
-            ) from error
+    async def publish(
+        self, topic: str, configs: Mapping[str, str], key: bytes, value: bytes | None
+    ) -> None:
+        """Write a record of the mirror's own to a topic of one partition, made where it is not.
+        What the producer raises."""
+        if topic not in self._made:
+            await _is_made(self.context.create_topic(topic, 1, configs))
+            self._made.add(topic)
+        await asyncio.wrap_future(self.context.publish(topic, key, value, None))
+
+    def publish_soon(
+        self, topic: str, configs: Mapping[str, str], key: bytes, value: bytes | None
+    ) -> Future[None]:
+        """:meth:`publish` in the background."""
+        return self._io.submit(self.publish(topic, configs, key, value))
 
     def close(self) -> None:
         """Send what is under way, for a moment, and disconnect."""
+        if self._io.stopped:
+            return
+        try:
+            self._io.finish(self._close(), CLOSE_SECONDS, "leaving the target")
+        except TimedOutError as error:
+            _log.warning("%s", error)
+        finally:
+            self._io.stop()
         try:
             self._producer.close(timeout=CLOSE_SECONDS)
         except TimedOutError as error:
-            # Not stored as copied: the next start copies them, perhaps again.
             _log.warning("the target did not answer: %s", error)
+
+    async def _close(self) -> None:
+        await self._sender.close()
+        await self._cluster.close()
+
+    async def _announce(self, producer_id: int, origin: Origin) -> None:
+        key, value = origins.announcement(producer_id, self._name, origin)
+        await self.publish(origins.TOPIC, origins.TOPIC_CONFIGS, key, value)
 
     def _attached(self, context: ProducerContext) -> None:
         self._context = context
 
-    def _no_time(self, message: Message) -> int:
-        """A message without a timestamp (-1) cannot be produced again as it is."""
-        if message.topic not in self._odd:
-            self._odd.add(message.topic)
-            where = f"{message.topic}-{message.partition} offset {message.offset}"
-            _log.warning("%s, for one, has no timestamp: copies of such messages say 0", where)
-        return 0
+
+async def _is_made(making: Future[bool]) -> None:
+    try:
+        await asyncio.wrap_future(making)
+    except KafkaError as error:
+        if error.code != CODES["TOPIC_ALREADY_EXISTS"]:
+            raise
 
 
 class _Attached:

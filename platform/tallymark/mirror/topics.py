@@ -1,52 +1,111 @@
-"""Makes the target's topics: as many partitions as the source has, and the settings that decide
-how long and in what form the data is kept."""
+"""Makes the target's topics, and knows how each source topic lies in them: its name there, and
+which partition goes where."""
 
 from __future__ import annotations
 
+import logging
+import time
+from dataclasses import dataclass
 from typing import Final
 
 from tallymark.client.admin import Admin
-from tallymark.coordination import TopicConfigs, ZooKeeper
+from tallymark.deployment import Mirror
 from tallymark.errors import CODES, KafkaError
+from tallymark.mirror.catalog import Catalog
+from tallymark.protocol.murmur2 import partition_of
 
 KEPT: Final = frozenset(
     {"retention.ms", "retention.bytes", "cleanup.policy", "max.message.bytes", "segment.bytes"}
 )
+_log: Final = logging.getLogger("mirror")
+GROWTH_SECONDS: Final = 10.0
+"""How often it is asked again whether the target has the partition by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A source topic at the target. ``keeps``: what is in partition p goes to partition p, so whole
+    batches can pass; otherwise the key decides."""
+
+    name: str
+    partitions: int
+    keeps: bool
+
+    def partition_of(self, key: bytes | None, source_partition: int) -> int:
+        """Where a record goes. Without a key those of one source partition stay together."""
+        if self.keeps:
+            return source_partition
+        if key is None:
+            return source_partition % self.partitions
+        return partition_of(key, self.partitions)
 
 
 class TopicCopier:
     """Remembers which topics the target has. A topic that is there already stays as it is."""
 
-    def __init__(self, zookeeper: ZooKeeper, source: Admin, target: Admin) -> None:
-        self._there: set[str] = set()
+    def __init__(self, settings: Mirror, catalog: Catalog, source: Admin, target: Admin) -> None:
+        self._settings = settings
+        self._layouts: dict[str, tuple[Layout, int, float]] = {}
+        """Topic -> (layout, partitions of the source then, when it was asked)."""
         self._compacted: dict[str, bool] = {}
-        self._configs = TopicConfigs(zookeeper)
+        self._catalog = catalog
         self._source = source
         self._target = target
 
-    def ensure(self, topic: str) -> None:
-        """See that the target has the topic. KafkaError UNKNOWN_TOPIC_OR_PARTITION: neither
-        cluster has it (any more); other errors: it cannot be made, now or ever."""
-        if topic in self._there:
-            return
-        if topic not in self._target.topics():
-            here = self._source.topics().get(topic)
-            if here is None:
-                raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], topic)
-            wanted = self._configs.get(topic)
-            self._target.create_topic(
-                topic,
-                partitions=here.partition_count,
-                configs={name: value for name, value in wanted.items() if name in KEPT},
-                if_not_exists=True,
-            )
-        self._there.add(topic)
+    def layout(self, topic: str, partition: int) -> Layout:
+        """How the topic lies in the target, which has it from now on. KafkaError
+        UNKNOWN_TOPIC_OR_PARTITION: neither cluster has it (any more); other errors: it cannot be
+        made, now or ever."""
+        known = self._layouts.get(topic)
+        if known is None:
+            layout, count = self._look(topic, partition)
+        else:
+            layout, count, asked = known
+            short = layout.keeps and partition >= layout.partitions
+            grown = partition >= count
+            if not short and not (grown and time.monotonic() - asked > GROWTH_SECONDS):
+                return layout
+            if short:
+                self._grow(layout.name, partition + 1)
+            layout, count = self._look(topic, partition)
+        self._layouts[topic] = layout, count, time.monotonic()
+        return layout
 
     def is_compacted(self, topic: str) -> bool:
         """Whether the source keeps only the latest record of each key, as far as the topic's own
         settings tell. Errors: ZooKeeper does not answer."""
         known = self._compacted.get(topic)
         if known is None:
-            policy = self._configs.get(topic).get("cleanup.policy", "")
+            policy = self._catalog.configs(topic).get("cleanup.policy", "")
             known = self._compacted[topic] = "compact" in policy
         return known
+
+    def _grow(self, name: str, count: int) -> None:
+        """The source's topic has more partitions than when we began: so shall the target's have.
+        Where that is refused the key decides from now on."""
+        error = self._target.create_partitions({name: count}).errors.get(name)
+        if isinstance(error, KafkaError) and error.retriable:
+            raise error
+        if error is not None:
+            _log.warning("%s cannot grow to %d partitions, its keys decide: %s", name, count, error)
+
+    def _look(self, topic: str, partition: int) -> tuple[Layout, int]:
+        name = self._settings.target_topic(topic)
+        here = self._source.topics().get(topic)
+        there = self._target.topics().get(name)
+        if there is None:
+            if here is None:
+                raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], topic)
+            configs = {
+                key: value for key, value in self._catalog.configs(topic).items() if key in KEPT
+            }
+            self._target.create_topic(name, here.partition_count, configs, if_not_exists=True)
+            there = self._target.topics().get(name)
+            if there is None:  # brokers hear of it one after the other
+                raise KafkaError(CODES["LEADER_NOT_AVAILABLE"], name)
+        count = max(partition + 1, here.partition_count if here else 0)
+        keeps = self._settings.partitions == "keep" and there.partition_count >= count
+        if not keeps and self._settings.partitions == "keep":
+            text = "%s has %d partitions, its source %d: keys decide which is for which"
+            _log.warning(text, name, there.partition_count, count)
+        return Layout(name, there.partition_count, keeps), count

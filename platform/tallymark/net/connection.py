@@ -9,15 +9,22 @@ may be answered; anything else means the two sides disagree about the stream, an
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol import frames
 from tallymark.protocol.messages import ApiVersionsRequest
 
 MAX_RESPONSE_BYTES: Final = 128 * 1024 * 1024
+Writer: TypeAlias = Callable[[int, str | None], list[Any]]
+"""``write(correlation id, client id)``: a request's whole frame, as buffers."""
+Reader: TypeAlias = Callable[[memoryview], Any]
+"""``read(frame)``: the response in a frame, whose correlation id is known to be right."""
 _LAST_CORRELATION_ID: Final = 2**31 - 1
 _UNSUPPORTED_VERSION: Final = 35
+_WRITTEN: Final = -1
+"""In the place of a version: the response is read by a function."""
 
 
 class ClientConnection:
@@ -29,8 +36,9 @@ class ClientConnection:
 
     def __init__(self, client_id: str | None, max_response_bytes: int = MAX_RESPONSE_BYTES) -> None:
         self._client_id = client_id
+        self.max_response_bytes = max_response_bytes
         self._frames = frames.FrameBuffer(max_response_bytes)
-        self._due: deque[tuple[int, type[Any], int]] = deque()
+        self._due: deque[tuple[int, type[Any] | Reader, int]] = deque()
         self._next_id = 0
 
     @property
@@ -50,27 +58,47 @@ class ClientConnection:
             self._due.append((correlation_id, type(request), version))
         return correlation_id, data
 
+    def send_written(self, write: Writer, read: Reader | None) -> tuple[int, list[Any]]:
+        """:meth:`send` for who writes frames and reads them without message objects. ``read``
+        None: it is never answered."""
+        correlation_id = self._next_id
+        parts = write(correlation_id, self._client_id)
+        self._next_id = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1
+        if read is not None:
+            self._due.append((correlation_id, read, _WRITTEN))
+        return correlation_id, parts
+
     def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[int, Any]]:
         """The responses that these bytes complete, in order.
 
         Raises RemoteProtocolError for anything that is not the response due; the connection is of
         no use afterwards.
         """
-        return [self._response(frame) for frame in self._frames.receive(data)]
+        return [self.response(frame) for frame in self._frames.receive(data)]
 
-    def _response(self, frame: memoryview) -> tuple[int, Any]:
+    def response(self, frame: memoryview) -> tuple[int, Any]:
+        """Like :meth:`receive`, of one whole frame (without its size): correlation id, response."""
         if not self._due:
             raise RemoteProtocolError("a response came though no request was waiting for one")
         expected, request_class, version = self._due.popleft()
+        if version == _WRITTEN:
+            if frames.decode_correlation_id(frame) != expected:
+                raise _strange(frame, request_class, expected)
+            return expected, request_class(frame)
+        assert isinstance(request_class, type)
         if request_class is ApiVersionsRequest and _refuses_version(frame):
             version = 0
         correlation_id = frames.decode_correlation_id(frame)
         if correlation_id != expected:
-            raise RemoteProtocolError(
-                f"a response carries the correlation id {correlation_id}, due is that of "
-                f"{request_class.__name__}, {expected}"
-            )
+            raise _strange(frame, request_class, expected)
         return frames.decode_response(frame, request_class, version)
+
+
+def _strange(frame: memoryview, due: object, expected: int) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        f"a response carries the correlation id {frames.decode_correlation_id(frame)}, due is that "
+        f"of {getattr(due, '__name__', 'a request')}, {expected}"
+    )
 
 
 def _refuses_version(frame: memoryview) -> bool:

@@ -12,12 +12,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
-from tallymark.errors import CODES, ConnectError, KafkaError, ProtocolError, TallymarkError
+from tallymark.errors import CODES, KafkaError, ProtocolError, TallymarkError
+from tallymark.net import refusals
 from tallymark.net.addresses import Address
-from tallymark.net.connection import MAX_RESPONSE_BYTES, ClientConnection
+from tallymark.net.connection import MAX_RESPONSE_BYTES, ClientConnection, Reader, Writer
+from tallymark.net.inbox import SCRATCH_BYTES, Inbox
+from tallymark.net.meter import Meter
+from tallymark.net.request_memory import RequestMemory
 from tallymark.net.sasl import SaslCredentials
 from tallymark.net.sasl_client import authenticate
 from tallymark.net.versions import common_version
@@ -25,27 +30,46 @@ from tallymark.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tallymark.protocol.schema import Message, Request
 
 R = TypeVar("R", bound=Message)
+Answered: TypeAlias = Callable[[Any, TallymarkError | None], None]
+"""``answered(response, error)``: one of them is None."""
 
 CONNECT_TIMEOUT: Final = 10.0
 REQUEST_TIMEOUT: Final = 30.0
+UNREAD_TIMEOUT: Final = 30.0
+"""Seconds without room for more bytes after which a connection is given up."""
 _CLIENT_NAME: Final = "tallymark"
 _API_VERSIONS: Final = 3
 """The version we begin with: the first that names the client's software (KIP-511)."""
 
 
-class Stream(asyncio.Protocol):
+class Stream(asyncio.BufferedProtocol):
     """A connected stream; make one with :meth:`connect`. Belongs to one event loop."""
 
     def __init__(self, address: Address, connection: ClientConnection) -> None:
         self.address = address
+        self.meter: Meter | None = None
+        """Set by the owner who wants to measure."""
         self.served: Mapping[int, tuple[int, int]] = {}
         """API key -> versions the broker serves."""
         self._connection = connection
+        limit = connection.max_response_bytes
+        self._inbox = Inbox(self, _scratch(), RequestMemory(), limit, limit, frozenset())
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._deadlines: dict[int, asyncio.TimerHandle] = {}
+        self._parts: list[Any] = []
+        """Written, not yet handed to the transport."""
+        self._exchanges: dict[int, tuple[Answered, float, str, float]] = {}
+        """Correlation id -> who to tell, deadline, name and timeout of the request; oldest
+        first."""
+        self._watch: asyncio.TimerHandle | None = None
+        self.after_answers: Callable[[], None] = _nothing
+        """Called when all that came at once has been handed to ``answered``."""
         self._error: TallymarkError | None = None
+        self._doubt = ""
+        self._stuck: asyncio.TimerHandle | None = None
+        self._peer_host = ""
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -65,7 +89,8 @@ class Stream(asyncio.Protocol):
         """Open a connection, by ``tls`` if given, learn the broker's versions and log in with
         ``sasl`` if given, all within ``timeout`` seconds.
 
-        Raises ConnectError naming the address, the stage that failed and what to look at.
+        Raises ConnectError naming the address, the stage that failed and what to look at;
+        AuthenticationError where trying again cannot help.
         """
         address = Address(host, port)
         deadline = asyncio.get_running_loop().time() + timeout
@@ -79,18 +104,29 @@ class Stream(asyncio.Protocol):
                     stage = "sasl"
                     await authenticate(stream, sasl)
         except (TallymarkError, TimeoutError) as error:
+            refusal = (
+                refusals.not_logged_in(str(address), error)
+                if stage == "sasl"
+                else refusals.unanswered(str(address), error, tls=tls is not None)
+            )
+            refusal.add("", _resolved(address, [stream.peer_host]))
             await stream.close()
-            why = _not_kafka(error) if stage == "api" else _not_let_in(error)
-            raise ConnectError(str(address), stage, why) from error
+            raise refusal from error
         except BaseException:
             stream.abort()
             raise
+        stream._doubt = "" if sasl is not None else refusals.NO_LOG_IN
         return stream
 
     @property
     def closed(self) -> bool:
         """Whether requests can no longer be sent."""
         return self._error is not None or self._transport is None
+
+    @property
+    def peer_host(self) -> str:
+        """The IP address that was connected to; the host of the address where nobody knows."""
+        return self._peer_host or self.address.host
 
     @property
     def due(self) -> int:
@@ -130,6 +166,8 @@ class Stream(asyncio.Protocol):
         self._deadlines[correlation_id] = self._loop.call_later(
             timeout, self._timed_out, type(message).__name__, timeout
         )
+        if self.meter is not None:
+            self.meter.sent(correlation_id, type(message).__name__, len(data), answered=True)
         transport.write(data)
         return future
 
@@ -137,7 +175,43 @@ class Stream(asyncio.Protocol):
         """Send a request that is never answered (Produce with acks=0)."""
         transport = self._open_transport()
         chosen = self.version_of(type(message)) if version is None else version
-        transport.write(self._connection.send(message, chosen, expects_response=False)[1])
+        correlation_id, data = self._connection.send(message, chosen, expects_response=False)
+        if self.meter is not None:
+            self.meter.sent(correlation_id, type(message).__name__, len(data), answered=False)
+        transport.write(data)
+
+    def exchange(
+        self, write: Writer, read: Reader, answered: Answered, timeout: float, name: str
+    ) -> None:
+        """:meth:`submit` for who sends thousands of requests a second: frames are written and read
+        by the caller, ``answered(response, error)`` is called as soon as the answer is read, and
+        one timer watches over all that is under way. The bytes leave with :meth:`push`."""
+        self._open_transport()
+        correlation_id, parts = self._connection.send_written(write, read)
+        self._parts += parts
+        if self.meter is not None:
+            self.meter.sent(correlation_id, name, sum(map(len, parts)), answered=True)
+        deadline = self._loop.time() + timeout
+        self._exchanges[correlation_id] = (answered, deadline, name, timeout)
+        if self._watch is None:
+            self._watch = self._loop.call_at(deadline, self._look_at_deadlines)
+
+    def post_written(self, write: Writer, name: str) -> None:
+        """:meth:`post` in the same way."""
+        self._open_transport()
+        correlation_id, parts = self._connection.send_written(write, None)
+        self._parts += parts
+        if self.meter is not None:
+            self.meter.sent(correlation_id, name, sum(map(len, parts)), answered=False)
+
+    def push(self) -> None:
+        """Write what :meth:`exchange` and :meth:`post_written` have prepared, all at once."""
+        parts, self._parts = self._parts, []
+        transport = self._transport
+        if parts and self._error is None and transport is not None and not transport.is_closing():
+            # On a transport that is closing (the peer has hung up) asyncio's writelines() raises
+            # TypeError, where write() does nothing. connection_lost() ends what waits.
+            transport.writelines(parts)
 
     async def close(self, flush_timeout: float = 1.0) -> None:
         """Let what was written leave (``flush_timeout`` seconds at most), then close. Requests
@@ -164,33 +238,65 @@ class Stream(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self._peer_host = str(peer[0]) if isinstance(peer, tuple) else ""
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._inbox.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        first = b"" if self.served else bytes(self._inbox.space()[:nbytes])
         try:
-            responses = self._connection.receive(data)
+            frames = self._inbox.take(nbytes)
+            self._inbox.release()
+            responses = [self._connection.response(frame) for frame in frames]
         except ProtocolError as error:
-            self._die(f"{self.address}: {error}", error)
+            why = str(error) if self.served else refusals.strange_bytes(first, error)
+            self._die(f"{self.address}: {why}", error)
             return
+        self._doubt = ""
+        meter = self.meter
+        if meter is not None:
+            meter.received(nbytes)
+        exchanges = self._exchanges
+        told = False
         for correlation_id, response in responses:
+            if meter is not None:
+                meter.answered(correlation_id)
+            if correlation_id in exchanges:
+                exchanges.pop(correlation_id)[0](response, None)
+                told = True
+                continue
             self._deadlines.pop(correlation_id).cancel()
             future = self._waiting.pop(correlation_id)
             if not future.done():
                 future.set_result(response)
+        if told:
+            self.after_answers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         why = f"the connection broke: {exc}" if exc else "the broker closed the connection"
-        self._fail(KafkaError(CODES["NETWORK_EXCEPTION"], f"{self.address}: {why}"))
+        doubt = f" ({self._doubt})" if self._doubt else ""
+        error = KafkaError(CODES["NETWORK_EXCEPTION"], f"{self.address}: {why}{doubt}")
+        error.__cause__ = exc
+        self._fail(error)
         if not self._lost.done():
             self._lost.set_result(None)
 
     def pause_writing(self) -> None:
         self._writable.clear()
+        self._stuck = self._loop.call_later(UNREAD_TIMEOUT, self._unread)
 
     def resume_writing(self) -> None:
         self._writable.set()
+        if self._stuck is not None:
+            self._stuck.cancel()
+
+    def memory_granted(self) -> None:
+        """Nothing: there is always memory for a response, as far as it has come."""
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -219,6 +325,18 @@ class Stream(asyncio.Protocol):
         assert self._transport is not None
         return self._transport
 
+    def _look_at_deadlines(self) -> None:
+        """The oldest exchange is the first to be late, as timeouts are alike; if it is not, look
+        again when it will be."""
+        self._watch = None
+        if not self._exchanges:
+            return
+        _, deadline, name, timeout = next(iter(self._exchanges.values()))
+        if deadline <= self._loop.time():
+            self._timed_out(name, timeout)
+        else:
+            self._watch = self._loop.call_at(deadline, self._look_at_deadlines)
+
     def _timed_out(self, name: str, timeout: float) -> None:
         request = name.removesuffix("Request")
         error = KafkaError(
@@ -229,7 +347,12 @@ class Stream(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _die(self, context: str, cause: BaseException) -> None:
+    def _unread(self) -> None:
+        """Requests have deadlines, and what is never answered (acks=0) has this one: a peer that
+        vanished would hold up whoever waits to write for as long as TCP tries, a quarter hour."""
+        self._die(f"{self.address}: the broker has read nothing for {UNREAD_TIMEOUT:g} s", None)
+
+    def _die(self, context: str, cause: BaseException | None) -> None:
         error = KafkaError(CODES["NETWORK_EXCEPTION"], context)
         error.__cause__ = cause
         self._fail(error)
@@ -240,14 +363,45 @@ class Stream(asyncio.Protocol):
         """The connection is of no use any more: everything that waits ends with ``error``."""
         if self._error is None:
             self._error = error
+            if self.meter is not None:
+                self.meter.ended(error.name if isinstance(error, KafkaError) else "CLOSED")
         for handle in self._deadlines.values():
             handle.cancel()
         self._deadlines.clear()
+        if self._stuck is not None:
+            self._stuck.cancel()
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
                 future.set_exception(error)
         self._writable.set()
+        exchanges, self._exchanges = self._exchanges, {}
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        self._parts = []
+        if exchanges:
+            self._loop.call_soon(_tell, [one[0] for one in exchanges.values()], error)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _tell(everyone: Sequence[Answered], error: TallymarkError) -> None:
+    for answered in everyone:
+        answered(None, error)
+
+
+_of_thread: Final = threading.local()
+
+
+def _scratch() -> memoryview:
+    """Where bytes arrive first: one for all connections of a thread, hence of an event loop."""
+    scratch: memoryview | None = getattr(_of_thread, "scratch", None)
+    if scratch is None:
+        scratch = _of_thread.scratch = memoryview(bytearray(SCRATCH_BYTES))
+    return scratch
 
 
 async def _open(
@@ -255,52 +409,34 @@ async def _open(
 ) -> Stream:
     loop = asyncio.get_running_loop()
     stage = "resolve"
+    found: list[Any] = []
+
+    def connected() -> Stream:
+        # asyncio makes the protocol between the TCP connection and the handshake.
+        nonlocal stage
+        stage = "tls" if tls is not None else stage
+        return Stream(address, connection)
+
     try:
         async with asyncio.timeout_at(deadline):
             found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
             stage = "connect"
             _, stream = await loop.create_connection(
-                lambda: Stream(address, connection),
+                connected,
                 address.host,
                 address.port,
                 ssl=tls,
                 happy_eyeballs_delay=0.25 if len(found) > 1 else None,
             )
-    except TimeoutError as error:
-        raise ConnectError(
-            str(address), stage, "no answer in time; is the address right, is a firewall between?"
-        ) from error
-    except ssl.SSLError as error:
-        raise ConnectError(str(address), "tls", _not_secure(error)) from error
-    except OSError as error:
-        raise ConnectError(str(address), stage, _why(stage, error)) from error
+    except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are of the former
+        if isinstance(error, UnicodeError):  # no name that the DNS could know
+            error = OSError(str(error))
+        refusal = refusals.unopened(str(address), stage, error)
+        refusal.add("", _resolved(address, [each[4][0] for each in found]))
+        raise refusal from error
     return stream
 
 
-def _why(stage: str, error: OSError) -> str:
-    reason = error.strerror or str(error)
-    if stage == "resolve":
-        return f"{reason}; is the host name right? (a broker tells its advertised.listeners)"
-    if isinstance(error, ConnectionRefusedError):
-        return "refused; is the broker running and is that its port?"
-    return reason
-
-
-def _not_kafka(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer to ApiVersions in time; is it a Kafka broker, is its listener plain text?"
-    return f"{error}; is it a Kafka broker, is its listener plain text?"
-
-
-def _not_secure(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"{error.verify_message}; does the truststore hold the broker's authority?"
-    return f"{error.reason or error}; is it a listener with TLS?"
-
-
-def _not_let_in(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, KafkaError) and error.code == CODES["SASL_AUTHENTICATION_FAILED"]:
-        return f"{error.context}; are name and password right?"
-    return str(error)
+def _resolved(address: Address, ips: list[str]) -> tuple[str, ...]:
+    """The IP addresses behind a host name; none where the host is one itself."""
+    return tuple(ip for ip in dict.fromkeys(ips) if ip != address.host)

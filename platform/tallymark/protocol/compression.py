@@ -55,8 +55,14 @@ def codec_number(name: str) -> int:
         raise LocalProtocolError(f"no codec {name!r}; there are {', '.join(CODECS)}") from None
 
 
-def compress(codec: str, data: Buffer) -> Buffer:
-    """``data`` in the form of ``codec``."""
+LEVELS: Final = {"gzip": (1, 9), "zstd": (-7, 22)}
+"""Codecs that have levels: the smallest and the largest."""
+
+
+def compress(codec: str, data: Buffer, level: int | None = None) -> Buffer:
+    """``data`` in the form of ``codec``; ``level`` (None: its default) as :data:`LEVELS` has it."""
+    if level is not None and codec in LEVELS:
+        return _gzip(data, level) if codec == "gzip" else _zstd(data, level)
     compressor = _COMPRESS[codec_number(codec)]
     return data if compressor is None else compressor(data)
 
@@ -75,8 +81,8 @@ def decompress(codec: str, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> Bu
         raise CorruptRecordError(f"{codec} data does not decompress: {error}") from error
 
 
-def _gzip(data: Buffer) -> bytes:
-    compressor = zlib.compressobj(wbits=31)
+def _gzip(data: Buffer, level: int = zlib.Z_DEFAULT_COMPRESSION) -> bytes:
+    compressor = zlib.compressobj(level, wbits=31)
     return compressor.compress(data) + compressor.flush()
 
 
@@ -150,8 +156,8 @@ def _unlz4(data: Buffer, max_size: int) -> Buffer:
     return _grow(cramjam.lz4.decompress_into, data, max_size)
 
 
-def _zstd(data: Buffer) -> Buffer:
-    return memoryview(cramjam.zstd.compress(data)).cast("B")
+def _zstd(data: Buffer, level: int | None = None) -> Buffer:
+    return memoryview(cramjam.zstd.compress(data, level)).cast("B")
 
 
 def _unzstd(data: Buffer, max_size: int) -> Buffer:

@@ -1,28 +1,32 @@
 """Reading the records of a batch of format v2; :mod:`~tallymark.protocol.record_writer` draws them.
 
-Consumers spend their time here, so the loop reads one-byte varints in place and leaves longer ones
-to :func:`~tallymark.protocol.varint.decode_varint`. Lengths are not checked one by one against
-the bytes there are: a record must end exactly where its own length says, and the last one where
-the bytes do, so a length that runs over is always noticed.
+Records come as columns. This module reads them one after the other, whatever they look like;
+:mod:`~tallymark.protocol.record_runs` reads many of the same shape at once, and
+:mod:`~tallymark.protocol.record_columns` puts both together.
+
+Consumers spend their time here, so the loop reads varints of one and two bytes in place and leaves
+longer ones to :func:`~tallymark.protocol.varint.decode_varint`. Lengths are not checked one by one
+against the bytes there are: a record must end exactly where its own length says, and the last one
+where the bytes do, so a length that runs over is always noticed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
+from typing import Final, NamedTuple, NoReturn, TypeAlias
 
-from tallymark.errors import CorruptRecordError, RemoteProtocolError
-from tallymark.protocol.schema import Buffer
+from tallymark.errors import CorruptRecordError
 from tallymark.protocol.varint import decode_varint
 
 Header: TypeAlias = tuple[str, bytes | None]
+Headers: TypeAlias = tuple[Header, ...]
 
-_SMALLEST_RECORD: Final = 7
+SMALLEST_RECORD: Final = 7
+NO_HEADERS: Final[Headers] = ()
+ZIGZAG: Final = tuple((n >> 1) ^ -(n & 1) for n in range(0x80))
 _ONE: Final = 0x02  # 1 as a varint
+_NULL: Final = 0x01  # -1 as a varint
 _LONG_OR_NULL: Final = 0x81  # bits of a varint's first byte: there are more, or it is negative
-_ZIGZAG: Final = tuple((n >> 1) ^ -(n & 1) for n in range(0x80))
-_NO_HEADERS: Final[tuple[Header, ...]] = ()
+_NO_PREFIX: Final = b"\xff"  # no record's headers begin so: it would be a varint without end
 
 # Header keys are few and repeat in every record.
 _header_keys: dict[bytes, str] = {}
@@ -36,100 +40,112 @@ class Record(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[Header, ...]
+    headers: Headers
 
 
-# Record._make without its Python frame.
-_make: Final[Callable[[tuple[Any, ...]], Record]] = partial(tuple.__new__, Record)
+class LooseRecords:
+    """Records that were read one by one, as columns; offsets and timestamps (ms) relative to those
+    of the batch. Headers were looked at, but stay as bytes until somebody asks for them."""
+
+    __slots__ = ("_data", "_headers", "_keys", "_values", "offsets", "timestamps")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.offsets: list[int] = []
+        self.timestamps: list[int] = []
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._headers: list[int] = []  # where they begin; -1 for a record without
+
+    def keys(self) -> list[bytes | None]:
+        """The keys."""
+        return self._keys
+
+    def values(self) -> list[bytes | None]:
+        """The values."""
+        return self._values
+
+    def headers(self) -> list[Headers]:
+        """The headers."""
+        data = self._data
+        return [NO_HEADERS if at < 0 else read_headers(data, at)[0] for at in self._headers]
+
+    def read(self, pos: int, count: int) -> int:
+        """Read ``count`` records more, at ``pos``; the position after them, which is behind the
+        data when the last one is cut.
+
+        Raises CorruptRecordError; IndexError, UnicodeDecodeError and RemoteProtocolError for bad
+        bytes too.
+        """
+        data, zigzag = self._data, ZIGZAG
+        offsets, timestamps = self.offsets, self.timestamps
+        keys, values, headers = self._keys, self._values, self._headers
+        prefix, prefix_size = _NO_PREFIX, 1  # what stands before the value of the one header
+        for _ in range(count):
+            length = data[pos]
+            if length < 0x80:
+                end = pos + 1 + zigzag[length]
+                pos += 2  # attributes, unused
+            else:
+                length, pos = _long_varint(data, pos)
+                end = pos + length
+                pos += 1
+            number = data[pos]
+            if number < 0x80:
+                pos += 1
+                timestamps.append(zigzag[number])
+            else:
+                number, pos = _long_varint(data, pos)
+                timestamps.append(number)
+            number = data[pos]
+            if number < 0x80:
+                pos += 1
+                offsets.append(zigzag[number])
+            else:
+                number, pos = _long_varint(data, pos)
+                offsets.append(number)
+            if data[pos] == _NULL:
+                pos += 1
+                keys.append(None)
+            else:
+                key, pos = read_nullable(data, pos)
+                keys.append(key)
+            length = data[pos]
+            if not length & _LONG_OR_NULL:
+                start = pos + 1
+                pos = start + (length >> 1)
+                values.append(data[start:pos])
+            elif (second := data[pos + 1]) < 0x80 and length & _LONG_OR_NULL == 0x80:
+                start = pos + 2
+                pos = start + (length >> 1 & 0x3F | second << 6)
+                values.append(data[start:pos])
+            else:
+                value, pos = read_nullable(data, pos)
+                values.append(value)
+            size = data[pos]
+            if not size:
+                headers.append(-1)
+                pos += 1
+            else:
+                headers.append(pos)
+                if data.startswith(prefix, pos):
+                    pos += prefix_size
+                    size = data[pos]
+                    if not size & _LONG_OR_NULL:
+                        pos += 1 + (size >> 1)
+                        if pos == end:
+                            continue
+                    pos = headers[-1]
+                _, pos = read_headers(data, pos)
+                prefix = _prefix(data, headers[-1])
+                prefix_size = len(prefix)
+            if pos != end:
+                raise CorruptRecordError(f"a record ends at byte {pos}, its length says {end}")
+        return pos
 
 
-def read_records(
-    payload: Buffer,
-    count: int,
-    base_offset: int,
-    base_timestamp: int,
-    timestamp: int | None = None,
-) -> list[Record]:
-    """The ``count`` records that fill ``payload``; ``timestamp`` overrides those of the records.
-
-    Raises CorruptRecordError when the bytes are anything else.
-    """
-    data = payload if isinstance(payload, bytes) else bytes(payload)
-    if count * _SMALLEST_RECORD > len(data):
-        raise CorruptRecordError(f"{count} records cannot stand in {len(data)} bytes")
-    try:
-        records, pos = _read(data, count, base_offset, base_timestamp)
-    except IndexError:
-        raise CorruptRecordError(f"a record runs over the {len(data)} bytes there are") from None
-    except UnicodeDecodeError as error:
-        raise CorruptRecordError(f"a header key is not UTF-8: {error}") from error
-    except CorruptRecordError:
-        raise
-    except RemoteProtocolError as error:
-        raise CorruptRecordError(str(error)) from error
-    if pos != len(data):
-        raise CorruptRecordError(f"{len(data) - pos} bytes after the last of {count} records")
-    if timestamp is not None:
-        return [record._replace(timestamp=timestamp) for record in records]
-    return records
-
-
-def _read(
-    data: bytes, count: int, base_offset: int, base_timestamp: int
-) -> tuple[list[Record], int]:
-    records: list[Record] = []
-    append = records.append
-    pos = 0
-    for _ in range(count):
-        length = data[pos]
-        if length < 0x80:
-            pos += 1
-            length = _ZIGZAG[length]
-        else:
-            length, pos = _long_varint(data, pos)
-        end = pos + length
-        pos += 1  # attributes, unused
-        timestamp = data[pos]
-        if timestamp < 0x80:
-            pos += 1
-            timestamp = _ZIGZAG[timestamp]
-        else:
-            timestamp, pos = _long_varint(data, pos)
-        offset = data[pos]
-        if offset < 0x80:
-            pos += 1
-            offset = _ZIGZAG[offset]
-        else:
-            offset, pos = _long_varint(data, pos)
-        key, pos = _read_nullable(data, pos)
-        value, pos = _read_nullable(data, pos)
-        if data[pos]:
-            headers, pos = _read_headers(data, pos)
-        else:
-            headers = _NO_HEADERS
-            pos += 1
-        if pos != end:
-            raise CorruptRecordError(f"a record ends at byte {pos}, its length says {end}")
-        append(_make((base_offset + offset, base_timestamp + timestamp, key, value, headers)))
-    return records, pos
-
-
-def _read_nullable(data: bytes, pos: int) -> tuple[bytes | None, int]:
-    length = data[pos]
-    if length < 0x80:
-        pos += 1
-        length = _ZIGZAG[length]
-    else:
-        length, pos = _long_varint(data, pos)
-    if length >= 0:
-        end = pos + length
-        return data[pos:end], end
-    if length < -1:
-        _bad_length(length)
-    return None, pos
-
-
-def _read_headers(data: bytes, pos: int) -> tuple[tuple[Header, ...], int]:
+def read_headers(data: bytes, pos: int) -> tuple[Headers, int]:
+    """The headers of a record, from their count on: (headers, position after them)."""
     if data[pos] == _ONE:
         # One header with lengths of one byte: what our producer's records have, their stamp.
         size = data[pos + 1]
@@ -141,18 +157,50 @@ def _read_headers(data: bytes, pos: int) -> tuple[tuple[Header, ...], int]:
             if not size & _LONG_OR_NULL:
                 start = end + 1
                 end = start + (size >> 1)
-                return ((_header_keys.get(raw) or _header_key(raw), data[start:end]),), end
+                return ((_header_keys.get(raw) or header_key(raw), data[start:end]),), end
     count, pos = decode_varint(data, pos)
     if count < 0:
         _bad_length(count)
     headers: list[Header] = []
     for _ in range(count):
-        name, pos = _read_nullable(data, pos)
+        name, pos = read_nullable(data, pos)
         if name is None:
             _bad_length(-1)
-        content, pos = _read_nullable(data, pos)
-        headers.append((_header_keys.get(name) or _header_key(name), content))
+        content, pos = read_nullable(data, pos)
+        headers.append((_header_keys.get(name) or header_key(name), content))
     return tuple(headers), pos
+
+
+def read_nullable(data: bytes, pos: int) -> tuple[bytes | None, int]:
+    """Bytes behind their length, None for a length of -1: (bytes, position after them). The bytes
+    are fewer than the length says when the data ends before."""
+    length = data[pos]
+    if length < 0x80:
+        pos += 1
+        length = ZIGZAG[length]
+    else:
+        length, pos = _long_varint(data, pos)
+    if length >= 0:
+        end = pos + length
+        return data[pos:end], end
+    if length < -1:
+        _bad_length(length)
+    return None, pos
+
+
+def _prefix(data: bytes, pos: int) -> bytes:
+    """One header's count and key, when that is what stands at ``pos``: the next records mostly
+    begin their headers so too."""
+    size = data[pos + 1]
+    return data[pos : pos + 2 + (size >> 1)] if data[pos] == _ONE and size < 0x80 else _NO_PREFIX
+
+
+def header_key(raw: bytes) -> str:
+    """The text of a header's key. Raises UnicodeDecodeError."""
+    name = raw.decode()
+    if len(_header_keys) < _MAX_HEADER_KEYS:
+        _header_keys[raw] = name
+    return name
 
 
 def _long_varint(data: bytes, pos: int) -> tuple[int, int]:
@@ -162,13 +210,6 @@ def _long_varint(data: bytes, pos: int) -> tuple[int, int]:
         value = data[pos] & 0x7F | second << 7
         return (value >> 1) ^ -(value & 1), pos + 2
     return decode_varint(data, pos)
-
-
-def _header_key(raw: bytes) -> str:
-    name = raw.decode()
-    if len(_header_keys) < _MAX_HEADER_KEYS:
-        _header_keys[raw] = name
-    return name
 
 
 def _bad_length(length: int) -> NoReturn:

@@ -98,7 +98,7 @@ class BatchBuilder:
                         _NULL if value is None else VARINT[len(value)],
                         value or b"",
                         _ONE,
-                        _header_keys.get(name) or _header_key(name),
+                        _header_keys.get(name) or header_key(name),
                         _NULL if content is None else VARINT[len(content)],
                         content or b"",
                     )
@@ -130,26 +130,56 @@ class BatchBuilder:
         """
         if not self._count:
             raise LocalProtocolError("a batch needs a record")
-        codec = codec_number(compression)
         payload = compress(compression, self._body)
-        flags = transactional * _TRANSACTIONAL | control * _CONTROL
-        try:
-            tail = _TAIL.pack(
-                codec | flags,
-                self._count - 1,
-                self._base_timestamp,
-                self._max_timestamp,
-                producer_id,
-                producer_epoch,
-                base_sequence,
-                self._count,
-            )
-            crc = crc32c.crc32c(payload, crc32c.crc32c(tail))
-            length = _HEADER_SIZE - 12 + len(payload)
-            head = _HEAD.pack(base_offset, length, leader_epoch, 2, crc)
-        except struct.error as error:
-            raise LocalProtocolError(f"batch header: {error}") from error
-        return b"".join((head, tail, payload))
+        header = batch_header(
+            payload,
+            attributes=codec_number(compression)
+            | transactional * _TRANSACTIONAL
+            | control * _CONTROL,
+            count=self._count,
+            base_timestamp=self._base_timestamp,
+            max_timestamp=self._max_timestamp,
+            producer=(producer_id, producer_epoch, base_sequence),
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+        )
+        return b"".join((header, payload))
+
+    def records(self) -> bytes:
+        """The records alone, uncompressed."""
+        return bytes(self._body)
+
+
+def batch_header(
+    payload: Buffer,
+    *,
+    attributes: int,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer: tuple[int, int, int],
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytes:
+    """The 61 bytes before ``payload``, the records as they travel. ``producer`` is id, epoch and
+    base sequence. LocalProtocolError for a number that does not fit its field."""
+    try:
+        tail = _TAIL.pack(attributes, count - 1, base_timestamp, max_timestamp, *producer, count)
+        crc = crc32c.crc32c(payload, crc32c.crc32c(tail))
+        length = _HEADER_SIZE - 12 + len(payload)
+        return _HEAD.pack(base_offset, length, leader_epoch, 2, crc) + tail
+    except struct.error as error:
+        raise LocalProtocolError(f"batch header: {error}") from error
+
+
+def encode_headers(headers: Sequence[Header], more: int = 0) -> bytes:
+    """Headers as a record has them, the count (and ``more`` that will follow) before them. Raises
+    LocalProtocolError, TypeError or AttributeError for what is no header."""
+    parts: list[Buffer] = [encode_varint(len(headers) + more)]
+    for name, content in headers:
+        parts.append(header_key(name))
+        parts += nullable(content)
+    return b"".join(parts)
 
 
 def encode_batch(
@@ -198,7 +228,7 @@ def _encode_record(
     ]
     for name, content in headers:
         parts += (
-            _header_keys.get(name) or _header_key(name),
+            _header_keys.get(name) or header_key(name),
             _NULL if content is None else VARINT[len(content)],
             content or b"",
         )
@@ -214,20 +244,22 @@ def _encode_large(
 ) -> bytes:
     """As :func:`_encode_record`, for numbers that the table does not hold."""
     parts: list[Buffer] = [b"\0", encode_varint(timestamp_delta), encode_varint(offset_delta)]
-    parts += _nullable(key)
-    parts += _nullable(value)
+    parts += nullable(key)
+    parts += nullable(value)
     parts.append(encode_varint(len(headers)))
     for name, content in headers:
-        parts.append(_header_key(name))
-        parts += _nullable(content)
+        parts.append(header_key(name))
+        parts += nullable(content)
     return b"".join(parts)
 
 
-def _nullable(data: Buffer | None) -> tuple[Buffer, ...]:
+def nullable(data: Buffer | None) -> tuple[Buffer, ...]:
+    """A key or value with its length before it, as parts."""
     return (_NULL,) if data is None else (encode_varint(len(data)), data)
 
 
-def _header_key(name: str) -> bytes:
+def header_key(name: str) -> bytes:
+    """A header's name, encoded, its length before it."""
     try:
         data = name.encode()
     except UnicodeEncodeError as error:

@@ -18,21 +18,24 @@
     61 records, compressed as one
 
 The CRC leaves out the first four fields, so that a broker places a batch in its log without
-touching the rest. The records themselves are read by :mod:`tallymark.protocol.record_reader` and
+touching the rest. The records themselves are read by :mod:`tallymark.protocol.record_columns` and
 written by :mod:`tallymark.protocol.record_writer`.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import crc32c
 
 from tallymark.errors import CorruptRecordError
 from tallymark.protocol.compression import CODECS, DEFAULT_MAX_SIZE, decompress
-from tallymark.protocol.record_reader import Record, read_records
+from tallymark.protocol.record_columns import RecordColumns
+from tallymark.protocol.record_reader import Record
 from tallymark.protocol.record_writer import (
     HEADER,
     BatchBuilder,
@@ -49,6 +52,7 @@ __all__ = [
     "Header",
     "Record",
     "encode_batch",
+    "iterate_batches",
     "place_batch",
     "read_header",
     "split_batches",
@@ -119,6 +123,10 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & _LOG_APPEND_TIME)
 
 
+# BatchHeader._make without its Python frame.
+_make: Final[Callable[[tuple[Any, ...]], BatchHeader]] = partial(tuple.__new__, BatchHeader)
+
+
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """The header at ``pos``. Raises CorruptRecordError when no batch can have it.
 
@@ -126,7 +134,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """
     if pos < 0 or len(buf) - pos < HEADER_SIZE:
         raise CorruptRecordError(f"no room for a batch header at byte {pos} of {len(buf)}")
-    header = BatchHeader._make(HEADER.unpack_from(buf, pos))
+    header = _make(HEADER.unpack_from(buf, pos))
     if header.magic != _MAGIC:
         raise CorruptRecordError(f"batch at byte {pos} has format {header.magic}, not {_MAGIC}")
     if (
@@ -156,39 +164,48 @@ class Batch:
                 f"its bytes {crc:#010x}"
             )
 
-    def records(self, max_size: int = DEFAULT_MAX_SIZE) -> list[Record]:
-        """The records, decompressed to at most ``max_size`` bytes; markers too in a control batch.
+    def columns(self, max_size: int = DEFAULT_MAX_SIZE) -> RecordColumns:
+        """The records as columns, decompressed to at most ``max_size`` bytes; markers too in a
+        control batch.
 
         Raises CorruptRecordError when they are not exactly what the header says. Does not check
         the CRC.
         """
         header = self.header
-        payload = decompress(header.codec, self.data[HEADER_SIZE:], max_size)
+        payload: Buffer = self.data[HEADER_SIZE:]
+        if header.attributes & _CODEC_MASK:
+            payload = decompress(header.codec, payload, max_size)
         timestamp = header.max_timestamp if header.is_log_append_time else None
-        records = read_records(
+        columns = RecordColumns(
             payload, header.record_count, header.base_offset, header.base_timestamp, timestamp
         )
-        if records and not (
-            header.base_offset <= records[0].offset and records[-1].offset <= header.last_offset
-        ):
+        offsets = columns.offsets
+        if offsets and not (header.base_offset <= offsets[0] and offsets[-1] <= header.last_offset):
             raise CorruptRecordError(f"batch {header} has records with offsets outside of it")
-        return records
+        return columns
+
+    def records(self, max_size: int = DEFAULT_MAX_SIZE) -> list[Record]:
+        """Like :meth:`columns`, as a list of records."""
+        return self.columns(max_size).records()
 
 
-def split_batches(buf: Buffer) -> list[Batch]:
+def iterate_batches(buf: Buffer) -> Iterator[Batch]:
     """The batches in ``buf``, views of it. One that is cut at the end is left out: a fetch may cut
-    its last batch. Raises CorruptRecordError for an impossible header."""
+    its last batch. Raises CorruptRecordError at an impossible header."""
     view = memoryview(buf)
-    batches: list[Batch] = []
     pos, size = 0, len(view)
     while size - pos >= HEADER_SIZE:
         header = read_header(view, pos)
         end = pos + header.size
         if end > size:
-            break
-        batches.append(Batch(header, view[pos:end]))
+            return
+        yield Batch(header, view[pos:end])
         pos = end
-    return batches
+
+
+def split_batches(buf: Buffer) -> list[Batch]:
+    """All of :func:`iterate_batches`."""
+    return list(iterate_batches(buf))
 
 
 def place_batch(

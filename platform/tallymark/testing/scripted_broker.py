@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from tallymark.client.io_thread import IoThread
-from tallymark.net import Server, ServerConnection
+from tallymark.net import Server, ServerConnection, parse_address
 from tallymark.protocol import frames
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.codec import decode
@@ -110,13 +110,18 @@ class ScriptedBroker:
         *,
         auto_create: int = 1,
         served: dict[ApiKey, tuple[int, int]] | None = None,
+        advertised: str = "",
     ) -> None:
+        self.advertised = advertised
+        """``host:port`` where it says it listens; empty: where it does."""
         self.requests: list[tuple[ApiKey, int, Any]] = []
         """Every request: API, version, message."""
         self.logs: dict[TopicPartition, MemoryLog] = {}
         self.cluster_id = "scripted"
         self.served = dict(ADVERTISED if served is None else served)
         self.topic_ids: dict[str, uuid.UUID] = {}
+        self.elsewhere: dict[TopicPartition, str] = {}
+        """Partitions that another broker of the cluster leads, and its ``host:port``."""
         self._auto_create = auto_create
         self._actions: defaultdict[ApiKey, deque[Action]] = defaultdict(deque)
         self._next_producer_id = 1000
@@ -163,7 +168,7 @@ class ScriptedBroker:
 
     def stop(self) -> None:
         """Go away, as a process that is killed does; the log stays."""
-        self._io.run(self._server.stop(grace=0.0), 10)
+        self._io.finish(self._server.stop(grace=0.0), 10)
 
     def start(self) -> None:
         """Listen, on the same port as before if there was one."""
@@ -255,8 +260,12 @@ class ScriptedBroker:
             for name in names:
                 if name not in self.topic_ids:
                     self.create(name, self._auto_create)
+        places = [self.advertised or self.address, *sorted(set(self.elsewhere.values()))]
         return MetadataResponse(
-            brokers=(MetadataResponseBroker(node_id=_NODE, host="127.0.0.1", port=self._port),),
+            brokers=tuple(
+                MetadataResponseBroker(node_id=_NODE + n, host=where.host, port=where.port)
+                for n, where in enumerate(map(parse_address, places))
+            ),
             cluster_id=self.cluster_id,
             controller_id=_NODE,
             topics=tuple(self._topic(name, refused) for name in names),
@@ -268,7 +277,7 @@ class ScriptedBroker:
         parts = tuple(
             MetadataResponsePartition(
                 partition_index=index,
-                leader_id=_NODE,
+                leader_id=self._leader((topic, index)),
                 leader_epoch=log.epochs[-1][0],
                 replica_nodes=(_NODE,),
                 isr_nodes=(_NODE,),
@@ -277,6 +286,10 @@ class ScriptedBroker:
             if topic == name
         )
         return MetadataResponseTopic(name=name, topic_id=self.topic_ids[name], partitions=parts)
+
+    def _leader(self, place: TopicPartition) -> int:
+        others = sorted(set(self.elsewhere.values()))
+        return _NODE + 1 + others.index(self.elsewhere[place]) if place in self.elsewhere else _NODE
 
     def _produce(self, request: ProduceRequest, appends: bool, refused: int) -> ProduceResponse:
         topics: list[ProduceResponseTopic] = []

@@ -13,6 +13,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka
     from kafka import codec as kafka_codec
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 __all__ = ["Member", "has_codec", "kafka", "read", "write"]
 
@@ -59,15 +61,23 @@ def read(servers: str, topic: str, count: int) -> list[Row]:
 class Member:
     """See :class:`foreign_clients.group.Member`."""
 
-    def __init__(self, servers: str, topic: str) -> None:
+    def __init__(self, servers: str, topic: str, strategy: str = "range,roundrobin") -> None:
+        assignors = {
+            each.name: each for each in (RangePartitionAssignor, RoundRobinPartitionAssignor)
+        }
         self._consumer = kafka.KafkaConsumer(
             topic,
             bootstrap_servers=servers,
             group_id=f"readers-of-{topic}",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            partition_assignment_strategy=[assignors[name] for name in strategy.split(",")],
             heartbeat_interval_ms=100,
         )
+        # One that joins before it knows the topic's partitions divides none, and leaves it at that.
+        deadline = time.monotonic() + SECONDS
+        while not self._consumer.partitions_for_topic(topic):
+            assert time.monotonic() < deadline
 
     def poll(self) -> list[bytes]:
         found = self._consumer.poll(50)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from tallymark.client.security_deployment import connection_settings
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import ConnectError, TimedOutError, UserError
 
@@ -45,7 +46,7 @@ def create_topic(cluster: Cluster, topic: str, partitions: int, backfill: bool) 
 
     with (
         _reachable(cluster),
-        Admin(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=10_000) as admin,
+        Admin(**connection_settings(cluster), request_timeout_ms=10_000) as admin,
     ):
         return admin.create_topic(topic, partitions, KEEP_FOR_EVER if backfill else {})
 
@@ -55,7 +56,7 @@ def open_producer(cluster: Cluster, server: str | None, backfill: bool) -> Produ
     from tallymark.client import Producer
 
     return Producer(
-        bootstrap_servers=cluster.bootstrap_servers,
+        **connection_settings(cluster),
         client_id="tallymark-publish",
         compression_type="lz4",
         linger_ms=20,

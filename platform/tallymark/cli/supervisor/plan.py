@@ -46,12 +46,15 @@ def plan(deployment: Deployment) -> tuple[ProcessSpec, ...]:
     )
 
 
+_COMMANDS = {"tallymark": "broker", "apache-kafka": "apache-kafka"}
+
+
 def _brokers(deployment: Deployment) -> list[ProcessSpec]:
     return [
         ProcessSpec(
             f"broker-{cluster.name}-{broker.id}",
-            ("broker", "--cluster", cluster.name, "--id", str(broker.id)),
-            after=("zookeeper",),
+            (_COMMANDS[cluster.kind], "--cluster", cluster.name, "--id", str(broker.id)),
+            after=("zookeeper",) if cluster.kind == "tallymark" else (),
             host=broker.host,
             port=broker.port,
             address=broker.address,
@@ -60,6 +63,10 @@ def _brokers(deployment: Deployment) -> list[ProcessSpec]:
         if cluster.embedded
         for broker in cluster.brokers
     ]
+
+
+def _zookeeper_for(deployment: Deployment, cluster: str) -> tuple[str, ...]:
+    return ("zookeeper",) if deployment.cluster(cluster).kind == "apache-kafka" else ()
 
 
 def _brokers_of(deployment: Deployment, *clusters: str) -> tuple[str, ...]:
@@ -90,7 +97,11 @@ def _mirrors(deployment: Deployment) -> list[ProcessSpec]:
         ProcessSpec(
             f"mirror-{mirror.name}",
             ("mirror", "--from", mirror.source, "--to", mirror.target),
-            after=_brokers_of(deployment, mirror.source, mirror.target),
+            # Its group is in ZooKeeper, for which brokers of Apache Kafka do not wait.
+            after=(
+                *_zookeeper_for(deployment, mirror.source),
+                *_brokers_of(deployment, mirror.source, mirror.target),
+            ),
         )
         for mirror in deployment.mirrors
     ]

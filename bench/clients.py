@@ -1,0 +1,229 @@
+"""Our client beside confluent-kafka, kafka-python and aiokafka: the same work, in the same run.
+
+    python bench/clients.py [--quick] [--only produce,consume,idle] [--without-kafka] [--json FILE]
+
+Against our broker and Apache Kafka. Clients take turns, each run is a process of its own; medians
+are shown. All producers wait for acks=all and are idempotent. ``ours is`` tells how many times as
+fast our client was, and how many times as much CPU the other one used, at the same broker.
+Messages per second depend on what else the machine does (the broker is on it as well), CPU of the
+client a message hardly does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from support.apache_kafka import apache_kafka
+from support.measure import Running, machine, medians, table, warm_page_cache
+from support.own_broker import OwnBroker
+
+from tallymark.apache_kafka import NotAvailableError
+from tallymark.client import Admin
+
+SIZE: Final = 200
+LIST: Final = 10_000
+"""Values of one call of send_many."""
+OURS: Final = "tallymark"
+_PEERS: Final = Path(__file__).parent / "support" / "peers.py"
+
+# Messages of one run at scale 1: about half a second of work, whoever does it.
+_SEND: Final = {OURS: 100, "confluent-kafka": 100, "kafka-python": 20, "aiokafka": 20}
+_READ: Final = {
+    OURS: 300,
+    "tallymark, simple": 300,
+    "confluent-kafka": 300,
+    "kafka-python": 60,
+    "aiokafka": 60,
+}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The same ``how`` done by all clients that can; ``batch`` 0: each as it does by itself."""
+
+    name: str
+    job: str
+    how: str
+    counts: Mapping[str, int]
+    batch: int = 0
+    stamped: bool = False
+
+
+def workloads(quick: bool) -> Iterator[Workload]:
+    """Counts in thousands."""
+    for stamped in (True,) if quick else (True, False):
+        kind = "stamped" if stamped else "no stamps"
+        for batch, name in ((50, "batches of 50"), (0, "natural batches")):
+            yield Workload(f"send, {name}, {kind}", "produce", "send", _SEND, batch, stamped)
+        lists = {OURS: 300, "confluent-kafka": 100}
+        yield Workload(f"lists of {LIST:,}, {kind}", "produce", "list", lists, 0, stamped)
+    singles = {name: count for name, count in _READ.items() if name != "tallymark, simple"}
+    yield Workload("read message by message", "consume", "single", singles)
+    yield Workload("read lists", "consume", "list", _READ)
+
+
+def run_all(
+    brokers: Mapping[str, Running], wanted: set[str], rounds: int, scale: int
+) -> Iterator[tuple[str, str, str, dict[str, float]]]:
+    """(workload, broker, client, what was measured) of every run, taking turns."""
+    for number in range(rounds):
+        for place, work in enumerate(workloads(scale == 1)):
+            if work.job not in wanted:
+                continue
+            for name, broker in brokers.items():
+                for peer, thousands in work.counts.items():
+                    topic = f"to-read-{thousands}"
+                    if work.job == "produce":
+                        topic = f"r{number}-{place}-{peer.partition(',')[0]}"
+                        make(broker, topic)
+                    found = peer_run(
+                        broker,
+                        job=work.job,
+                        client=peer,
+                        how=work.how,
+                        topic=topic,
+                        count=thousands * 1000 * scale,
+                        batch=work.batch,
+                        stamped=work.stamped,
+                    )
+                    yield work.name, name, peer, found
+                    if work.job == "produce":
+                        delete(broker, topic)
+
+
+def prepare(broker: Running, scale: int) -> None:
+    """Topics to be read: stamped messages in batches as our producer makes them. Both brokers and
+    Java's compiler have worked by then."""
+    for thousands in set(_READ.values()):
+        make(broker, f"to-read-{thousands}")
+        peer_run(
+            broker,
+            job="produce",
+            client=OURS,
+            how="send",
+            topic=f"to-read-{thousands}",
+            count=thousands * 1000 * scale,
+            batch=0,
+            stamped=True,
+        )
+
+
+def make(broker: Running, topic: str) -> None:
+    """Create a topic of one partition."""
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topic(topic, 1)
+
+
+def delete(broker: Running, topic: str) -> None:
+    """Delete it, so that its memory can be used again."""
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topic(topic)
+
+
+def peer_run(broker: Running, **job: Any) -> dict[str, float]:
+    """One run of :mod:`support.peers`."""
+    more = {"servers": broker.bootstrap_servers, "size": SIZE, "list": LIST}
+    ended = subprocess.run(
+        [sys.executable, str(_PEERS), json.dumps({**more, "number": uuid.uuid4().hex, **job})],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    if ended.returncode:
+        raise RuntimeError(f"{job} failed:\n{ended.stderr[-2000:]}")
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def idle(broker: Running, seconds: int) -> str:
+    """A producer and a consumer of each client that have nothing to do."""
+    make(broker, "idle")
+    rows: list[Sequence[str]] = [("client", "% of a core, idle", "MB")]
+    for peer in _SEND:
+        found = peer_run(broker, job="idle", client=peer, topic="idle", seconds=seconds)
+        rows.append((peer, f"{found['idle_percent']:.2f}", f"{found['rss_mb']:.0f}"))
+    return table(rows)
+
+
+def report(results: Mapping[tuple[str, str, str], Sequence[dict[str, float]]]) -> tuple[str, Any]:
+    """The table, and the same as data."""
+    heading = ("workload", "broker", "client", "msg/s", "µs CPU/msg", "ours is", "peak MB")
+    rows: list[Sequence[str]] = [heading]
+    data: list[Any] = []
+    middle = {key: medians(runs) for key, runs in results.items()}
+    for (workload, broker, peer), found in middle.items():
+        rate = found["messages"] / found["seconds"]
+        cost = 1e6 * found["client_cpu_seconds"] / found["messages"]
+        entry = {"workload": workload, "broker": broker, "client": peer, **found}
+        entry |= {"messages_per_second": rate, "client_us_per_message": cost}
+        ratio = ""
+        if not peer.startswith(OURS):
+            own = middle[workload, broker, OURS]
+            entry["speed_ratio"] = own["messages"] / own["seconds"] / rate
+            own_cost = 1e6 * own["client_cpu_seconds"] / own["messages"]
+            entry["cpu_ratio"] = cost / own_cost
+            ratio = f"{entry['speed_ratio']:.1f} / {entry['cpu_ratio']:.1f}"
+        data.append(entry)
+        memory = f"{found['rss_mb']:.0f} (+{found['rss_mb'] - found['base_mb']:.0f})"
+        rows.append((workload, broker, peer, f"{rate:,.0f}", f"{cost:.2f}", ratio, memory))
+    return table(rows), data
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--quick", action="store_true", help="half of the work, one round, stamped only"
+    )
+    parser.add_argument("--only", default="produce,consume,idle", help="some of it")
+    parser.add_argument("--without-kafka", action="store_true", help="our broker only")
+    parser.add_argument("--rounds", type=int, default=0, help="1 with --quick, else 2")
+    parser.add_argument("--folder", type=Path, help="where data is written")
+    parser.add_argument("--json", type=Path, help="write the numbers there")
+    args = parser.parse_args()
+    wanted, rounds = set(args.only.split(",")), args.rounds or (1 if args.quick else 2)
+    scale = 1 if args.quick else 2
+    with tempfile.TemporaryDirectory(dir=args.folder, prefix="tallymark-bench-") as name:
+        scratch = Path(name)
+        warm_page_cache(scratch, 1 << 30)
+        own = OwnBroker(scratch / "own")
+        kafka = None if args.without_kafka else apache_kafka(scratch / "kafka")
+        try:
+            own.start()
+            brokers: dict[str, Running] = {"tallymark": own}
+            if kafka is not None:
+                try:
+                    kafka.start()
+                    brokers["Apache Kafka"] = kafka
+                except NotAvailableError as error:
+                    print(f"without Apache Kafka: {error}")
+            for broker in brokers.values():
+                prepare(broker, scale)
+            results: dict[tuple[str, str, str], list[dict[str, float]]] = {}
+            for *key, found in run_all(brokers, wanted, rounds, scale):
+                results.setdefault((key[0], key[1], key[2]), []).append(found)
+                if os.environ.get("BENCH_VERBOSE"):
+                    print(key, found, file=sys.stderr)
+            resting = idle(own, 4 if args.quick else 10) if "idle" in wanted else ""
+        finally:
+            own.stop()
+            if kafka is not None:
+                kafka.stop()
+    text, data = report(results)
+    facts = {**machine(), "rounds": rounds, "scale": scale, "size": SIZE}
+    print(json.dumps(facts))
+    print(text + "\n\n" + resting)
+    if args.json:
+        args.json.write_text(json.dumps({"machine": facts, "results": data}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""How fast one mirror process copies a backlog, and what that costs: whole batches, and record by
+record.
+
+    python bench/mirror.py [--mb 400] [--partitions 4] [--batch 65536] [--codec none]
+
+Source and target are brokers of one node on this machine; ZooKeeper has the mirror's group. The
+records are of 200 B and stamped. The second run copies the same into half as many partitions, where
+the key decides and every record has to be looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from support.measure import cpu_seconds
+from support.own_broker import OwnBroker
+
+from tallymark.client.admin import Admin
+from tallymark.client.producer import Producer
+from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings, dump_toml
+from tallymark.deployment import Mirror as MirrorSettings
+from tallymark.testing.zookeeper import ZooKeeperServer
+
+RECORD: Final = 200
+MB: Final = 1_000_000
+RUN: Final = [sys.executable, "-m", "tallymark"]
+_PATIENCE: Final = 600.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--mb", type=int, default=400)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--batch", type=int, default=65536)
+    parser.add_argument("--codec", default="none")
+    args = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="tallymark-bench-") as name,
+        ZooKeeperServer(Path(name) / "zookeeper") as zookeeper,
+        OwnBroker(Path(name) / "source") as source,
+        OwnBroker(Path(name) / "target") as target,
+    ):
+        count = fill(source, args)
+        for how, partitions in (("whole", args.partitions), ("by key", args.partitions // 2)):
+            with Admin(bootstrap_servers=target.bootstrap_servers) as admin:
+                admin.create_topic(f"{how[:2]}.bench", max(1, partitions))
+            copy(Path(name), zookeeper, source, target, how, count)
+
+
+def fill(source: OwnBroker, args: argparse.Namespace) -> int:
+    """Publish the backlog; how many records."""
+    count: int = args.mb * MB // RECORD
+    with Admin(bootstrap_servers=source.bootstrap_servers) as admin:
+        admin.create_topic("bench", args.partitions)
+    with Producer(
+        bootstrap_servers=source.bootstrap_servers,
+        batch_size=args.batch,
+        linger_ms=50,
+        compression_type=args.codec,
+        interceptors=[],
+    ) as producer:
+        value = bytes(RECORD - 10)
+        for number in range(count):
+            producer.send("bench", value, key=b"%d" % number, partition=number % args.partitions)
+        producer.flush(120)
+    return count
+
+
+def copy(
+    folder: Path,
+    zookeeper: ZooKeeperServer,
+    source: OwnBroker,
+    target: OwnBroker,
+    how: str,
+    count: int,
+) -> None:
+    name = how[:2]  # a mirror, so a group, of its own
+    clusters = [
+        Cluster(
+            name=cluster,
+            kind="apache-kafka",
+            embedded=False,
+            brokers=(BrokerAddress(port=int(broker.bootstrap_servers.split(":")[1])),),
+        )
+        for cluster, broker in ((f"source-{name}", source), ("target", target))
+    ]
+    deployment = Deployment(
+        data_dir=folder,
+        zookeeper=ZooKeeperSettings(port=zookeeper.port),
+        clusters=tuple(clusters),
+        mirrors=(
+            MirrorSettings(source=f"source-{name}", target="target", rename=f"{name}.{{topic}}"),
+        ),
+    )
+    settings = folder / f"{name}.toml"
+    settings.write_text(dump_toml(deployment))
+    command = [*RUN, "mirror", "--settings", str(settings)]
+    command += ["--from", f"source-{name}", "--to", "target"]
+    with (
+        SimpleConsumer(bootstrap_servers=target.bootstrap_servers) as consumer,
+        (folder / f"{name}.log").open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
+    ):
+        try:
+            began, at_first, used, before = wait(consumer, name, process, 1, (source, target))
+            ended, at_last, now, after = wait(consumer, name, process, count, (source, target))
+        finally:
+            process.terminate()
+            process.wait(30)
+    megabytes = (at_last - at_first) * RECORD / MB
+    seconds = ended - began
+    brokers = [f"{1000 * (b - a) / megabytes:.2f}" for a, b in zip(before, after, strict=True)]
+    print(
+        f"{how:8} {megabytes / seconds:7.0f} MB/s {(at_last - at_first) / seconds:10,.0f} records/s"
+        f"   CPU ms/MB: mirror {1000 * (now - used) / megabytes:.2f},"
+        f" source {brokers[0]}, target {brokers[1]}",
+        flush=True,
+    )
+
+
+def wait(
+    consumer: SimpleConsumer,
+    name: str,
+    process: subprocess.Popen[bytes],
+    count: int,
+    brokers: tuple[OwnBroker, ...],
+) -> tuple[float, int, float, list[float]]:
+    """Until the target has ``count`` records: the time, how many, CPU of mirror and brokers."""
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end and process.poll() is None:
+        arrived = sum(consumer.end_offsets(f"{name}.bench").values())
+        if arrived >= count:
+            used = [cpu_seconds(broker.pid) for broker in brokers]
+            return time.perf_counter(), arrived, cpu_seconds(process.pid), used
+        time.sleep(0.02)
+    raise RuntimeError("the mirror did not copy all of it")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The jars of Apache Kafka: fetched by Maven from its central repository, kept in a cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tallymark.errors import UserError
+
+VERSION: Final = "4.1.0"
+_SCALA: Final = "2.13"
+_FETCH_SECONDS: Final = 600
+
+# The server's jars bring no logger: without one it dies without a word.
+_POM: Final = f"""<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>tallymark</groupId><artifactId>jars</artifactId><version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka_{_SCALA}</artifactId>
+      <version>{VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId>
+      <artifactId>slf4j-simple</artifactId>
+      <version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+class NotAvailableError(UserError):
+    """Apache Kafka cannot be had on this machine; the text says what is missing."""
+
+
+def cache_folder() -> Path:
+    """Where what was fetched is kept: ``$TALLYMARK_CACHE``, else ``~/.cache/tallymark``."""
+    given = os.environ.get("TALLYMARK_CACHE")
+    if given:
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "tallymark"
+
+
+def jars(fetch: bool = True) -> Path:
+    """The folder with the server's jars and all they need. Fetched at the first call, which takes
+    a minute; without ``fetch``, or where Maven does not get them: NotAvailableError."""
+    folder = cache_folder() / f"apache-kafka-{VERSION}"
+    if folder.is_dir():
+        return folder
+    if not fetch:
+        raise NotAvailableError(
+            f"the jars of Apache Kafka {VERSION} are not in {folder}",
+            "fetch them with deploy/ensure-apache-kafka",
+        )
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise NotAvailableError(
+            f"the jars of Apache Kafka {VERSION} are not cached, and there is no mvn to fetch them",
+            "install Maven (Debian: apt-get install maven)",
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        _fetch(maven, Path(scratch))
+        try:
+            (Path(scratch) / "jars").rename(folder)
+        except OSError:  # another process was faster
+            if not folder.is_dir():
+                raise
+    return folder
+
+
+def _fetch(maven: str, scratch: Path) -> None:
+    (scratch / "pom.xml").write_text(_POM, encoding="utf-8")
+    command = [maven, "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies"]
+    try:
+        ended = subprocess.run(
+            [*command, "-DincludeScope=runtime", f"-DoutputDirectory={scratch}/jars"],
+            cwd=scratch,
+            capture_output=True,
+            text=True,
+            timeout=_FETCH_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise NotAvailableError(
+            f"mvn did not get Apache Kafka {VERSION} within {_FETCH_SECONDS} s"
+        ) from None
+    if ended.returncode:
+        lines = (ended.stdout + ended.stderr).strip().splitlines()
+        raise NotAvailableError(
+            f"mvn did not get Apache Kafka {VERSION}: {lines[0] if lines else 'it said nothing'}"
+        )

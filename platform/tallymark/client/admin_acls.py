@@ -1,0 +1,200 @@
+"""Access-control entries: who may do what (KIP-140, KIP-290)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tallymark.client.admin_base import AdminBase
+from tallymark.client.admin_results import Outcomes, Results, refusal
+from tallymark.client.admin_routes import from_controller
+from tallymark.errors import UserError
+from tallymark.protocol.messages import (
+    CreateAclsRequest,
+    CreateAclsRequestCreation,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsRequestFilter,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+)
+
+RESOURCES: Final = {
+    "any": 1,
+    "topic": 2,
+    "group": 3,
+    "cluster": 4,
+    "transactional-id": 5,
+    "delegation-token": 6,
+    "user": 7,
+}
+PATTERNS: Final = {"any": 1, "match": 2, "literal": 3, "prefixed": 4}
+OPERATIONS: Final = {
+    "any": 1,
+    "all": 2,
+    "read": 3,
+    "write": 4,
+    "create": 5,
+    "delete": 6,
+    "alter": 7,
+    "describe": 8,
+    "cluster-action": 9,
+    "describe-configs": 10,
+    "alter-configs": 11,
+    "idempotent-write": 12,
+}
+PERMISSIONS: Final = {"any": 1, "deny": 2, "allow": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class AclEntry:
+    """``principal`` ("User:alice", "User:*") is allowed or denied ``operation`` on a resource, from
+    ``host`` ("*": everywhere). ``pattern`` "prefixed": ``name`` is the beginning of names. The
+    cluster's name is "kafka-cluster". Words are the keys of the tables of this module."""
+
+    resource: str
+    name: str
+    principal: str
+    operation: str
+    permission: Literal["allow", "deny"] = "allow"
+    host: str = "*"
+    pattern: str = "literal"
+
+
+@dataclass(frozen=True, slots=True)
+class AclQuery:
+    """Which entries are meant; what is None, or "any", is left open. ``pattern`` "match" finds the
+    prefixed and "*" entries that apply to ``name``, too."""
+
+    resource: str = "any"
+    name: str | None = None
+    principal: str | None = None
+    operation: str = "any"
+    permission: str = "any"
+    host: str | None = None
+    pattern: str = "any"
+
+
+class AclAdmin(AdminBase):
+    """The part of Admin that is about access-control entries."""
+
+    def describe_acls(self, query: AclQuery | None = None) -> tuple[AclEntry, ...]:
+        """The entries that are meant; all by default."""
+        asked = query or AclQuery()
+        request = DescribeAclsRequest(
+            resource_type_filter=_number(RESOURCES, asked.resource, "resource"),
+            resource_name_filter=asked.name,
+            pattern_type_filter=_number(PATTERNS, asked.pattern, "pattern"),
+            principal_filter=asked.principal,
+            host_filter=asked.host,
+            operation=_number(OPERATIONS, asked.operation, "operation"),
+            permission_type=_number(PERMISSIONS, asked.permission, "permission"),
+        )
+        answer = self._run(self._cluster.ask_any(request), "describing access-control entries")
+        if answer.error_code:
+            raise refusal(answer.error_code, "access-control entries", answer.error_message)
+        return tuple(
+            _entry(
+                *(one.resource_type, one.resource_name, acl.principal, acl.operation),
+                *(acl.permission_type, acl.host, one.pattern_type),
+            )
+            for one in answer.resources
+            for acl in one.acls
+        )
+
+    def create_acls(self, entries: Sequence[AclEntry]) -> Results[AclEntry, None]:
+        """Add entries; one that is there already succeeds."""
+
+        async def attempt(pending: list[AclEntry]) -> Outcomes[AclEntry, None]:
+            def read(response: CreateAclsResponse) -> Outcomes[AclEntry, None]:
+                return {
+                    entry: refusal(one.error_code, str(entry), one.error_message)
+                    if one.error_code
+                    else None
+                    for entry, one in zip(pending, response.results, strict=False)
+                }
+
+            request = CreateAclsRequest(creations=tuple(map(_creation, pending)))
+            return await from_controller(self._cluster, request, pending, read)
+
+        return self._settle(entries, attempt, "creating access-control entries")
+
+    def delete_acls(self, queries: Sequence[AclQuery]) -> Results[AclQuery, tuple[AclEntry, ...]]:
+        """Remove the entries that are meant; gives those that were removed."""
+
+        async def attempt(
+            pending: list[AclQuery],
+        ) -> Outcomes[AclQuery, tuple[AclEntry, ...]]:
+            def read(response: DeleteAclsResponse) -> Outcomes[AclQuery, tuple[AclEntry, ...]]:
+                return {
+                    query: refusal(one.error_code, str(query), one.error_message)
+                    if one.error_code
+                    else tuple(
+                        _entry(
+                            *(acl.resource_type, acl.resource_name, acl.principal, acl.operation),
+                            *(acl.permission_type, acl.host, acl.pattern_type),
+                        )
+                        for acl in one.matching_acls
+                    )
+                    for query, one in zip(pending, response.filter_results, strict=False)
+                }
+
+            request = DeleteAclsRequest(filters=tuple(map(_filter, pending)))
+            return await from_controller(self._cluster, request, pending, read)
+
+        return self._settle(queries, attempt, "deleting access-control entries")
+
+
+def _creation(entry: AclEntry) -> CreateAclsRequestCreation:
+    return CreateAclsRequestCreation(
+        resource_type=_number(RESOURCES, entry.resource, "resource"),
+        resource_name=entry.name,
+        resource_pattern_type=_number(PATTERNS, entry.pattern, "pattern"),
+        principal=entry.principal,
+        host=entry.host,
+        operation=_number(OPERATIONS, entry.operation, "operation"),
+        permission_type=_number(PERMISSIONS, entry.permission, "permission"),
+    )
+
+
+def _filter(query: AclQuery) -> DeleteAclsRequestFilter:
+    return DeleteAclsRequestFilter(
+        resource_type_filter=_number(RESOURCES, query.resource, "resource"),
+        resource_name_filter=query.name,
+        pattern_type_filter=_number(PATTERNS, query.pattern, "pattern"),
+        principal_filter=query.principal,
+        host_filter=query.host,
+        operation=_number(OPERATIONS, query.operation, "operation"),
+        permission_type=_number(PERMISSIONS, query.permission, "permission"),
+    )
+
+
+def _entry(
+    resource: int,
+    name: str,
+    principal: str,
+    operation: int,
+    permission: int,
+    host: str,
+    pattern: int,
+) -> AclEntry:
+    return AclEntry(
+        _word(RESOURCES, resource),
+        name,
+        principal,
+        _word(OPERATIONS, operation),
+        "allow" if permission == PERMISSIONS["allow"] else "deny",
+        host,
+        _word(PATTERNS, pattern),
+    )
+
+
+def _number(table: dict[str, int], word: str, what: str) -> int:
+    if word not in table:
+        raise UserError(f"there is no {what} {word!r}", f"give one of {', '.join(table)}")
+    return table[word]
+
+
+def _word(table: dict[str, int], number: int) -> str:
+    return next((word for word, each in table.items() if each == number), str(number))

@@ -1,0 +1,120 @@
+"""What all subjects of Admin stand on: one cluster, one background thread."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, Unpack
+
+from tallymark.client.admin_results import K, Outcomes, Results, TopicPartition, V
+from tallymark.client.admin_routes import (
+    AskMany,
+    Attempt,
+    from_brokers,
+    from_coordinators,
+    from_leaders,
+    settle,
+)
+from tallymark.client.bootstrap import Bootstrap
+from tallymark.client.cluster import Cluster
+from tallymark.client.io_thread import IoThread
+from tallymark.client.metrics import Metrics
+from tallymark.client.security import SecuritySettings, client_security
+from tallymark.errors import ConnectError
+from tallymark.net import Address
+
+T = TypeVar("T")
+_MARGIN: Final = 5.0
+
+
+class AdminBase:
+    """Connects, runs, closes."""
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        zookeeper_connect: str | None = None,
+        client_id: str = "tallymark-admin",
+        request_timeout_ms: float = 30000,
+        metrics: Metrics | None = None,
+        **security: Unpack[SecuritySettings],
+    ) -> None:
+        bootstrap = Bootstrap.of(
+            bootstrap_servers, zookeeper_connect, client_security(security, type(self))
+        )
+        self._timeout = request_timeout_ms / 1000
+        self._cluster = Cluster(
+            bootstrap, client_id, request_timeout=self._timeout, metrics=metrics
+        )
+        self._io = IoThread(f"admin {client_id}")
+
+    def close(self) -> None:
+        """Close the connections. Twice does nothing."""
+        if self._io.stopped:
+            return
+        try:
+            self._io.finish(self._cluster.close())
+        finally:
+            self._io.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, work: Coroutine[Any, Any, T], what: str) -> T:
+        # Every attempt has its own deadlines; this one only keeps a bug from hanging the caller.
+        return self._io.run(work, 3 * self._timeout + _MARGIN, what)
+
+    def _settle(self, keys: Iterable[K], attempt: Attempt[K, V], what: str) -> Results[K, V]:
+        """``attempt`` until every key is settled (:func:`~.admin_routes.settle`)."""
+        work = settle(self._cluster, keys, attempt, self._timeout)
+        results = Results.of(self._run(work, what))
+        # A cluster that nobody can reach is one error, not one for each thing.
+        away = [error for error in results.errors.values() if isinstance(error, ConnectError)]
+        if away and not results.done and len(away) == len(results.errors):
+            raise away[0]
+        return results
+
+    def _of_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        ask: AskMany[TopicPartition, V],
+        what: str,
+    ) -> Results[TopicPartition, V]:
+        """``ask(leader's address, its partitions)``, settled."""
+
+        async def attempt(pending: list[TopicPartition]) -> Outcomes[TopicPartition, V]:
+            return await from_leaders(self._cluster, pending, ask)
+
+        return self._settle(partitions, attempt, what)
+
+    def _of_coordinators(
+        self, groups: Iterable[str], ask: AskMany[str, V], what: str
+    ) -> Results[str, V]:
+        """``ask(coordinator's address, its groups)``, settled."""
+
+        async def attempt(pending: list[str]) -> Outcomes[str, V]:
+            return await from_coordinators(self._cluster, pending, ask)
+
+        return self._settle(groups, attempt, what)
+
+    def _of_brokers(
+        self, brokers: Iterable[int] | None, ask: Callable[[Address], Awaitable[V]], what: str
+    ) -> Results[int, V]:
+        """``ask(address)`` of each of the brokers (None: all), settled."""
+
+        async def attempt(pending: list[int]) -> Outcomes[int, V]:
+            return await from_brokers(self._cluster, pending, ask)
+
+        if brokers is None:
+            self._run(self._cluster.refresh([]), "finding the brokers")
+            brokers = sorted(self._cluster.metadata.brokers)
+        return self._settle(brokers, attempt, what)

@@ -1,0 +1,65 @@
+"""How far groups are behind: offsets, ends of logs and owners side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tallymark.client.admin_groups import GroupAdmin, GroupDescription, MemberDescription
+from tallymark.client.admin_records import RecordAdmin
+from tallymark.client.admin_results import TopicPartition
+from tallymark.client.fetched import EARLIEST, LATEST
+from tallymark.errors import TallymarkError
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """A group and one partition. ``offset`` is the next one it reads (None: it has none);
+    ``log_start`` and ``log_end`` are None, with the ``error``, where the log cannot be asked."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    log_start: int | None = None
+    log_end: int | None = None
+    owner: MemberDescription | None = None
+    error: TallymarkError | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Records that it has not read, as far as they are still there; None when not known."""
+        if self.offset is None or self.log_end is None:
+            return None
+        return max(0, self.log_end - max(self.offset, self.log_start or 0))
+
+
+class LagAdmin(GroupAdmin, RecordAdmin):
+    """The part of Admin that compares groups with logs."""
+
+    def group_lag(self, group: str) -> tuple[PartitionLag, ...]:
+        """Every partition that the group has an offset for or consumes now. KafkaError for the
+        group as a whole; GROUP_ID_NOT_FOUND when it is none."""
+        description = self.describe_groups([group])[group]
+        offsets = {at: one.offset for at, one in self.group_offsets(group).done.items()}
+        return self.lag_of(description, offsets)
+
+    def lag_of(
+        self, group: GroupDescription, offsets: Mapping[TopicPartition, int]
+    ) -> tuple[PartitionLag, ...]:
+        """The same for a group that is known, wherever it is coordinated."""
+        owned = (at for member in group.members for at in member.partitions)
+        partitions = sorted({*offsets, *owned})
+        starts = self.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        ends = self.list_offsets(dict.fromkeys(starts.done, LATEST))
+        errors = {**starts.errors, **ends.errors}
+        return tuple(
+            PartitionLag(
+                *at,
+                offsets.get(at),
+                starts[at].offset if at not in errors else None,
+                ends[at].offset if at not in errors else None,
+                group.owner(at),
+                errors.get(at),
+            )
+            for at in partitions
+        )

@@ -1,0 +1,291 @@
+"""Offsets: in logs (ends, times), and of groups (where they stand, setting it, forgetting it)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeGuard
+
+from tallymark.client.admin_base import AdminBase
+from tallymark.client.admin_reset import LogFacts, OffsetReset, OffsetTarget, decide_all
+from tallymark.client.admin_results import Outcomes, Results, TopicPartition, V, by_topic, refusal
+from tallymark.client.admin_routes import ask_at_most
+from tallymark.client.fetched import EARLIEST, LATEST
+from tallymark.errors import KafkaError, TallymarkError
+from tallymark.net import Address
+from tallymark.protocol.messages import (
+    ListOffsetsRequest,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
+
+_BY_NAME: Final = 9
+"""The last version of OffsetCommit and OffsetFetch that names topics by their names."""
+_OF_GROUP: Final = frozenset({14, 15, 16})
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: of the whole group,
+though answers have them with each partition."""
+
+_Asking: TypeAlias = Callable[[Address], Awaitable[Outcomes[TopicPartition, V]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """A position in a log, None: no record is so late. ``timestamp`` (ms) and ``leader_epoch`` are
+    those of the record there, -1 where there is none or they are not told."""
+
+    offset: int | None
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """The next offset that a group reads; ``leader_epoch`` of the record before it, or -1."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class OffsetAdmin(AdminBase):
+    """The part of Admin that is about offsets."""
+
+    def list_offsets(
+        self, times: Mapping[TopicPartition, int], *, isolation: str = "read_uncommitted"
+    ) -> Results[TopicPartition, ListedOffset]:
+        """Per partition: EARLIEST (-2), LATEST (-1), -3 (the record with the largest timestamp), or
+        the first record at or after a time in milliseconds."""
+        level = {"read_uncommitted": 0, "read_committed": 1}[isolation]
+
+        async def ask(
+            address: Address, mine: list[TopicPartition]
+        ) -> Outcomes[TopicPartition, ListedOffset]:
+            topics = by_topic({partition: times[partition] for partition in mine})
+            request = ListOffsetsRequest(
+                isolation_level=level,
+                topics=tuple(_looked_up(name, parts) for name, parts in topics.items()),
+                timeout_ms=int(self._timeout * 1000),
+            )
+            response = await self._cluster.ask(address, request)
+            return {
+                (topic.name, part.partition_index): refusal(
+                    part.error_code, f"{topic.name}-{part.partition_index}"
+                )
+                if part.error_code
+                else ListedOffset(
+                    None if part.offset < 0 else part.offset, part.timestamp, part.leader_epoch
+                )
+                for topic in response.topics
+                for part in topic.partitions
+            }
+
+        return self._of_leaders(times, ask, "listing offsets")
+
+    def group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> Results[TopicPartition, GroupOffset]:
+        """Where the group stands, of ``partitions`` or of all it has an offset for; partitions
+        without one are left out. Raises KafkaError for the group as a whole."""
+        wanted = None if partitions is None else list(partitions)
+        found = self._of_coordinator(
+            group,
+            lambda address: self._fetch_offsets(address, group, wanted),
+            "reading group offsets",
+        )
+        return Results.of(found)
+
+    def alter_group_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int | GroupOffset]
+    ) -> Results[TopicPartition, None]:
+        """Set where the group goes on. It must have no members (KafkaError UNKNOWN_MEMBER_ID)."""
+
+        async def commit(address: Address) -> Outcomes[TopicPartition, None]:
+            topics = by_topic(offsets)
+            request = OffsetCommitRequest(
+                group_id=group,
+                topics=tuple(_committed(name, parts) for name, parts in topics.items()),
+            )
+            response = await ask_at_most(self._cluster, address, request, _BY_NAME)
+            return {
+                (topic.name, part.partition_index): refusal(
+                    part.error_code, f"group {group}, {topic.name}-{part.partition_index}"
+                )
+                if part.error_code
+                else None
+                for topic in response.topics
+                for part in topic.partitions
+            }
+
+        return Results.of(self._of_coordinator(group, commit, "setting group offsets"))
+
+    def delete_group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> Results[TopicPartition, None]:
+        """Forget where the group stands. Nobody may be subscribed to the topics."""
+        wanted = list(partitions)
+
+        async def delete(address: Address) -> Outcomes[TopicPartition, None]:
+            topics = by_topic(dict.fromkeys(wanted))
+            request = OffsetDeleteRequest(
+                group_id=group,
+                topics=tuple(
+                    OffsetDeleteRequestTopic(
+                        name=name,
+                        partitions=tuple(
+                            OffsetDeleteRequestPartition(partition_index=part) for part in parts
+                        ),
+                    )
+                    for name, parts in topics.items()
+                ),
+            )
+            response = await self._cluster.ask(address, request)
+            if response.error_code:
+                raise KafkaError(response.error_code, f"group {group}")
+            return {
+                (topic.name, part.partition_index): refusal(
+                    part.error_code, f"group {group}, {topic.name}-{part.partition_index}"
+                )
+                if part.error_code
+                else None
+                for topic in response.topics
+                for part in topic.partitions
+            }
+
+        return Results.of(self._of_coordinator(group, delete, "deleting group offsets"))
+
+    def plan_reset(
+        self,
+        partitions: Iterable[TopicPartition],
+        target: OffsetTarget | Mapping[TopicPartition, int],
+        current: Mapping[TopicPartition, int],
+    ) -> Results[TopicPartition, OffsetReset]:
+        """Where a group that stands at ``current`` would go on; changes nothing."""
+        wanted = list(dict.fromkeys(partitions))
+        starts = self.list_offsets(dict.fromkeys(wanted, EARLIEST))
+        ends = self.list_offsets(dict.fromkeys(starts.done, LATEST))
+        times: Results[TopicPartition, ListedOffset] = Results()
+        if isinstance(target, OffsetTarget) and target.kind == "time":
+            times = self.list_offsets(dict.fromkeys(ends.done, target.value))
+        errors: dict[TopicPartition, TallymarkError] = {
+            **starts.errors,
+            **ends.errors,
+            **times.errors,
+        }
+        facts = {
+            at: LogFacts(
+                starts[at].offset or 0,
+                ends[at].offset or 0,
+                times[at].offset if at in times.done else None,
+                current.get(at),
+            )
+            for at in wanted
+            if at not in errors
+        }
+        return Results.of({**decide_all(target, facts), **errors})
+
+    def reset_group_offsets(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition],
+        target: OffsetTarget | Mapping[TopicPartition, int],
+        *,
+        dry_run: bool = False,
+    ) -> Results[TopicPartition, OffsetReset]:
+        """Let the group go on elsewhere (:mod:`.admin_reset`); ``dry_run`` only tells where. The
+        group must have no members."""
+        wanted = list(dict.fromkeys(partitions))
+        current = {at: one.offset for at, one in self.group_offsets(group, wanted).check().items()}
+        plan = self.plan_reset(wanted, target, current)
+        if dry_run or not plan.done:
+            return plan
+        stored = self.alter_group_offsets(group, {at: one.after for at, one in plan.done.items()})
+        done = {at: one for at, one in plan.done.items() if at in stored.done}
+        return Results(done, {**plan.errors, **stored.errors})
+
+    async def _fetch_offsets(
+        self, address: Address, group: str, wanted: list[TopicPartition] | None
+    ) -> Outcomes[TopicPartition, GroupOffset]:
+        topics = (
+            None
+            if wanted is None
+            else tuple(
+                OffsetFetchRequestTopic(name=name, partition_indexes=tuple(parts))
+                for name, parts in by_topic(dict.fromkeys(wanted)).items()
+            )
+        )
+        request = OffsetFetchRequest(
+            group_id=group,
+            topics=topics,
+            groups=(OffsetFetchRequestGroup(group_id=group, topics=topics),),
+        )
+        response = await ask_at_most(self._cluster, address, request, _BY_NAME)
+        answer = response.groups[0] if response.groups else response
+        if answer.error_code:
+            raise KafkaError(answer.error_code, f"group {group}")
+        return {
+            (topic.name, part.partition_index): refusal(
+                part.error_code, f"group {group}, {topic.name}-{part.partition_index}"
+            )
+            if part.error_code
+            else GroupOffset(
+                part.committed_offset, part.committed_leader_epoch, part.metadata or ""
+            )
+            for topic in answer.topics
+            for part in topic.partitions
+            if part.error_code or part.committed_offset >= 0
+        }
+
+    def _of_coordinator(
+        self, group: str, ask: _Asking[V], what: str
+    ) -> Outcomes[TopicPartition, V]:
+        """What the group's coordinator says; raises the error for the group as a whole."""
+
+        async def one(
+            address: Address, groups: list[str]
+        ) -> Outcomes[str, Outcomes[TopicPartition, V]]:
+            outcomes = await ask(address)
+            passing = [one for one in outcomes.values() if _is_of_group(one)]
+            return {group: passing[0] if passing else outcomes}
+
+        return self._of_coordinators([group], one, what)[group]
+
+
+def _is_of_group(outcome: object) -> TypeGuard[KafkaError]:
+    return isinstance(outcome, KafkaError) and outcome.code in _OF_GROUP
+
+
+def _looked_up(name: str, parts: Mapping[int, int]) -> ListOffsetsRequestTopic:
+    return ListOffsetsRequestTopic(
+        name=name,
+        partitions=tuple(
+            ListOffsetsRequestPartition(partition_index=part, timestamp=time)
+            for part, time in parts.items()
+        ),
+    )
+
+
+def _committed(name: str, parts: Mapping[int, int | GroupOffset]) -> OffsetCommitRequestTopic:
+    return OffsetCommitRequestTopic(
+        name=name,
+        partitions=tuple(
+            OffsetCommitRequestPartition(
+                partition_index=part,
+                committed_offset=one.offset,
+                committed_leader_epoch=one.leader_epoch,
+                committed_metadata=one.metadata,
+            )
+            for part, one in (
+                (part, GroupOffset(one) if isinstance(one, int) else one)
+                for part, one in parts.items()
+            )
+        ),
+    )

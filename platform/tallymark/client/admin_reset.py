@@ -1,0 +1,94 @@
+"""Where a group is to go on: the decision. Pure; the facts are asked for by :mod:`.admin_offsets`.
+
+As ``kafka-consumer-groups --reset-offsets``: to the earliest or latest record, to the first record
+at or after a time, to an offset, by so many records forwards or backwards, or to where it stands.
+What lies outside of the log is moved to its nearest end, and said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tallymark.errors import UserError
+
+TargetKind = Literal["earliest", "latest", "time", "offset", "shift", "current"]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetTarget:
+    """``value`` is milliseconds since the epoch for "time", the offset for "offset", the number of
+    records (negative: backwards) for "shift"."""
+
+    kind: TargetKind
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """A partition's log: its first offset, the next one, the first one at or after the time that is
+    asked for (None: no record is so late), and where the group stands (None: nowhere)."""
+
+    start: int
+    end: int
+    at_time: int | None = None
+    current: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """What becomes of one partition: ``before`` is None where the group had no offset; ``moved``
+    says that the target was outside of the log."""
+
+    before: int | None
+    after: int
+    moved: bool = False
+
+    @property
+    def records(self) -> int | None:
+        """How many records further (negative: back) the group goes on; None without a before."""
+        return None if self.before is None else self.after - self.before
+
+
+def decide(target: OffsetTarget, facts: LogFacts) -> OffsetReset:
+    """Where to go on. UserError: a shift, or the current offset, of a group that has none."""
+    wanted = _wanted(target, facts)
+    after = max(facts.start, min(wanted, facts.end))
+    return OffsetReset(facts.current, after, after != wanted)
+
+
+def decide_all(
+    target: OffsetTarget | Mapping[tuple[str, int], int],
+    facts: Mapping[tuple[str, int], LogFacts],
+) -> dict[tuple[str, int], OffsetReset | UserError]:
+    """For every partition; ``target`` may be offsets by partition."""
+    decided: dict[tuple[str, int], OffsetReset | UserError] = {}
+    for partition, known in facts.items():
+        one = (
+            target
+            if isinstance(target, OffsetTarget)
+            else OffsetTarget("offset", target[partition])
+        )
+        try:
+            decided[partition] = decide(one, known)
+        except UserError as error:
+            topic, number = partition
+            decided[partition] = UserError(f"{topic}-{number}: {error.what}", error.do)
+    return decided
+
+
+def _wanted(target: OffsetTarget, facts: LogFacts) -> int:
+    match target.kind:
+        case "earliest":
+            return facts.start
+        case "latest":
+            return facts.end
+        case "time":
+            return facts.end if facts.at_time is None else facts.at_time
+        case "offset":
+            return target.value
+        case "shift" | "current":
+            if facts.current is None:
+                raise UserError("the group has no offset there", "give earliest, latest or a time")
+            return facts.current + (target.value if target.kind == "shift" else 0)

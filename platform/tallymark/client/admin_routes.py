@@ -1,0 +1,226 @@
+"""To whom an administrator's request goes, and when it is asked again.
+
+Topics are the controller's, records and offsets in logs the partition leader's, groups their
+coordinator's, disks and broker settings each broker's own. All of these move. :func:`settle` is the
+one loop that asks again: only for the things that failed by what may pass, after a fresh look at
+the metadata where that was old, until all are settled or the time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
+
+from tallymark.client.admin_results import K, Outcomes, TopicPartition, V, refusal, unanswered
+from tallymark.client.cluster import RETRY_BACKOFF, Cluster
+from tallymark.errors import (
+    CODES,
+    AuthenticationError,
+    ConnectError,
+    KafkaError,
+    TallymarkError,
+    TimedOutError,
+)
+from tallymark.net import Address
+from tallymark.protocol.messages import FindCoordinatorRequest
+from tallymark.protocol.schema import Message, Request
+
+R = TypeVar("R", bound=Message)
+
+_UNKNOWN: Final = frozenset({CODES["UNKNOWN_TOPIC_OR_PARTITION"], CODES["UNKNOWN_TOPIC_ID"]})
+_PATIENCE: Final = 1.0
+"""Seconds for which brokers may not have heard of a topic; after that it is a wrong name."""
+_LONGEST_BACKOFF: Final = 1.0
+
+Attempt: TypeAlias = Callable[[list[K]], Awaitable[Outcomes[K, V]]]
+AskMany: TypeAlias = Callable[[Address, list[K]], Awaitable[Outcomes[K, V]]]
+"""Asks one broker about the things that are its own."""
+
+
+async def settle(
+    cluster: Cluster,
+    keys: Iterable[K],
+    attempt: Attempt[K, V],
+    timeout: float,
+    *,
+    patient: bool = False,
+) -> Outcomes[K, V]:
+    """``attempt(keys)`` until each key has a value, an error that will not pass, or ``timeout``
+    seconds are over: then TimedOutError with the last reason. In the order of ``keys``.
+
+    A cluster that has never been reached is not waited for, as the address may be wrong, unless
+    ``patient``."""
+    order = list(dict.fromkeys(keys))
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    settled: Outcomes[K, V] = {}
+    pending, backoff = order, RETRY_BACKOFF
+    while pending:
+        outcomes = await _attempted(attempt, pending)
+        waited = loop.time() - begun
+        met = patient or bool(cluster.metadata.brokers)
+        for key in pending:
+            settled[key] = outcomes.get(key, unanswered(str(key)))
+        pending = [key for key in pending if _may_pass(settled[key], waited, met)]
+        if waited + backoff > timeout:
+            break
+        if pending:
+            await asyncio.sleep(backoff)
+            backoff = min(_LONGEST_BACKOFF, backoff * 2)
+        if any(_is_stale(settled[key]) for key in pending):
+            await _look_again(cluster)
+    late = {key: _timed_out(settled[key], timeout) for key in pending}
+    return {key: late.get(key, settled[key]) for key in order}
+
+
+async def from_controller(
+    cluster: Cluster, request: Request[R], keys: Iterable[K], read: Callable[[R], Outcomes[K, V]]
+) -> Outcomes[K, V]:
+    """One question to the controller about ``keys``."""
+    try:
+        return read(await cluster.ask_controller(request))
+    except (ConnectError, KafkaError) as error:
+        return dict.fromkeys(keys, error)
+
+
+async def from_leaders(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    ask: AskMany[TopicPartition, V],
+) -> Outcomes[TopicPartition, V]:
+    """``ask(leader's address, its partitions)`` of every leader at the same time."""
+    wanted = list(partitions)
+    unknown = {topic for topic, part in wanted if cluster.leader_address(topic, part) is None}
+    if unknown:
+        await cluster.refresh(unknown)
+    outcomes: Outcomes[TopicPartition, V] = {}
+    led: dict[Address, list[TopicPartition]] = {}
+    for topic, partition in wanted:
+        address = cluster.leader_address(topic, partition)
+        if address is None:
+            outcomes[topic, partition] = _no_leader(cluster, topic, partition)
+        else:
+            led.setdefault(address, []).append((topic, partition))
+    for found in await asyncio.gather(*(_asked(ask, where, led[where]) for where in led)):
+        outcomes |= found
+    return outcomes
+
+
+async def from_coordinators(
+    cluster: Cluster,
+    groups: Iterable[str],
+    ask: AskMany[str, V],
+) -> Outcomes[str, V]:
+    """``ask(coordinator's address, its groups)`` of every coordinator at the same time."""
+    found = await find_coordinators(cluster, groups)
+    outcomes: Outcomes[str, V] = {}
+    looked_after: dict[Address, list[str]] = {}
+    for group, where in found.items():
+        if isinstance(where, TallymarkError):
+            outcomes[group] = where
+        else:
+            looked_after.setdefault(where[1], []).append(group)
+    for answers in await asyncio.gather(
+        *(_asked(ask, address, names) for address, names in looked_after.items())
+    ):
+        outcomes |= answers
+    return outcomes
+
+
+async def find_coordinators(
+    cluster: Cluster, groups: Iterable[str]
+) -> Outcomes[str, tuple[int, Address]]:
+    """Group -> (broker id, address) of its coordinator."""
+    found: Outcomes[str, tuple[int, Address]] = {}
+    for group in groups:
+        try:
+            # In both forms: as one key until v3, as many from v4 (KIP-699).
+            answer = await cluster.ask_any(
+                FindCoordinatorRequest(key=group, coordinator_keys=(group,))
+            )
+        except (ConnectError, KafkaError) as error:
+            found[group] = error
+            continue
+        one = answer.coordinators[0] if answer.coordinators else answer
+        if one.error_code:
+            found[group] = refusal(one.error_code, f"group {group}", one.error_message)
+        else:
+            found[group] = (one.node_id, Address(one.host, one.port))
+    return found
+
+
+async def from_brokers(
+    cluster: Cluster, brokers: Iterable[int], ask: Callable[[Address], Awaitable[V]]
+) -> Outcomes[int, V]:
+    """``ask(address)`` of the brokers with these ids, at the same time."""
+    await cluster.refresh([])
+    known = cluster.metadata.brokers
+
+    async def one(broker: int) -> V | TallymarkError:
+        if broker not in known:
+            return KafkaError(CODES["BROKER_NOT_AVAILABLE"], f"there is no broker {broker}")
+        try:
+            return await ask(known[broker])
+        except (ConnectError, KafkaError) as error:
+            return error
+
+    ids = list(dict.fromkeys(brokers))
+    return dict(zip(ids, await asyncio.gather(*map(one, ids)), strict=True))
+
+
+async def ask_at_most(cluster: Cluster, address: Address, request: Request[R], version: int) -> R:
+    """One request in ``version`` or lower: newer ones name topics by their ids."""
+    stream = await cluster.connections.get(address)
+    return await stream.request(
+        request, stream.version_of(type(request), version), timeout=cluster.request_timeout
+    )
+
+
+async def _attempted(attempt: Attempt[K, V], keys: list[K]) -> Mapping[K, V | TallymarkError]:
+    try:
+        return await attempt(keys)
+    except (ConnectError, KafkaError) as error:
+        return dict.fromkeys(keys, error)
+
+
+async def _asked(ask: AskMany[K, V], address: Address, keys: list[K]) -> Outcomes[K, V]:
+    try:
+        return await ask(address, keys)
+    except (ConnectError, KafkaError) as error:
+        return dict.fromkeys(keys, error)
+
+
+async def _look_again(cluster: Cluster) -> None:
+    try:
+        await cluster.refresh(cluster.metadata.known)
+    except (ConnectError, KafkaError):
+        return  # the next attempt meets it, and tells
+
+
+def _timed_out(last: object, timeout: float) -> TimedOutError:
+    error = TimedOutError(f"not done within {timeout:g} s: {last}")
+    error.__cause__ = last if isinstance(last, BaseException) else None
+    return error
+
+
+def _may_pass(error: object, waited: float, met: bool) -> bool:
+    if isinstance(error, KafkaError):
+        return error.retriable and (error.code not in _UNKNOWN or waited < _PATIENCE)
+    if isinstance(error, AuthenticationError):
+        return False
+    return isinstance(error, ConnectError) and (met or error.stage != "bootstrap")
+
+
+def _is_stale(outcome: Any) -> bool:
+    if isinstance(outcome, KafkaError):
+        return outcome.stale_metadata
+    return isinstance(outcome, ConnectError)
+
+
+def _no_leader(cluster: Cluster, topic: str, partition: int) -> KafkaError:
+    code = cluster.metadata.error(topic)
+    if not code:
+        known = cluster.metadata.leader(topic, partition)
+        code = CODES["LEADER_NOT_AVAILABLE" if known else "UNKNOWN_TOPIC_OR_PARTITION"]
+    return KafkaError(code, f"{topic}-{partition}")

@@ -1,0 +1,184 @@
+"""What send_many gives back: one future for many records."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from tallymark.client.delivery import Fate
+from tallymark.errors import KafkaError, TimedOutError
+
+log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Records of one partition that follow one another: offsets ``first`` to ``last``, both -1
+    when the broker did not say (acks=0)."""
+
+    partition: int
+    first: int
+    last: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMetadata:
+    """Where ``count`` records are. ``ranges`` are ordered by partition and offset."""
+
+    topic: str
+    count: int
+    ranges: tuple[OffsetRange, ...]
+
+
+class BatchDelivery:
+    """The fate of all records of one send_many: it ends when all of theirs have ended.
+
+    ``result(timeout)`` waits for it, ``await`` does in a coroutine: BatchMetadata, or the first
+    error, its text saying how many records it kept out of the log.
+    """
+
+    def __init__(self, topic: str, slices: Sequence[tuple[Fate, int, int]]) -> None:
+        self._topic = topic
+        self._slices = slices
+        """Fate, place of the first record in it, number of records."""
+
+    def __len__(self) -> int:
+        return sum(count for _, _, count in self._slices)
+
+    def done(self) -> bool:
+        """Whether all records have ended."""
+        return all(fate.settled for fate, _, _ in self._parts())
+
+    def result(self, timeout: float | None = None) -> BatchMetadata:
+        """Where the records are; raises what kept the first of those that failed out of the log.
+        TimeoutError after ``timeout`` seconds; then some are still under way."""
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return BatchMetadata(self._topic, len(self), tuple(_ranges(self._parts())))
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """What kept records out of the log; None when nothing did. TimeoutError as above."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for one in self._slices:
+            while (
+                part := next((f for f, _, _ in _parts_of(*one) if not f.settled), None)
+            ) is not None:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if not part.wait(left):
+                    raise TimeoutError(f"records are still under way after {timeout:g} s")
+        failed = [(fate.error, count) for fate, _, count in self._parts() if fate.error]
+        if not failed:
+            return None
+        return _counted(failed[0][0], sum(count for _, count in failed), len(self))
+
+    def add_done_callback(self, function: Callable[[BatchDelivery], object]) -> None:
+        """Have ``function(batch_delivery)`` called once when all have ended, on the producer's
+        thread or, if that is now, at once. What it raises is logged."""
+        lock, left = threading.Lock(), len(self._slices) + 1
+
+        def one_ended(_: object = None) -> None:
+            nonlocal left
+            with lock:
+                left -= 1
+                if left:
+                    return
+            try:
+                function(self)
+            except Exception:
+                log.exception("a callback of a BatchDelivery to %s failed", self._topic)
+
+        for fate, place, count in self._slices:
+            self._when_ended(fate, place, count, one_ended)
+        one_ended()
+
+    def tell(self, on_delivery: OnBatchDelivery) -> None:
+        """Have ``on_delivery(error, metadata)`` called when all have ended."""
+
+        def ended(_: BatchDelivery) -> None:
+            error = self.exception()
+            on_delivery(error, None if error else self.result())
+
+        self.add_done_callback(ended)
+
+    def future(self) -> Future[BatchMetadata]:
+        """The same as a :class:`concurrent.futures.Future`."""
+        future: Future[BatchMetadata] = Future()
+
+        def settle(_: BatchDelivery) -> None:
+            error = self.exception()
+            if future.set_running_or_notify_cancel():
+                if error is None:
+                    future.set_result(self.result())
+                else:
+                    future.set_exception(error)
+
+        self.add_done_callback(settle)
+        return future
+
+    def __await__(self) -> Generator[Any, None, BatchMetadata]:
+        return asyncio.wrap_future(self.future()).__await__()
+
+    def _when_ended(self, fate: Fate, place: int, count: int, ended: Callable[[], None]) -> None:
+        """Call ``ended`` when these records of ``fate`` have ended, in however many parts."""
+
+        def look() -> None:
+            for part, _, _ in _parts_of(fate, place, count):
+                if not part.settled:
+                    if not part.watch(look):
+                        look()
+                    return
+            ended()
+
+        look()
+
+    def _parts(self) -> Iterator[tuple[Fate, int, int]]:
+        for fate, place, count in self._slices:
+            yield from _parts_of(fate, place, count)
+
+
+OnBatchDelivery: TypeAlias = Callable[[Exception | None, BatchMetadata | None], object]
+"""``on_delivery(error, metadata)`` of send_many: one of them is None."""
+
+
+def _parts_of(fate: Fate, place: int, count: int) -> Iterator[tuple[Fate, int, int]]:
+    while count:
+        part, index = fate.of(place)
+        size = min(count, len(part.timestamps) - index) if fate.starts is not None else count
+        yield part, index, size
+        place += size
+        count -= size
+
+
+def _ranges(parts: Iterator[tuple[Fate, int, int]]) -> list[OffsetRange]:
+    found: list[OffsetRange] = []
+    known = ((f.partition, f.base_offset + i if f.base_offset >= 0 else -1, n) for f, i, n in parts)
+    for partition, first, count in sorted(known):
+        last = first + count - 1 if first >= 0 else -1
+        if found and found[-1].partition == partition and found[-1].last + (first >= 0) == first:
+            before = found.pop()
+            first, count = before.first, before.count + count
+        found.append(OffsetRange(partition, first, last, count))
+    return found
+
+
+def _counted(error: Exception | None, failed: int, total: int) -> Exception:
+    """The error, saying how many it is about. A new one: the old one is other records' too."""
+    assert error is not None
+    how_many = f"{failed} of {total} records failed"
+    if isinstance(error, KafkaError) and type(error) is KafkaError:
+        counted: Exception = KafkaError(error.code, f"{how_many}; {error.context}")
+    elif isinstance(error, TimedOutError):
+        counted = TimedOutError(f"{how_many}; {error}")
+    else:
+        error.add_note(how_many)
+        return error
+    counted.__cause__ = error
+    return counted

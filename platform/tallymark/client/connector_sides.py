@@ -1,0 +1,134 @@
+"""The two ways a connector coordinates its group: in ZooKeeper, or through the brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tallymark.client.bootstrap import Bootstrap
+from tallymark.client.connector_brokers import BrokerLink
+from tallymark.client.connector_commit import OffsetCommitter, OffsetStore, ZooKeeperOffsets
+from tallymark.client.connector_coordinator import Coordinator
+from tallymark.client.connector_fetcher import Fetcher
+from tallymark.client.connector_progress import ProgressBook
+from tallymark.client.connector_settings import ConsumerSettings, new_consumer_id
+from tallymark.client.group_coordinator import GroupCoordinator
+from tallymark.client.group_link import GroupLink
+from tallymark.client.group_offsets import BrokerOffsets
+from tallymark.client.rebalance import TopicPartition
+from tallymark.client.security import ClientSecurity
+from tallymark.client.stream import Gate, Stream
+from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.errors import TallymarkError
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What of a connector its coordination works with."""
+
+    subscription: Subscription
+    streams: Sequence[Stream]
+    first_stream: Mapping[str, int]
+    """Topic to the number of its first stream, where topics have streams of their own."""
+    gate: Gate
+    link: BrokerLink
+    fetcher: Fetcher
+    book: ProgressBook
+    committer: OffsetCommitter
+    before_release: Callable[[], Mapping[TopicPartition, int]] | None
+    on_error: Callable[[Exception], None]
+
+
+class Coordination(Protocol):
+    """The thread or threads that own and give up partitions."""
+
+    settled: threading.Event
+    """Set once the first division of the partitions is in force."""
+
+    problem: TallymarkError | None
+    """What keeps it from getting there, if it knows."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def join(self, timeout: float) -> bool: ...
+
+
+class Side(Protocol):
+    """One of the ways: a connection, a store of offsets, a coordination."""
+
+    member: str
+    """What logs call this consumer."""
+
+    store: OffsetStore
+
+    def coordinate(self, parts: Parts) -> Coordination: ...
+
+    def close(self) -> None: ...
+
+
+class ZooKeeperSide:
+    """Algorithm 1 of the paper. Raises ConnectError when ZooKeeper is not there."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self.member = settings.consumer_id or new_consumer_id(settings.group)
+        self._settings = settings
+        self._zookeeper = ZooKeeper(
+            settings.zookeeper_connect or "",
+            session_timeout_ms=settings.session_ms,
+            connect_timeout_ms=settings.connect_timeout_ms,
+        )
+        self.store: OffsetStore = ZooKeeperOffsets(self._zookeeper, settings.group)
+        # A cluster that does not register in ZooKeeper has no chroot there until a group makes it.
+        self._zookeeper.start(create_root=bool(settings.servers))
+
+    def coordinate(self, parts: Parts) -> Coordination:
+        """The thread that runs the state machine."""
+        return Coordinator(
+            self._zookeeper,
+            self._settings.group,
+            self.member,
+            parts.subscription,
+            streams=parts.streams,
+            first_stream=parts.first_stream,
+            gate=parts.gate,
+            link=parts.link,
+            fetcher=parts.fetcher,
+            book=parts.book,
+            committer=parts.committer,
+            auto_commit_interval_ms=self._settings.auto_commit_ms,
+            before_release=parts.before_release,
+            on_error=parts.on_error,
+        )
+
+    def close(self) -> None:
+        """End the session. Idempotent."""
+        self._zookeeper.close()
+
+
+class BrokersSide:
+    """Kafka's classic group protocol. Connects with the first request."""
+
+    def __init__(self, settings: ConsumerSettings, security: ClientSecurity) -> None:
+        self.member = settings.group_instance_id or new_consumer_id(settings.group)
+        self._settings = settings
+        bootstrap = Bootstrap.of(
+            settings.servers or None,
+            None if settings.servers else settings.zookeeper_connect,
+            security,
+        )
+        self._link = GroupLink(bootstrap, settings)
+        self._offsets = BrokerOffsets(self._link, settings)
+        self.store: OffsetStore = self._offsets
+
+    def coordinate(self, parts: Parts) -> Coordination:
+        """The loop that runs the state machine, and its worker."""
+        return GroupCoordinator(self._link, self._offsets, self._settings, self.member, parts)
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        self._link.close()

@@ -1,0 +1,376 @@
+"""The shell around :mod:`.group_machine`: it asks the brokers, and keeps the clock.
+
+Decisions are made in the loop of the group's I/O thread, which never waits for the application:
+what does (releasing, storing and reading offsets) goes to one worker thread, in order. So the heart
+beats on while ``before_release`` finishes, and partitions that are lost stop at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from tallymark.client import group_events as ev
+from tallymark.client.connector_settings import ConsumerSettings
+from tallymark.client.connector_slowness import Pace, PollWatch
+from tallymark.client.group_hands import Hands
+from tallymark.client.group_link import GroupLink
+from tallymark.client.group_machine import decide
+from tallymark.client.group_offsets import BrokerOffsets, Term
+from tallymark.client.group_requests import (
+    heartbeat_request,
+    join_request,
+    leave_request,
+    read_joined,
+    read_synced,
+    sync_request,
+)
+from tallymark.client.group_routine import next_due_ms
+from tallymark.errors import (
+    AuthenticationError,
+    ClosedError,
+    ConnectError,
+    KafkaError,
+    TallymarkError,
+    TimedOutError,
+)
+from tallymark.protocol.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+
+if TYPE_CHECKING:
+    from tallymark.client.connector_sides import Parts
+
+LOG: Final = logging.getLogger("tallymark.client.connector")
+_LEAVE_SECONDS: Final = 2.0
+_JOINING: Final = (
+    *(ev.Phase.FINDING, ev.Phase.READING, ev.Phase.JOINING),
+    *(ev.Phase.ASSIGNING, ev.Phase.SYNCING),
+)
+
+
+class GroupCoordinator:
+    """See the module. ``start``, ``stop`` and ``join`` are for any thread; ``_work`` runs in the
+    worker; all else runs in the loop. ``problem`` is what keeps it from the coordinator."""
+
+    def __init__(
+        self,
+        link: GroupLink,
+        offsets: BrokerOffsets,
+        settings: ConsumerSettings,
+        member: str,
+        parts: Parts,
+    ) -> None:
+        self._link = link
+        link.io.on_failure = self._fail
+        self._offsets = offsets
+        self._settings = settings
+        self._member = member
+        self._on_error = parts.on_error
+        self._hands = Hands(
+            parts.subscription,
+            parts.streams,
+            parts.first_stream,
+            gate=parts.gate,
+            fetcher=parts.fetcher,
+            book=parts.book,
+            committer=parts.committer,
+            auto_commit=settings.enable_auto_commit,
+            before_release=parts.before_release,
+        )
+        self._watch = PollWatch(parts.streams, settings.poll_interval_ms)
+        offsets.why_slow = self._watch.numbers
+        self._state = ev.State(
+            ev.Setup(
+                parts.subscription,
+                settings.strategies,
+                settings.session_ms,
+                settings.poll_interval_ms,
+                settings.heartbeat_ms,
+                settings.retry_backoff_ms,
+                settings.metadata_max_age_ms,
+                static=settings.group_instance_id is not None,
+            )
+        )
+        self.settled = threading.Event()
+        self.problem: TallymarkError | None = None
+        self._said: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._failed = False
+        self._committing = False
+        self._next_commit_ms = 0
+        self._next_look_ms = 0
+        self._worker = threading.Thread(target=self._work, name="tallymark-group", daemon=True)
+
+    def start(self) -> None:
+        """Begin to join."""
+        self._worker.start()
+        self._hands.resume()
+        self._link.io.call(self._tell, ev.Tick())
+
+    def stop(self) -> None:
+        """Leave the group in order, soon."""
+        self._link.io.call(self._tell, ev.Stop())
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end; whether it has come."""
+        if self._worker.ident is not None and self._worker is not threading.current_thread():
+            if self._link.io.stopped:
+                self._jobs.put(None)
+            self._worker.join(timeout)
+        return not self._worker.is_alive()
+
+    # -- the loop -----------------------------------------------------------------------------
+
+    def _tell(self, event: ev.Event) -> None:
+        """One event and everything that follows from it at once."""
+        if self._state.phase is ev.Phase.CLOSED:
+            return
+        try:
+            before = self._state
+            self._state, actions = decide(before, event, _now_ms())
+            state = self._state
+            if state.phase is not before.phase:
+                LOG.debug("%s: %s", self._member, state.phase.value)
+            self._offsets.term = Term(state.member_id, state.generation, state.phase in _JOINING)
+            for action in actions:
+                self._perform(action)
+            if state.phase is ev.Phase.STABLE:
+                self.problem = None
+                self._said.clear()
+                self.settled.set()
+            self._keep_time()
+        except Exception as error:
+            self._fail(error)
+
+    def _keep_time(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._state.phase is ev.Phase.CLOSED:
+            return
+        due = next_due_ms(self._state)
+        soonest = min(at for at in (due, self._next_look_ms) if at is not None)
+        seconds = max(0.0, (soonest - _now_ms()) / 1000)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        if self._state.phase is ev.Phase.CLOSED:
+            return
+        now_ms = _now_ms()
+        if now_ms >= self._next_look_ms:
+            self._next_look_ms = now_ms + min(self._watch.every_ms, 200)
+            self._look_at_application(now_ms)
+            self._commit_if_due(now_ms)
+        self._tell(ev.Tick())
+
+    def _look_at_application(self, now_ms: int) -> None:
+        match self._watch.look(now_ms):
+            case Pace.WARN:
+                LOG.warning(
+                    "consumer %s is slow: %s; after that its partitions go to others. It works on "
+                    "%s",
+                    self._member,
+                    self._watch.numbers(),
+                    self._watch.culprit(),
+                )
+            case Pace.SLOW if self._state.phase is ev.Phase.STABLE and self._state.owned:
+                LOG.error(
+                    "consumer %s gives up its partitions: %s. It works on %s",
+                    self._member,
+                    self._watch.numbers(),
+                    self._watch.culprit(),
+                )
+                self._tell(ev.Slow())
+            case Pace.BACK:
+                self._tell(ev.Asked())
+            case _:
+                pass
+
+    def _commit_if_due(self, now_ms: int) -> None:
+        every = self._settings.auto_commit_ms
+        due = every and now_ms >= self._next_commit_ms
+        if due and not self._committing and self._state.phase is ev.Phase.STABLE:
+            self._next_commit_ms = now_ms + every
+            self._committing = True
+            self._jobs.put(self._commit)
+
+    # -- actions ------------------------------------------------------------------------------
+
+    def _perform(self, action: ev.Action) -> None:
+        match action:
+            case ev.StopFetchers(places):
+                self._hands.stop(places)
+            case ev.StartFetchers(places):
+                self._next_commit_ms = _now_ms() + self._settings.auto_commit_ms
+                self._hands.start(places)
+                LOG.info("consumer %s owns %d partitions", self._member, len(self._state.owned))
+            case ev.Pause():
+                LOG.warning("consumer %s pauses: its coordinator is silent", self._member)
+                self._hands.pause()
+            case ev.Resume():
+                self._hands.resume()
+            case ev.Forget(places):
+                self._jobs.put(lambda: self._hands.forget(places))
+            case ev.Release(ticket, _):
+                self._jobs.put(lambda: self._release(ticket))
+            case ev.Load(ticket, places):
+                self._jobs.put(lambda: self._load(ticket, places))
+            case ev.Fail(code):
+                self._fail(KafkaError(code, self._refusal()))
+            case ev.Close():
+                self._end()
+            case _:
+                self._ask(action)
+
+    def _ask(self, action: ev.Action) -> None:
+        """What the brokers are asked: in a task, whose answer comes back as an event."""
+        match action:
+            case ev.FindCoordinator():
+                self._begin(self._find(), ev.NotFound())
+            case ev.Join(ticket):
+                self._begin(self._join_group(action), ev.Failed(ticket))
+            case ev.Sync(ticket):
+                self._begin(self._sync(action), ev.Failed(ticket))
+            case ev.Heartbeat():
+                self._begin(self._heartbeat(action), ev.BeatFailed())
+            case ev.ReadTopics(ticket, names):
+                self._begin(self._read_topics(ticket, names), ev.Failed(ticket))
+            case ev.Look(names):
+                self._begin(self._look(names), ev.Looked(None))
+            case ev.Leave(ticket):
+                self._begin(self._leave(action), ev.Done(ticket))
+            case _:
+                raise AssertionError(f"no such action: {action}")
+
+    def _begin(self, work: Coroutine[Any, Any, ev.Event], otherwise: ev.Event) -> None:
+        task = asyncio.get_running_loop().create_task(self._answered(work, otherwise))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answered(self, work: Coroutine[Any, Any, ev.Event], otherwise: ev.Event) -> None:
+        try:
+            event = await work
+        except (ConnectError, TimedOutError, KafkaError) as error:
+            lasting = isinstance(error, KafkaError) and not error.retriable
+            if isinstance(error, AuthenticationError) or lasting:
+                self._fail(error)
+                return
+            if str(error) not in self._said:  # once, not ten times a second
+                self._said.add(str(error))
+                LOG.warning("consumer %s: %s", self._member, error)
+            self.problem = error
+            event = otherwise
+        except Exception as error:
+            self._fail(error)
+            return
+        self._tell(event)
+
+    async def _find(self) -> ev.Event:
+        await self._link.find()
+        return ev.Found()
+
+    async def _join_group(self, join: ev.Join) -> ev.Event:
+        settings = self._settings
+        longest = settings.poll_interval_ms / 1000 + self._link.request_timeout
+        answer = await self._link.ask(
+            lambda _: join_request(join, settings),
+            *(JoinGroupRequest, 9),
+            timeout=longest,
+            waits=True,
+        )
+        return read_joined(join.ticket, answer)
+
+    async def _sync(self, sync: ev.Sync) -> ev.Event:
+        settings = self._settings
+        longest = settings.poll_interval_ms / 1000 + self._link.request_timeout
+        answer = await self._link.ask(
+            lambda _: sync_request(sync, settings),
+            *(SyncGroupRequest, 5),
+            timeout=longest,
+            waits=True,
+        )
+        return read_synced(sync.ticket, answer)
+
+    async def _heartbeat(self, beat: ev.Heartbeat) -> ev.Event:
+        seconds = min(self._link.request_timeout, self._settings.session_ms / 1000)
+        answer = await self._link.ask(
+            lambda _: heartbeat_request(beat, self._settings), HeartbeatRequest, 4, timeout=seconds
+        )
+        return ev.Beaten(beat.generation, answer.error_code)
+
+    async def _read_topics(self, ticket: int, names: tuple[str, ...] | None) -> ev.Event:
+        return ev.Topics(ticket, await self._link.partitions(names))
+
+    async def _look(self, names: tuple[str, ...] | None) -> ev.Event:
+        return ev.Looked(await self._link.partitions(names))
+
+    async def _leave(self, leave: ev.Leave) -> ev.Event:
+        request = leave_request(leave, self._settings)
+        await self._link.ask(lambda _: request, LeaveGroupRequest, 5, timeout=_LEAVE_SECONDS)
+        return ev.Done(leave.ticket)
+
+    # -- the worker ---------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except ClosedError:
+                pass  # the connector was shut down meanwhile
+            except Exception as error:
+                self._link.io.call(self._fail, error)
+
+    def _release(self, ticket: int) -> None:
+        try:
+            self._hands.release()
+        finally:
+            self._link.io.call(self._tell, ev.Done(ticket))
+
+    def _load(self, ticket: int, places: tuple[tuple[str, int], ...]) -> None:
+        done = self._hands.load(places)
+        self._link.io.call(self._tell, ev.Done(ticket) if done else ev.Failed(ticket))
+
+    def _commit(self) -> None:
+        try:
+            self._hands.commit()
+        finally:
+            self._committing = False
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def _fail(self, error: Exception) -> None:
+        """What no waiting will mend. The group hears of it when the session runs out."""
+        self._hands.pause()
+        first, self._failed = not self._failed, True
+        if first:
+            self._on_error(error)  # which asks us to stop
+        if not first or self._state.phase is ev.Phase.CLOSED:
+            self._state = replace(self._state, phase=ev.Phase.CLOSED)
+            self._end()
+
+    def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._jobs.put(None)
+
+    def _refusal(self) -> str:
+        offered = ", ".join(self._settings.strategies)
+        named = self._settings.group_instance_id
+        return f"group {self._settings.group}, {offered}" + (f", as {named}" if named else "")
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

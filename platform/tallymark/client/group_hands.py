@@ -1,0 +1,147 @@
+"""What a group member's decisions do to streams, fetcher and positions: the machine's hands."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from tallymark.client.connector_commit import PASSING, OffsetCommitter
+from tallymark.client.connector_fetcher import Fetcher
+from tallymark.client.connector_progress import ProgressBook
+from tallymark.client.rebalance import TopicPartition, split_range
+from tallymark.client.stream import Gate, Stream
+from tallymark.coordination.offsets import Position
+from tallymark.coordination.subscriptions import Subscription
+from tallymark.errors import KafkaError
+
+LOG: Final = logging.getLogger("tallymark.client.connector")
+
+
+class Hands:
+    """``stop``, ``start`` and ``pause`` are quick and do not wait for the network; ``release``,
+    ``load``, ``forget`` and ``commit`` do, or for whoever does: they are for another thread."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        streams: Sequence[Stream],
+        first_stream: Mapping[str, int],
+        *,
+        gate: Gate,
+        fetcher: Fetcher,
+        book: ProgressBook,
+        committer: OffsetCommitter,
+        auto_commit: bool,
+        before_release: Callable[[], Mapping[TopicPartition, int]] | None,
+    ) -> None:
+        self._subscription = subscription
+        self._streams = streams
+        self._first_stream = first_stream
+        self._gate = gate
+        self._fetcher = fetcher
+        self._book = book
+        self._committer = committer
+        self._auto_commit = auto_commit
+        self._before_release = before_release
+        self._stored: dict[TopicPartition, Position] = {}
+
+    # -- quick --------------------------------------------------------------------------------
+
+    def stop(self, places: Sequence[TopicPartition]) -> None:
+        """Drop what is queued of these partitions, and hand out nothing more."""
+        wanted = set(places)
+        with self._book.changing:
+            items = self._book.items()
+            gone = [item for item in items if (item.topic, item.partition) in wanted]
+            self._fetcher.assign([item for item in items if item not in gone and item.active])
+            for number, stream in enumerate(self._streams):
+                stream.revoke([item for item in gone if item.stream == number])
+
+    def start(self, places: Sequence[TopicPartition]) -> None:
+        """Fetch these too, from where :meth:`load` said."""
+        with self._book.changing:
+            kept = {(i.topic, i.partition): i.stream for i in self._book.items()}
+            items = self._book.add(
+                place_in_streams(places, kept, self._subscription, self._first_stream),
+                self._stored,
+            )
+            self._fetcher.assign(items)
+
+    def pause(self) -> None:
+        """Hand out nothing until :meth:`resume`."""
+        self._gate.suspend()
+
+    def resume(self) -> None:
+        """Hand out again."""
+        self._gate.open(self._gate.mark())
+        for stream in self._streams:
+            stream.wake()
+        self._fetcher.wake()
+
+    # -- these wait ---------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Let the application finish, store how far it has come. What fails is logged: the group
+        must not wait for it, and what was not stored comes again."""
+        if self._before_release is not None and self._book.items():
+            try:
+                offsets = self._before_release()
+            except Exception:
+                LOG.exception("the before_release callback failed")
+            else:
+                self._try(lambda: self._committer.commit_owned(offsets))
+        if self._auto_commit:
+            self._try(lambda: self._committer.commit(last=True))
+
+    def commit(self) -> None:
+        """What auto-commit does."""
+        self._try(self._committer.commit)
+
+    def load(self, places: Sequence[TopicPartition]) -> bool:
+        """Read the stored offsets; False: it failed in a way that passes."""
+        try:
+            self._stored = self._committer.load(places)
+        except PASSING as error:
+            if isinstance(error, KafkaError) and not error.retriable:
+                raise
+            LOG.warning("offsets could not be read, trying on: %s", error)
+            return False
+        return True
+
+    def forget(self, places: Sequence[TopicPartition]) -> None:
+        """These are no longer ours."""
+        self._committer.forget(places)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except PASSING as error:
+            LOG.warning("offsets were not stored: %s", error)
+
+
+def place_in_streams(
+    places: Sequence[TopicPartition],
+    kept: Mapping[TopicPartition, int],
+    subscription: Subscription,
+    first_stream: Mapping[str, int],
+) -> dict[TopicPartition, int]:
+    """Which of the consumer's streams reads each of ``places``. A topic that is new is divided by
+    range; where a part of it is read already, each goes to the stream that reads least of it."""
+    placed: dict[TopicPartition, int] = {}
+    for topic in sorted({topic for topic, _ in places}):
+        first = first_stream.get(topic, 0)
+        loads = {first + number: 0 for number in range(subscription.streams_of(topic))}
+        for place, stream in kept.items():
+            if place[0] == topic and stream in loads:
+                loads[stream] += 1
+        new = sorted(place for place in places if place[0] == topic)
+        if not any(loads.values()):
+            for stream, share in zip(loads, split_range(new, len(loads)), strict=True):
+                placed.update(dict.fromkeys(share, stream))
+            continue
+        for place in new:
+            stream = min(loads, key=lambda number: (loads[number], number))
+            placed[place] = stream
+            loads[stream] += 1
+    return placed

@@ -1,0 +1,88 @@
+"""send_many: a column of values to the batches of their partitions, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from tallymark.client.accumulator import Accumulator
+from tallymark.client.delivery import Fate
+from tallymark.client.lane import Lane, TopicLanes
+from tallymark.client.many_records import ManyRecords
+from tallymark.errors import BufferFullError, TimedOutError
+
+Slice: TypeAlias = tuple[Fate, int, int]
+"""Fate, place of the first record in it, number of records."""
+Choice: TypeAlias = Callable[[bytes | None], Lane]
+
+
+class Filler:
+    """Puts the records of one send_many into batches. ``slices`` are those that were taken in."""
+
+    def __init__(
+        self, accumulator: Accumulator, topic: TopicLanes, block: float | None, drop: bool
+    ) -> None:
+        self.slices: list[Slice] = []
+        self.dropped = 0
+        """Records that were not taken for want of room, and only counted."""
+        self._accumulator = accumulator
+        self._topic = topic
+        self._block = block
+        self._drop = drop
+
+    def fill(self, records: ManyRecords, lane: Lane | None, choose: Choice | None) -> None:
+        """Take ``records`` in: to ``lane``, where ``choose(key)`` says, or sticking to a partition
+        batch by batch. Errors of :meth:`Accumulator.append`, saying how many were taken in."""
+        if lane is not None:
+            self._into(records, lambda: lane)
+        elif choose is None:
+            self._into(records, lambda: self._topic.sticky)
+        else:
+            for found, part in _by_lane(records, choose):
+                self._into(part, lambda found=found: found)  # type: ignore[misc] # mypy: lambda's default
+
+    def _into(self, records: ManyRecords, lane: Callable[[], Lane]) -> None:
+        start = 0
+        while start < len(records):
+            try:
+                taken = self._accumulator.append_some(
+                    lane(), records, start, self._topic.stamped, self._block
+                )
+            except BufferFullError as error:
+                if self._drop:
+                    self._give_up(len(records) - start, error)
+                    return
+                raise BufferFullError(self._so_far(error)) from None
+            except TimedOutError as error:
+                raise TimedOutError(self._so_far(error)) from None
+            self.slices.append(taken)
+            start += taken[2]
+
+    def _give_up(self, count: int, error: BufferFullError) -> None:
+        fate = Fate(self._topic.name, -1)
+        fate.failed(error)
+        self.slices.append((fate, 0, count))
+        self.dropped += count
+
+    def _so_far(self, error: Exception) -> str:
+        taken = sum(count for _, _, count in self.slices)
+        return f"{error}; {taken} records of this call were taken in before"
+
+
+def _by_lane(records: ManyRecords, choose: Choice) -> Iterator[tuple[Lane, ManyRecords]]:
+    """The records of each partition, in order."""
+    keys = records.keys
+    assert keys is not None, "without keys partitions are not chosen one by one"
+    indexes: dict[Lane, list[int]] = {}
+    known: dict[bytes, list[int]] = {}
+    for index, key in enumerate(keys):
+        if key is None:
+            indexes.setdefault(choose(None), []).append(index)
+            continue
+        key = bytes(key)
+        mine = known.get(key)
+        if mine is None:
+            mine = known[key] = indexes.setdefault(choose(key), [])
+        mine.append(index)
+    for lane, chosen in indexes.items():
+        yield lane, records.take(chosen)

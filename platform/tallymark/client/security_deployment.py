@@ -1,0 +1,72 @@
+"""The clients' settings for a cluster of the settings file: where it is, and its security::
+
+with Producer(**connection_settings(deployment.cluster("dc1"))) as producer: ...
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tallymark.client.security import SecuritySettings
+from tallymark.deployment import Cluster, ClusterSecurity
+from tallymark.errors import UserError
+
+
+class ConnectionSettings(SecuritySettings, total=False):
+    """Keyword arguments of every client class: where the cluster is, and how it is secured."""
+
+    bootstrap_servers: str
+
+
+def connection_settings(cluster: Cluster) -> ConnectionSettings:
+    """What a client of ``cluster`` is made with. UserError when a password cannot be read."""
+    return {"bootstrap_servers": cluster.bootstrap_servers, **security_settings(cluster.security)}
+
+
+def security_settings(security: ClusterSecurity) -> SecuritySettings:
+    """The security of a cluster with its passwords, read now. UserError names what is missing."""
+    found: SecuritySettings = {"security_protocol": security.security_protocol}
+    if security.security_protocol.endswith("SSL"):
+        found["ssl_truststore_location"] = security.ssl_truststore_location
+        found["ssl_keystore_location"] = security.ssl_keystore_location
+        found["ssl_endpoint_identification_algorithm"] = (
+            security.ssl_endpoint_identification_algorithm
+        )
+        if security.ssl_key_password_file:
+            found["ssl_key_password"] = secret_in(security.ssl_key_password_file)
+    if security.security_protocol.startswith("SASL"):
+        found["sasl_mechanism"] = security.sasl_mechanism
+        found["sasl_username"] = security.sasl_username
+        found["sasl_password"] = _sasl_password(security)
+    return found
+
+
+def secret_in(path: str | os.PathLike[str]) -> str:
+    """The first line of a file. UserError when it cannot be read or is empty."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise UserError(f"cannot read the password in {path}: {why}", "mend the path") from error
+    secret = text.split("\n", 1)[0].rstrip("\r")
+    if not secret:
+        raise UserError(f"the first line of {path} is empty", "it is to be the password")
+    return secret
+
+
+def _sasl_password(security: ClusterSecurity) -> str:
+    if security.sasl_password_file:
+        return secret_in(security.sasl_password_file)
+    name = security.sasl_password_env
+    if not name:
+        raise UserError(
+            f"the settings do not say where the password of {security.sasl_username!r} is",
+            "set sasl_password_file or sasl_password_env in the cluster's security",
+        )
+    if not os.environ.get(name):
+        raise UserError(
+            f"the environment variable {name} is not set",
+            f"it is to be the password of {security.sasl_username!r}",
+        )
+    return os.environ[name]

@@ -1,0 +1,59 @@
+"""Security settings by the names of Kafka's ``client.properties``, to and from ours. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from tallymark.client.security import NAMES, SecuritySettings
+from tallymark.errors import UserError
+
+_OTHER_NAMES: Final = {
+    # librdkafka's names, for files that are shared with its tools (kcat -F)
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.ca.location": "ssl.truststore.location",
+}
+_JAAS: Final = "sasl.jaas.config"
+_STORE_TYPES: Final = ("ssl.truststore.type", "ssl.keystore.type")
+_OPTION: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;"']+))""")
+
+PROPERTIES: Final = (
+    *sorted(name.replace("_", ".") for name in NAMES),
+    _JAAS,
+    *_STORE_TYPES,
+    *_OTHER_NAMES,
+)
+"""Every name that means something here."""
+
+
+def security_of_properties(properties: Mapping[str, str], where: str) -> SecuritySettings:
+    """The security settings among ``properties``; what else is there is passed over. User and
+    password may stand in ``sasl.jaas.config``, as Java has it. UserError, beginning with
+    ``where``: a store that is no PEM file, a log-in that cannot be read."""
+    given = {_OTHER_NAMES.get(name, name): value for name, value in properties.items()}
+    for name in _STORE_TYPES:
+        if given.get(name, "PEM").upper() != "PEM":
+            raise UserError(
+                f"{where}: {name}={given[name]} is not read",
+                "give a PEM file: keytool and openssl pkcs12 write them",
+            )
+    settings: dict[str, Any] = {
+        name.replace(".", "_"): value
+        for name, value in given.items()
+        if name.replace(".", "_") in NAMES
+    }
+    if _JAAS in given:
+        settings |= _log_in(given[_JAAS], where)
+    return cast("SecuritySettings", settings)
+
+
+def _log_in(jaas: str, where: str) -> dict[str, str]:
+    """User and password of ``Module required username="..." password="...";``."""
+    options = {
+        name: re.sub(r"\\(.)", r"\1", quoted) or single or bare
+        for name, quoted, single, bare in _OPTION.findall(jaas)
+    }
+    if "username" not in options or "password" not in options:
+        raise UserError(f"{where}: {_JAAS} has no username and password", "write both")
+    return {"sasl_username": options["username"], "sasl_password": options["password"]}

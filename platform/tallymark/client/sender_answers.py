@@ -1,0 +1,118 @@
+"""What the answer to a produce request means for its batches: done, again, in halves, given up."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tallymark.client.batch import ProducerBatch
+from tallymark.client.cluster import Cluster
+from tallymark.client.errands import Errands
+from tallymark.client.interceptor_stages import QueueStages
+from tallymark.client.lane import Lane
+from tallymark.client.pipeline import Verdict
+from tallymark.client.produce_request import Parcel, learn_leaders, read_response
+from tallymark.client.producer_metrics import ProducerMetrics
+from tallymark.client.settlement import Settler
+from tallymark.errors import KafkaError, TallymarkError
+from tallymark.protocol.messages import ProduceResponse
+from tallymark.protocol.produce_client_wire import Appended
+
+log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SendRules:
+    """Times in seconds. ``acks`` is -1, 1 or 0; ``max_in_flight`` requests a connection."""
+
+    acks: int
+    compression: str
+    compression_level: int | None
+    request_timeout: float
+    retry_backoff: float
+    max_in_flight: int
+
+
+class Answers:
+    """Tells pipelines and settler. Lives in the I/O thread."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        rules: SendRules,
+        settler: Settler,
+        stages: QueueStages,
+        metrics: ProducerMetrics,
+        errands: Errands,
+    ) -> None:
+        self._cluster = cluster
+        self._rules = rules
+        self._settler = settler
+        self._stages = stages
+        self._metrics = metrics
+        self._errands = errands
+
+    def take(self, parcels: Sequence[Parcel], response: Appended | ProduceResponse) -> None:
+        """The broker has answered."""
+        if isinstance(response, Appended) and len(parcels) == 1:
+            ((lane, batch),) = parcels
+            if lane.partition == response.partition:  # so most answers are
+                self._done(lane, batch, response.base_offset, response.append_time_ms)
+                return
+        metadata = self._cluster.metadata
+        moved = learn_leaders(parcels, response, metadata)
+        for answer in read_response(parcels, response, metadata):
+            if answer.error is not None:
+                self._refused(answer.lane, answer.batch, answer.error, moved)
+                continue
+            self._done(answer.lane, answer.batch, answer.base_offset, answer.append_time_ms)
+
+    def lost(self, parcels: Sequence[Parcel], error: TallymarkError) -> None:
+        """No answer will come."""
+        for lane, batch in parcels:
+            self._refused(lane, batch, error)
+
+    def unseen(self, parcels: Sequence[Parcel]) -> None:
+        """acks=0: handed to the network, and that is all."""
+        for lane, batch in parcels:
+            lane.pipeline.acknowledged(batch)
+            self._settler.acknowledged(batch, -1, -1)
+
+    def not_sent(self, parcels: Sequence[Parcel], error: TallymarkError) -> None:
+        """Nothing left: the connection has just died (try again), or it cannot be said."""
+        for lane, batch in parcels:
+            if isinstance(error, KafkaError) and error.retriable:
+                lane.pipeline.unsent(batch)
+            else:
+                self._refused(lane, batch, error)
+
+    def _done(self, lane: Lane, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        self._errands.problem = None
+        lane.pipeline.acknowledged(batch)
+        if not batch.settled:
+            self._settler.acknowledged(batch, base_offset, append_time)
+
+    def _refused(
+        self, lane: Lane, batch: ProducerBatch, error: TallymarkError, moved: bool = False
+    ) -> None:
+        self._errands.problem = error
+        # Who knows the new leader already need not wait for the metadata to settle.
+        known = moved and isinstance(error, KafkaError) and error.stale_metadata
+        retry_at = time.monotonic() + (0.0 if known else self._rules.retry_backoff)
+        verdict = lane.pipeline.refused(batch, error, retry_at)
+        if verdict is Verdict.RETRY:
+            self._metrics.batches_retried += 1
+            self._stages.retried(batch, error)
+            log.info("%s will be sent again: %s", batch.describe(), error)
+        elif verdict is Verdict.SPLIT:
+            log.info("%s will be sent in halves: %s", batch.describe(), error)
+            halves = batch.split()
+            self._settler.split(batch, halves)
+            lane.pipeline.replace(batch, halves)
+        elif verdict is not Verdict.OVER:
+            self._settler.failed(batch, error, verdict is Verdict.IN_DOUBT)
+        if isinstance(error, KafkaError) and error.stale_metadata:
+            self._errands.want_metadata()

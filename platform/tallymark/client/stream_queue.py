@@ -1,0 +1,150 @@
+"""What lies between the fetcher and a stream's reader: the gate, and a queue of fetched chunks.
+
+::
+
+    fetcher ─► Chunk │ Chunk │ Chunk ─► batch by batch ─► columns or messages
+               └── bounded by their bytes on the wire ──┘  decoded in the reader's thread
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from tallymark.client.connector_progress import PartitionProgress
+from tallymark.client.message_batch import read_columns
+from tallymark.protocol.record_columns import RecordColumns
+from tallymark.protocol.records import Batch, BatchHeader
+
+
+class Gate:
+    """Whether consumption is allowed. It closes the moment the session is suspended, in whatever
+    thread notices; it opens only for someone who knows of every suspension there was."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self._lock = threading.Lock()
+        self._suspensions = 0
+
+    def suspend(self) -> None:
+        """Close, and let nobody open who has not seen this suspension."""
+        with self._lock:
+            self._suspensions += 1
+            self.is_open = False
+
+    def mark(self) -> int:
+        """What :meth:`open` wants to be shown: the number of suspensions so far."""
+        with self._lock:
+            return self._suspensions
+
+    def close(self) -> None:
+        """Close until the next :meth:`open`."""
+        self.is_open = False
+
+    def open(self, mark: int) -> None:
+        """Open, unless there was a suspension since ``mark`` was taken."""
+        with self._lock:
+            self.is_open = mark == self._suspensions
+
+
+@dataclass(slots=True)
+class Chunk:
+    """What one fetch brought of one partition: messages from ``start`` on; the next one is at
+    ``next_offset``. Without batches it only moves the position (a reset)."""
+
+    progress: PartitionProgress
+    batches: Sequence[Batch]
+    start: int
+    next_offset: int
+    epoch: int
+    cleared: bool = False
+    """Whether its messages may be handed out; see :class:`~tallymark.client.stream.Stream`."""
+    high_watermark: int = -1
+    source: str = ""
+    """The broker it came from."""
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire."""
+        return sum(batch.header.size for batch in self.batches)
+
+
+class ChunkQueue:
+    """Chunks in order, and how far into the first one its reader is. Whoever uses it locks.
+
+    ``room`` is set when a full queue (``limit`` bytes) has room again.
+    """
+
+    def __init__(self, limit: int, room: threading.Event) -> None:
+        self.chunks: deque[Chunk] = deque()
+        self.queued = 0
+        """Bytes on the wire."""
+        self.next_batch = 0
+        """Of the first chunk."""
+        self._limit = limit
+        self._room = room
+
+    def __bool__(self) -> bool:
+        return bool(self.chunks)
+
+    @property
+    def first(self) -> PartitionProgress:
+        """The partition of the first chunk."""
+        return self.chunks[0].progress
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be added."""
+        return self.queued < self._limit
+
+    def append(self, chunk: Chunk) -> None:
+        """Add a chunk at the end."""
+        self.chunks.append(chunk)
+        self.queued += chunk.size
+
+    def pop(self) -> Chunk:
+        """Take the first chunk off."""
+        full = not self.has_room
+        chunk = self.chunks.popleft()
+        self.queued -= chunk.size
+        self.next_batch = 0
+        if full and self.has_room:
+            self._room.set()
+        return chunk
+
+    def drop(self, gone: Collection[PartitionProgress]) -> None:
+        """Forget what is queued of these."""
+        if self.chunks and self.first in gone:
+            self.next_batch = 0
+        self.chunks = deque(chunk for chunk in self.chunks if chunk.progress not in gone)
+        self.queued = sum(chunk.size for chunk in self.chunks)
+
+    def finish(self) -> None:
+        """Drop the chunks that are read to the end; their ends are the positions now."""
+        while self.chunks and self.next_batch >= len(self.chunks[0].batches):
+            chunk = self.pop()
+            chunk.progress.move(chunk.next_offset, chunk.epoch)
+
+    def read(self, may: Callable[[Chunk], bool]) -> tuple[BatchHeader, RecordColumns] | None:
+        """The next batch with messages, of the chunk that is then the first; None when there is
+        none, or it may not be handed out.
+
+        Raises CorruptMessageError for a batch that does not decode, and again when it is asked
+        again: nothing is passed over.
+        """
+        while True:
+            self.finish()
+            if not self.chunks or not may(self.chunks[0]):
+                return None
+            chunk = self.chunks[0]
+            batch = chunk.batches[self.next_batch]
+            found = None
+            if not batch.header.is_control:  # transaction markers are no messages
+                item = chunk.progress
+                # A fetch answers with whole batches, also when it asked for the middle of one.
+                found = read_columns(item.topic, item.partition, batch, chunk.start, chunk.source)
+            self.next_batch += 1
+            if found:
+                return batch.header, found

@@ -1,0 +1,313 @@
+"""Takes ready batches to the leaders of their partitions: a producer's sending half, without the
+producer.
+
+One function, :meth:`BatchSender._pump`, runs in the I/O thread whenever something may have become
+possible, and waits for nothing. The order of a partition is the business of its
+:class:`~tallymark.mirror.target_lane.TargetLane`. What passes is tried for ever; a target that
+answers, and keeps refusing, is believed after :data:`PATIENCE`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from typing import Any, Final
+
+from tallymark.client import supervised
+from tallymark.client.cluster import Cluster
+from tallymark.client.errands import Errands
+from tallymark.client.io_thread import IoThread
+from tallymark.client.pipeline import Verdict
+from tallymark.errors import (
+    CODES,
+    CorruptRecordError,
+    KafkaError,
+    LocalProtocolError,
+    TallymarkError,
+    TimedOutError,
+)
+from tallymark.mirror.batch_request import Parcel, build_request, read_response
+from tallymark.mirror.identities import Announce, Identities
+from tallymark.mirror.ready_batch import ReadyBatch
+from tallymark.mirror.target_lane import IN_FLIGHT, TargetLane
+from tallymark.net import Address, Stream
+from tallymark.protocol.messages import ProduceResponse
+
+PATIENCE: Final = 30.0
+"""Seconds."""
+BACKOFF: Final = 0.1
+MAX_REQUEST_BYTES: Final = 1024 * 1024
+BUFFER_BYTES: Final = 32 * 1024 * 1024
+"""What may be under way, before :meth:`BatchSender.wait_for_room` waits."""
+_TICK: Final = 1.0
+_UNWRITABLE_PAUSE: Final = 0.005
+_TOO_LARGE: Final = frozenset(
+    CODES[name] for name in ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
+)
+_REFUSALS: Final = frozenset(
+    CODES[name] for name in ("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "CORRUPT_MESSAGE")
+)
+"""Retriable, and said by a broker that is well: waiting helps only while it has not heard yet."""
+_log: Final = logging.getLogger("mirror")
+
+
+class BatchSender:
+    """See the module's text. Any thread may call :meth:`wait_for_room`, :meth:`send`, ``close``."""
+
+    def __init__(self, io: IoThread, cluster: Cluster, announce: Announce) -> None:
+        self._io = io
+        self._cluster = cluster
+        self._errands = Errands(cluster, BACKOFF, self._pump)
+        self._ids = Identities(cluster, BACKOFF, announce, self._pump)
+        self._news: deque[ReadyBatch] = deque()
+        self._lanes: dict[tuple[str, int], TargetLane] = {}
+        self._active: dict[TargetLane, None] = {}
+        self._in_flight: dict[Address, int] = {}
+        self._learning: dict[str, asyncio.Task[None]] = {}
+        self._learned: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._woken = False
+        self._stopped = False
+        self._room = threading.Condition()
+        self._used = 0
+        io.call(self._tick)
+
+    # --- any thread -------------------------------------------------------------------------
+
+    def wait_for_room(self, seconds: float) -> None:
+        """Return when there is room for more. TimedOutError: not within ``seconds``."""
+        with self._room:
+            if not self._room.wait_for(lambda: self._used < BUFFER_BYTES, seconds):
+                last = f": {self._errands.problem}" if self._errands.problem else ""
+                raise TimedOutError(f"the target does not take what is sent{last}")
+
+    def send(self, batch: ReadyBatch) -> None:
+        """Send a batch behind all others of its partition; ``batch.tell`` is called at its end."""
+        with self._room:
+            self._used += batch.size
+        self._news.append(batch)
+        if not self._woken:
+            self._woken = True
+            self._io.call(self._pump)
+
+    async def close(self) -> None:
+        """Send no more; what is not settled never will be. In the I/O thread."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        learning = list(self._learning.values())
+        for task in learning:
+            task.cancel()
+        await asyncio.gather(*learning, return_exceptions=True)
+        await self._ids.close()
+        await self._errands.close()
+
+    # --- the pump ---------------------------------------------------------------------------
+
+    def _pump(self, *_: Any) -> None:
+        self._woken = False
+        if self._stopped:
+            return
+        self._collect()
+        now = time.monotonic()
+        by_leader: dict[Address, list[TargetLane]] = {}
+        for lane in list(self._active):
+            if not lane.feed():
+                if lane.idle or lane.failed:
+                    del self._active[lane]
+            elif self._may_send(lane, now):
+                address = self._cluster.leader_address(lane.topic, lane.partition)
+                if address is not None:
+                    by_leader.setdefault(address, []).append(lane)
+                else:
+                    self._no_leader(lane, now)
+        for address, lanes in by_leader.items():
+            self._send_to(address, lanes, now)
+        waits = [lane.pipeline.retry_at for lane in self._active if lane.pipeline.pending]
+        due = [at for at in waits if at > now]
+        if due:
+            self._wake_at(min(due))
+
+    def _collect(self) -> None:
+        news = self._news
+        while news:
+            batch = news.popleft()
+            place = (batch.topic, batch.partition)
+            lane = self._lanes.get(place)
+            if lane is None:
+                lane = self._lanes[place] = TargetLane(*place)
+            lane.waiting.append(batch)
+            self._active[lane] = None
+
+    def _may_send(self, lane: TargetLane, now: float) -> bool:
+        newest = self._ids.newest(lane.origin)
+        if lane.pipeline.next(now, newest) is not None:
+            return True
+        if lane.pipeline.needs_identity and newest == lane.pipeline.identity:
+            if self._ids.error is not None:
+                self._give_up(lane, self._ids.error)
+            else:
+                self._ids.want(lane.origin)
+        return False
+
+    def _no_leader(self, lane: TargetLane, now: float) -> None:
+        code = self._cluster.metadata.error(lane.topic)
+        if code in _REFUSALS and self._is_lasting(lane, now):
+            self._give_up(lane, KafkaError(code, f"{lane.topic}-{lane.partition}"))
+        else:
+            self._learn(lane.topic)
+            lane.pipeline.retry_at = now + BACKOFF
+
+    def _learn(self, topic: str) -> None:
+        """Ask who leads the topic's partitions; from then on it is asked with all others."""
+        if topic in self._learned:
+            self._errands.want_metadata()
+        elif topic not in self._learning:
+            task = supervised.start(self._cluster.refresh([topic]), "learning a topic")
+            self._learning[topic] = task
+            task.add_done_callback(lambda done: self._has_learned(topic, done))
+
+    def _has_learned(self, topic: str, done: asyncio.Task[None]) -> None:
+        del self._learning[topic]
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            self._learned.add(topic)
+        else:
+            self._errands.problem = _as_ours(error)
+        self._pump()
+
+    def _send_to(self, address: Address, lanes: list[TargetLane], now: float) -> None:
+        stream = self._cluster.connections.ready(address)
+        if stream is None:
+            again_at = self._errands.want_connection(address, now)
+            if again_at is not None:
+                self._wake_at(again_at)
+            return
+        while self._in_flight.get(address, 0) < IN_FLIGHT:
+            if not stream.writable:
+                self._wake_at(now + _UNWRITABLE_PAUSE)
+                return
+            parcels = self._fill_request(lanes, now)
+            if not parcels or not self._submit(address, stream, parcels):
+                return
+
+    def _fill_request(self, lanes: list[TargetLane], now: float) -> list[Parcel]:
+        parcels: list[Parcel] = []
+        room = MAX_REQUEST_BYTES
+        for lane in lanes:
+            if not lane.feed():
+                continue
+            batch = lane.pipeline.next(now, self._ids.newest(lane.origin))
+            if not isinstance(batch, ReadyBatch) or (parcels and batch.size > room):
+                continue
+            lane.pipeline.sent(batch)
+            parcels.append((lane, batch))
+            room -= batch.size
+        return parcels
+
+    def _submit(self, address: Address, stream: Stream, parcels: list[Parcel]) -> bool:
+        try:
+            version, request = build_request(stream, parcels, self._cluster)
+            future = stream.submit(request, version, timeout=self._cluster.request_timeout)
+        except (KafkaError, LocalProtocolError) as error:
+            for lane, batch in parcels:
+                if isinstance(error, KafkaError) and error.retriable:
+                    lane.pipeline.unsent(batch)
+                else:
+                    self._refused(lane, batch, error)
+            return False
+        self._in_flight[address] = self._in_flight.get(address, 0) + 1
+        future.add_done_callback(lambda done: self._answered(address, parcels, done))
+        return True
+
+    def _wake_at(self, at: float) -> None:
+        if self._timer is not None:
+            if not self._timer.cancelled() and time.monotonic() < self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = self._io.loop.call_at(at, self._pump)
+
+    def _tick(self) -> None:
+        """Now and again, in case that nothing else wakes us."""
+        if not self._stopped:
+            self._io.loop.call_later(_TICK, self._tick)
+            self._cluster.refresh_if_old()
+            if self._active:
+                self._pump()
+
+    # --- answers ----------------------------------------------------------------------------
+
+    def _answered(
+        self, address: Address, parcels: list[Parcel], done: asyncio.Future[ProduceResponse]
+    ) -> None:
+        self._in_flight[address] -= 1
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            for lane, batch in parcels:
+                self._refused(lane, batch, _as_ours(error))
+        else:
+            for lane, batch, problem, offset in read_response(parcels, done.result()):
+                if problem is not None:
+                    self._refused(lane, batch, problem)
+                else:
+                    self._errands.problem = lane.refused_at = None
+                    lane.pipeline.acknowledged(batch)
+                    self._settle(batch, None, offset)
+        self._pump()
+
+    def _refused(self, lane: TargetLane, batch: ReadyBatch, error: TallymarkError) -> None:
+        now = time.monotonic()
+        self._errands.problem = error
+        code = error.code if isinstance(error, KafkaError) else None
+        verdict = lane.pipeline.refused(batch, error, now + BACKOFF)
+        if isinstance(error, KafkaError) and error.stale_metadata:
+            self._errands.want_metadata()
+        if verdict is Verdict.RETRY:
+            if code in _REFUSALS and self._is_lasting(lane, now):
+                self._give_up(lane, error)
+            return
+        if code in _TOO_LARGE and batch.count > 1:
+            try:
+                size = lane.too_large(batch)
+            except CorruptRecordError as corrupt:
+                error = corrupt
+            else:
+                _log.info("%s-%d: sent in two halves: %s", lane.topic, lane.partition, error)
+                with self._room:
+                    self._used += size - batch.size
+                return
+        lane.failed = True
+        self._settle(batch, error, -1)
+
+    def _is_lasting(self, lane: TargetLane, now: float) -> bool:
+        if lane.refused_at is None:
+            lane.refused_at = now
+        return now - lane.refused_at >= PATIENCE
+
+    def _give_up(self, lane: TargetLane, error: TallymarkError) -> None:
+        """What stands first is refused; nothing overtakes it."""
+        if not lane.failed:
+            lane.failed = True
+            for batch in lane.abandon():
+                self._settle(batch, error, -1)
+
+    def _settle(self, batch: ReadyBatch, error: Exception | None, offset: int) -> None:
+        if not batch.settled:
+            batch.settled = True
+            with self._room:
+                self._used -= batch.size
+                self._room.notify_all()
+            batch.tell(error, offset)
+
+
+def _as_ours(error: BaseException) -> TallymarkError:
+    if isinstance(error, TallymarkError):
+        return error
+    return KafkaError(CODES["NETWORK_EXCEPTION"], f"the request failed: {error!r}")

@@ -1,0 +1,104 @@
+"""A mirror's lag and counts for Prometheus, on a port of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
+from typing import Final
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tallymark.broker.metrics_http import MetricsServer, Page
+from tallymark.client.io_thread import IoThread
+from tallymark.mirror.lag import MirrorState
+from tallymark.net import Address
+
+PREFIX: Final = "tallymark_mirror_"
+_COUNTS: Final = (
+    ("records_copied", "copied", "Records that the target has acknowledged."),
+    ("bytes_copied", "copied_bytes", "Bytes of their batches, as they went over the wire."),
+    ("records_passed_whole", "whole", "Copied records in batches that nobody opened."),
+    ("records_returned", "returned", "Records left out because they had come from the target."),
+    ("gaps", "gaps", "Stretches of offsets that could not be copied, each with a reason."),
+)
+_LAGS: Final = (
+    ("lag_records", "records", "Records of the partition that the target has not acknowledged."),
+    ("lag_bytes", "size", "Their bytes, estimated by those copied so far."),
+    ("lag_seconds", "seconds", "Age of the oldest of them that was read."),
+)
+
+
+class MirrorMetrics:
+    """Serves ``/metrics`` from construction to ``close``. UserError where the port is taken.
+
+    ``states`` are asked at each scrape, in another thread: what they give must not change."""
+
+    def __init__(self, states: Callable[[], Sequence[MirrorState]], host: str, port: int) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._registry.register(_States(states))
+        self._server = MetricsServer({"/metrics": self._page})
+        self._io = IoThread("mirror-metrics")
+        try:
+            self._io.run(self._server.start(host, port), 10.0, "opening the metrics")
+        except BaseException:
+            self._io.stop()
+            raise
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        return self._server.address
+
+    def close(self) -> None:
+        """Listen no more. Twice does nothing."""
+        if not self._io.stopped:
+            try:
+                self._io.run(self._server.stop(), 10.0, "closing the metrics")
+            finally:
+                self._io.stop()
+
+    async def _page(self) -> Page:
+        body = await asyncio.to_thread(generate_latest, self._registry)
+        return Page(HTTPStatus.OK, CONTENT_TYPE_LATEST, body)
+
+
+class _States(Collector):
+    def __init__(self, states: Callable[[], Sequence[MirrorState]]) -> None:
+        self._states = states
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(families(self._states()))
+
+
+def families(states: Sequence[MirrorState]) -> list[Metric]:
+    """All there is to tell of some mirrors. Pure."""
+    found: list[Metric] = []
+    for name, field, text in _COUNTS:
+        counter = CounterMetricFamily(PREFIX + name, text, labels=["mirror"])
+        for state in states:
+            counter.add_metric([state.name], getattr(state, field))
+        found.append(counter)
+    open_batches = GaugeMetricFamily(
+        PREFIX + "batches_in_flight", "Handed to the target, not acknowledged.", labels=["mirror"]
+    )
+    for state in states:
+        open_batches.add_metric([state.name], state.open_batches)
+    found.append(open_batches)
+    for name, field, text in _LAGS:
+        gauge = GaugeMetricFamily(PREFIX + name, text, labels=["mirror", "topic", "partition"])
+        for state in states:
+            for lag in state.lags:
+                value = getattr(lag, field)
+                if value is not None:
+                    gauge.add_metric([state.name, lag.topic, str(lag.partition)], value)
+        found.append(gauge)
+    return found

@@ -1,0 +1,145 @@
+"""A mirror's start: both clusters found, and everything that talks to them made."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+
+from tallymark.client.admin import Admin
+from tallymark.client.security_deployment import connection_settings, security_settings
+from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.coordination import ZooKeeper
+from tallymark.deployment import Deployment
+from tallymark.deployment import Mirror as MirrorSettings
+from tallymark.errors import UserError
+from tallymark.mirror.catalog import BrokerCatalog, ZooKeeperCatalog
+from tallymark.mirror.copier import Copier
+from tallymark.mirror.identity import TopicIdentities
+from tallymark.mirror.observer import MirrorContext, ObserverChain
+from tallymark.mirror.origins import Origins
+from tallymark.mirror.progress import Partition
+from tallymark.mirror.reach import REQUEST_TIMEOUT_MS, reach
+from tallymark.mirror.source import Source, SourceSettings
+from tallymark.mirror.target import Target
+from tallymark.mirror.topics import TopicCopier
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The two clusters: an admin of each, and their ids (of a cluster that does not tell, its name
+    in the settings)."""
+
+    source: Admin
+    target: Admin
+    source_id: str
+    target_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a mirror is made of."""
+
+    source: Source
+    target: Target
+    copier: Copier
+    ends: Ends
+    zookeeper: ZooKeeper
+
+
+def open_parts(
+    opened: ExitStack,
+    deployment: Deployment,
+    settings: MirrorSettings,
+    observers: ObserverChain,
+    timeout_ms: int,
+    before_release: Callable[[], Mapping[Partition, int]],
+) -> Parts:
+    """Everything but the group, which is joined by ``source.open()``; closed with ``opened``.
+
+    UserError, ConnectError: after about ``timeout_ms``, a cluster or ZooKeeper is not there."""
+    source, target = deployment.cluster(settings.source), deployment.cluster(settings.target)
+    client_id = f"mirror-{settings.name}"
+    ends = reach_both(opened, deployment, settings, timeout_ms)
+    session = ZooKeeper(
+        f"{deployment.zookeeper.connect}{source.root}",
+        session_timeout_ms=deployment.zookeeper.session_timeout_ms,
+        connect_timeout_ms=timeout_ms,
+    )
+    # Of Apache Kafka's cluster ZooKeeper has the mirror's group and nothing else.
+    foreign = source.kind == "apache-kafka"
+    session.start(create_root=foreign)
+    opened.callback(session.close)
+    catalog = BrokerCatalog(ends.source) if foreign else ZooKeeperCatalog(session)
+    sends = opened.enter_context(closing(Target(target, client_id)))
+    reader = SimpleConsumer(
+        client_id=client_id,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        **connection_settings(source),
+    )
+    opened.callback(reader.close)
+    reads = Source(
+        SourceSettings(
+            f"{deployment.zookeeper.connect}{source.root}",
+            client_id,
+            topics_pattern(deployment, settings),
+            deployment.zookeeper.session_timeout_ms,
+            source.bootstrap_servers if foreign else None,
+            security_settings(source.security),
+        ),
+        TopicIdentities(session, client_id, catalog),
+        before_release,
+    )
+    opened.callback(reads.close)
+    topics = TopicCopier(settings, catalog, ends.source, ends.target)
+    copier = Copier(
+        reads, sends, topics, observers, Origins(reader), ends.source_id, ends.target_id
+    )
+    observers.attach(
+        MirrorContext(
+            source=source.name,
+            target=target.name,
+            client_id=client_id,
+            source_cluster_id=ends.source_id,
+            target_cluster_id=ends.target_id,
+            deployment=deployment,
+            publish=sends.context.publish,
+            create_topic=sends.context.create_topic,
+        )
+    )
+    return Parts(reads, sends, copier, ends, session)
+
+
+def reach_both(
+    opened: ExitStack, deployment: Deployment, settings: MirrorSettings, timeout_ms: int
+) -> Ends:
+    """Both clusters. UserError: one does not answer, or they are the same."""
+    source, target = deployment.cluster(settings.source), deployment.cluster(settings.target)
+    client_id = f"mirror-{settings.name}"
+    deadline = time.monotonic() + timeout_ms / 1000
+    from_admin, from_id = reach(opened, source, client_id, deadline)
+    to_admin, to_id = reach(opened, target, client_id, deadline)
+    if from_id and from_id == to_id:
+        raise UserError(
+            f"{source.name} and {target.name} are the same cluster ({from_id}): "
+            "it would be copied into itself, for ever",
+            "mend the addresses of the clusters in the settings",
+        )
+    return Ends(from_admin, to_admin, from_id or source.name, to_id or target.name)
+
+
+def topics_pattern(deployment: Deployment, settings: MirrorSettings) -> str:
+    """The topics to read, as one regular expression on whole names. Left out are those to exclude,
+    and those that bear the prefix under which a mirror in the other direction brings ours back:
+    nothing in them would be copied."""
+    denied = [settings.exclude] if settings.exclude else []
+    for other in deployment.mirrors:
+        opposite = (other.source, other.target) == (settings.target, settings.source)
+        prefix = other.rename.partition("{topic}")[0]
+        if opposite and prefix and "{source}" in prefix:
+            denied.append(re.escape(prefix.format(source=other.source, target=other.target)) + ".*")
+    if not denied:
+        return settings.topics
+    return rf"(?!(?:{'|'.join(denied)})\Z)(?:{settings.topics})"

@@ -1,0 +1,97 @@
+"""A batch that is ready for one partition of the target, but for the numbers of its producer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from tallymark.client.batch import NO_IDENTITY, Identity, ProducerBatch
+from tallymark.protocol.rebatch import rebatch
+from tallymark.protocol.records import Batch, BatchBuilder, Record, split_batches
+
+Origin: TypeAlias = frozenset[str]
+"""The clusters that records have been in before they came to the target."""
+Settled: TypeAlias = Callable[[Exception | None, int], None]
+"""``settled(error, base offset)``, once, in the target's I/O thread; the offset is -1 when it is
+not known."""
+
+NEVER: Final = float("inf")
+
+
+class ReadyBatch(ProducerBatch):
+    """Ordered and numbered by the client's :class:`~tallymark.client.pipeline.Pipeline`, like a
+    producer's own batches, with the bytes of a batch that is there already. Never expires."""
+
+    __slots__ = ("batch", "origin", "tell")
+
+    def __init__(
+        self, topic: str, partition: int, batch: Batch, origin: Origin, tell: Settled
+    ) -> None:
+        # Only what the pipeline looks at: there are no records to be filled in.
+        self.topic = topic
+        self.partition = partition
+        self.batch = batch
+        self.origin = origin
+        self.tell = tell
+        self.size = batch.header.size
+        self.created = 0.0
+        self.deadline = NEVER
+        self.order = -1
+        self.identity: Identity = NO_IDENTITY
+        self.base_sequence = -1
+        self.ambiguous = False
+        self.settled = False
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return self.batch.header.record_count
+
+    @property
+    def codec(self) -> str:
+        """How the records are compressed."""
+        return self.batch.header.codec
+
+    def encode_ready(self) -> bytes:
+        """The bytes that go out, under the present identity and sequence."""
+        producer_id, epoch = self.identity
+        return rebatch(self.batch, producer_id, epoch, self.base_sequence)
+
+    def halves(self) -> tuple[ReadyBatch, ReadyBatch]:
+        """Two batches in place of this one, which the target found too large. This one is settled
+        when both are. CorruptRecordError: the records do not decode."""
+        records = self.batch.records()
+        middle = len(records) // 2
+        left = 2
+
+        def one_done(error: Exception | None, base_offset: int) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None and not self.settled:
+                self.settled = True
+                self.tell(error, -1)
+            elif left == 0 and not self.settled:
+                self.settled = True
+                self.tell(None, -1)
+
+        first, second = (
+            ReadyBatch(
+                self.topic, self.partition, batch_of(some, self.codec), self.origin, one_done
+            )
+            for some in (records[:middle], records[middle:])
+        )
+        return first, second
+
+
+def batch_of(records: Sequence[Record], compression: str) -> Batch:
+    """The records as one batch from offset 0 on."""
+    builder = BatchBuilder()
+    for _, timestamp, key, value, headers in records:
+        builder.append(key, value, headers, timestamp)
+    return built(builder, compression)
+
+
+def built(builder: BatchBuilder, compression: str) -> Batch:
+    """What was put together, as a batch."""
+    (batch,) = split_batches(builder.build(compression=compression))
+    return batch

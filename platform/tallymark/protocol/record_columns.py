@@ -1,0 +1,169 @@
+"""The records of one batch as columns.
+
+Who reads millions of them wants lists of values rather than a million objects, and mostly not all
+of the fields: keys, values and headers are cut out of the bytes when they are asked for. That all
+records are whole and right is known as soon as the columns are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain, compress, pairwise
+from typing import Any, Final, TypeVar
+
+from tallymark.errors import CorruptRecordError, RemoteProtocolError
+from tallymark.protocol.record_reader import SMALLEST_RECORD, Headers, LooseRecords, Record
+from tallymark.protocol.record_runs import LEAST, RecordRun, find_run
+from tallymark.protocol.schema import Buffer
+
+T = TypeVar("T")
+
+_FIRST_STRETCH: Final = 8
+"""So many records are read one by one after those at hand had different shapes; then twice as
+many each time, as looking for a run costs something."""
+
+# Record._make without its Python frame.
+_make: Final[Callable[[tuple[Any, ...]], Record]] = partial(tuple.__new__, Record)
+
+
+class RecordColumns:
+    """The ``count`` records that fill ``payload``. Nothing changes after that.
+
+    ``timestamp`` overrides those of the records. Raises CorruptRecordError when the bytes are
+    anything else than ``count`` records.
+    """
+
+    __slots__ = ("_base_timestamp", "_keep", "_parts", "_timestamp", "offsets", "size")
+
+    def __init__(
+        self,
+        payload: Buffer,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        timestamp: int | None = None,
+    ) -> None:
+        data = payload if isinstance(payload, bytes) else bytes(payload)
+        self._parts = _read(data, count)
+        self._base_timestamp = base_timestamp
+        self._timestamp = timestamp
+        self._keep: list[bool] | None = None
+        self.size = len(data)
+        """Bytes of all the records, decompressed; also of those that :meth:`since` left out."""
+        self.offsets: Sequence[int] = _shifted([part.offsets for part in self._parts], base_offset)
+        """The offsets, mostly a range."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def timestamps(self) -> list[int]:
+        """The timestamps, ms."""
+        if self._timestamp is not None:
+            return [self._timestamp] * len(self.offsets)
+        base = self._base_timestamp
+        return self._kept([base + delta for part in self._parts for delta in part.timestamps])
+
+    def keys(self) -> list[bytes | None]:
+        """The keys; None for null."""
+        return self._kept(concatenated([part.keys() for part in self._parts]))
+
+    def values(self) -> list[bytes | None]:
+        """The values; None for null."""
+        return self._kept(concatenated([part.values() for part in self._parts]))
+
+    def headers(self) -> list[Headers]:
+        """The headers: a tuple of (name, value) each."""
+        return self._kept(concatenated([part.headers() for part in self._parts]))
+
+    def records(self) -> list[Record]:
+        """The records one by one."""
+        columns = (self.offsets, self.timestamps, self.keys(), self.values(), self.headers())
+        return list(map(_make, zip(*columns, strict=True)))
+
+    def since(self, offset: int) -> RecordColumns:
+        """These without the records before ``offset``."""
+        keep = [one >= offset for one in self.offsets]
+        if all(keep):
+            return self
+        rest = RecordColumns.__new__(RecordColumns)
+        rest._parts, rest.size = self._parts, self.size
+        rest._base_timestamp, rest._timestamp = self._base_timestamp, self._timestamp
+        rest.offsets = list(compress(self.offsets, keep))
+        if self._keep is not None:
+            flags = iter(keep)
+            keep = [before and next(flags) for before in self._keep]
+        rest._keep = keep
+        return rest
+
+    def _kept(self, column: list[T]) -> list[T]:
+        return column if self._keep is None else list(compress(column, self._keep))
+
+
+def _read(data: bytes, count: int) -> list[LooseRecords | RecordRun]:
+    if count * SMALLEST_RECORD > len(data):
+        raise CorruptRecordError(f"{count} records cannot stand in {len(data)} bytes")
+    try:
+        parts, pos = _parts(data, count)
+    except IndexError:
+        raise CorruptRecordError(f"a record runs over the {len(data)} bytes there are") from None
+    except UnicodeDecodeError as error:
+        raise CorruptRecordError(f"a header key is not UTF-8: {error}") from error
+    except CorruptRecordError:
+        raise
+    except RemoteProtocolError as error:
+        raise CorruptRecordError(str(error)) from error
+    if pos != len(data):
+        raise CorruptRecordError(f"{len(data) - pos} bytes after the last of {count} records")
+    return parts
+
+
+def _parts(data: bytes, count: int) -> tuple[list[LooseRecords | RecordRun], int]:
+    """The records as runs and what is between them, and the position after the last."""
+    parts: list[LooseRecords | RecordRun] = []
+    loose: LooseRecords | None = None
+    pos, stretch = 0, _FIRST_STRETCH
+    while count > 0:
+        run = find_run(data, pos, count) if count >= LEAST else None
+        if run is not None:
+            parts.append(run)
+            pos, count, stretch, loose = run.end, count - run.count, _FIRST_STRETCH, None
+            continue
+        if loose is None:
+            loose = LooseRecords(data)
+            parts.append(loose)
+        number = min(stretch, count)
+        pos = loose.read(pos, number)
+        count, stretch = count - number, stretch * 2
+    return parts, pos
+
+
+def _shifted(columns: Sequence[Sequence[int]], base: int) -> Sequence[int]:
+    numbers = joined([_counting(column) for column in columns])
+    if isinstance(numbers, range):
+        return range(base + numbers.start, base + numbers.stop)
+    return [base + number for number in numbers]
+
+
+def _counting(column: Sequence[int]) -> Sequence[int]:
+    """The column, as a range if each number is one more than the last."""
+    if isinstance(column, list) and column:
+        counting = range(column[0], column[0] + len(column))
+        return counting if column == list(counting) else column
+    return column
+
+
+def joined(columns: Sequence[Sequence[int]]) -> Sequence[int]:
+    """The numbers of all columns, as one range where they go on from one another."""
+    if len(columns) == 1:
+        return columns[0]
+    ranges = [column for column in columns if isinstance(column, range) and column]
+    if len(ranges) == len(columns) and all(a.stop == b.start for a, b in pairwise(ranges)):
+        return range(ranges[0].start, ranges[-1].stop) if ranges else []
+    return concatenated(columns)
+
+
+def concatenated(columns: Sequence[Sequence[T]]) -> list[T]:
+    """All columns as one list."""
+    return list(chain.from_iterable(columns))

@@ -1,0 +1,26 @@
+"""A real broker in a thread of the test, its disk in memory: fast, and nothing to clean up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tallymark.testing.broker_thread import BrokerThread
+from tallymark.testing.memory_files import MemoryFiles
+
+
+class MemoryBroker(BrokerThread):
+    """As :class:`~tallymark.testing.broker_thread.BrokerThread`, without a folder::
+
+        with MemoryBroker(num_partitions=4) as broker:
+            Producer(bootstrap_servers=broker.bootstrap_servers)
+
+    Topics are made when they are first used, unless ``auto_create_topics_enable=False``; groups do
+    not wait for more members (``group_initial_rebalance_delay_ms``). After
+    :meth:`stop` it may be started again and has what it had. Compacted topics are not compacted:
+    that is done by a process of its own, which does not see this one's memory.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        fixed: dict[str, Any] = {"log_cleaner_enable": False, "group_initial_rebalance_delay_ms": 0}
+        super().__init__(Path("/memory"), files=MemoryFiles(), **(fixed | settings))
