@@ -12,8 +12,8 @@ from security_world import PASSWORD, add_users
 
 from tallymark.cli.main import command
 from tallymark.client import Admin, Producer
-from tallymark.client.admin_acls import AclEntry, AclQuery
-from tallymark.client.topic_admin import NewTopic
+from tallymark.client.admin.acls import AclEntry, AclQuery
+from tallymark.client.admin.topic_admin import NewTopic
 from tallymark.errors import KafkaError, TallymarkError, UserError
 from tallymark.testing.broker_thread import BrokerThread
 

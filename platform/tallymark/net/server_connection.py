@@ -230,7 +230,9 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._inbox.release()
         elif not turn:
             self._loop.call_soon(self._advance)
-        if self._stopping and not self._slots and self._drain_task is None:
+        ended = self._stopping and not self._slots and self._drain_task is None
+        if ended and not self._transport.is_closing():
+            # Only once: on TLS a second close() makes asyncio's abort() do nothing from then on.
             self._transport.close()
         self._set_reading()
 

@@ -219,7 +219,9 @@ class Stream(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         self._fail(KafkaError(CODES["NETWORK_EXCEPTION"], f"{self.address}: closed by us"))
-        self._transport.close()
+        if not self._transport.is_closing():
+            # Only once: on TLS a second close() makes asyncio's abort() do nothing from then on.
+            self._transport.close()
         try:
             async with asyncio.timeout(flush_timeout):
                 await asyncio.shield(self._lost)

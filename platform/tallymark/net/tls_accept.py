@@ -29,6 +29,8 @@ class Successor(Protocol):
         """Bytes that came with the last message of the handshake."""
         ...
 
+    def connection_lost(self, exc: Exception | None, /) -> None: ...
+
 
 class TlsHandshake(asyncio.Protocol):
     """The protocol of a connection until its handshake is over; then ``serve(self)`` makes
@@ -53,6 +55,7 @@ class TlsHandshake(asyncio.Protocol):
         self._ended = ended
         self._early = bytearray()
         self._lost = False
+        self._successor: Successor | None = None
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -69,6 +72,10 @@ class TlsHandshake(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
+        if self._successor is not None:
+            # The connection broke between the last step of the handshake and the handing over:
+            # asyncio had bound the call to this protocol by then.
+            self._successor.connection_lost(exc)
 
     async def abort(self) -> None:
         """Give it up; has ended on return."""
@@ -99,7 +106,7 @@ class TlsHandshake(asyncio.Protocol):
         self._hand_over(secured)
 
     def _hand_over(self, secured: Any) -> None:
-        protocol = self._serve(self)
+        self._successor = protocol = self._serve(self)
         secured.set_protocol(protocol)
         protocol.connection_made(secured)
         if self._early:
