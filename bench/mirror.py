@@ -21,9 +21,9 @@ from typing import Final
 from support.measure import cpu_seconds
 from support.own_broker import OwnBroker
 
-from tallymark.client.admin import Admin
-from tallymark.client.producer import Producer
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.admin.admin import Admin
+from tallymark.client.producing.producer import Producer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings, dump_toml
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.testing.zookeeper import ZooKeeperServer

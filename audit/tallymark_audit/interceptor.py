@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tallymark.client.interceptors import BatchTally, ProducerContext
+from tallymark.client.producing.interceptors import BatchTally, ProducerContext
 from tallymark.deployment import Deployment, find_settings, load
 from tallymark.errors import UserError
 from tallymark_audit.producer_run import ProducerRun, RunSettings
@@ -25,7 +25,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class AuditInterceptor:
-    """Tallies one producer; a :class:`tallymark.client.interceptors.ProducerInterceptor`.
+    """Tallies one producer; a :class:`tallymark.client.producing.interceptors.ProducerInterceptor`.
 
     Times in ms. ``journal_dir`` None: no journal, so that a sudden death leaves the last claims
     unknown."""

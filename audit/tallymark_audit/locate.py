@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, select
 
 from tallymark.client import FetchSpec
-from tallymark.client.stamps import Stamp, stamp_of
+from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import KafkaError
 from tallymark.protocol.records import Record
 from tallymark_audit.cells import CellKey

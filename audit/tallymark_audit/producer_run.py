@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from tallymark.client.interceptors import BatchTally, ProducerContext
+from tallymark.client.producing.interceptors import BatchTally, ProducerContext
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.events import AuditEvent, encode_event

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tallymark.client import Fetched, FetchSpec, RecordMetadata
-from tallymark.client.stamps import Stamp, encode_stamp
+from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.errors import CODES, ConnectError, KafkaError, LogTruncatedError
 from tallymark.protocol.records import Batch, Header, encode_batch, split_batches
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from tallymark.client.stamps import STAMP_HEADER, stamp_ends, uvarint
+from tallymark.client.producing.stamps import STAMP_HEADER, stamp_ends, uvarint
 
 Job = dict[str, Any]
 Result = dict[str, float]

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from tallymark.client.security import SecuritySettings
-from tallymark.client.security_properties import PROPERTIES, security_of_properties
+from tallymark.client.security.properties import PROPERTIES, security_of_properties
+from tallymark.client.security.security import SecuritySettings
 from tallymark.errors import UserError
 
 Mode = Literal["records", "stamps"]

@@ -13,7 +13,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tallymark.client.stamps import MAX_SEQUENCE, STAMP_HEADER, Stamp, stamp_ends, stamp_of, uvarint
+from tallymark.client.producing.stamps import (
+    MAX_SEQUENCE,
+    STAMP_HEADER,
+    Stamp,
+    stamp_ends,
+    stamp_of,
+    uvarint,
+)
 from tallymark.protocol.records import Header, Record
 from tallymark_spark_jobs import columns
 

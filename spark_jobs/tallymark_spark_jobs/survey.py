@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tallymark.client import SimpleConsumer, TopicInfo
-from tallymark.client.security_deployment import ConnectionSettings, connection_settings
+from tallymark.client.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import TallymarkError, UserError
 from tallymark_audit.edges import AUDIT_TOPIC, derive_edges, is_audited, passes

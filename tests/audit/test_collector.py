@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
-from tallymark.client.stamps import Stamp, encode_stamp
+from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.protocol.records import split_batches
 from tallymark_audit.cells import CellKey, Observation, merge_observations, window_of
 from tallymark_audit.collector.collector import Collector, CollectorSettings

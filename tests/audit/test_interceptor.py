@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tallymark.client.delivery import RecordMetadata
-from tallymark.client.interceptors import BatchTally, ProducerContext, ProducerInterceptor
+from tallymark.client.producing.delivery import RecordMetadata
+from tallymark.client.producing.interceptors import BatchTally, ProducerContext, ProducerInterceptor
 from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark_audit import producer_run

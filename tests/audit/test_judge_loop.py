@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tallymark.client.stamps import STAMP_HEADER, Stamp
+from tallymark.client.producing.stamps import STAMP_HEADER, Stamp
 from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark.errors import UserError
 from tallymark_audit.cli import command

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tallymark.client.stamps import Stamp
+from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, Deployment
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark_audit import mirror_report

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tallymark.client.producer import Producer
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.producing.producer import Producer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.testing.broker_thread import BrokerThread
 
 

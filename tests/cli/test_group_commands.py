@@ -14,7 +14,7 @@ from commands import run_command
 
 from tallymark.cli import groups, log_dirs, offsets
 from tallymark.client import Admin, ConsumerConnector, Producer
-from tallymark.client.zookeeper_groups import ZooKeeperGroups
+from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups
 from tallymark.coordination import ZooKeeper
 from tallymark.errors import KafkaError, UserError
 from tallymark.testing.broker_thread import BrokerThread

@@ -19,7 +19,7 @@ from tallymark.cli.reading.merging import Merge
 from tallymark.cli.reading.reader import Piece
 from tallymark.cli.reading.spans import Span
 from tallymark.client import Producer
-from tallymark.client.stamps import Stamp, stamp_of
+from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CODES, UserError
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.records import Record

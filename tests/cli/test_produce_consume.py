@@ -13,7 +13,7 @@ from commands import run_command
 
 from tallymark.cli import consume, produce
 from tallymark.client import Producer
-from tallymark.client.stamps import Stamp, stamp_of
+from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CODES, UserError
 from tallymark.protocol.api import ApiKey
 from tallymark.testing.scripted_broker import Refuse, ScriptedBroker

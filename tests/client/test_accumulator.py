@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.client.accumulator import NO_WAIT, Accumulator, BatchRules
-from tallymark.client.budget import MemoryBudget
-from tallymark.client.lane import Lane, TopicLanes
 from tallymark.client.pace import AHEAD, LONGEST, LOW
-from tallymark.client.pipeline import Pipeline
-from tallymark.client.stamps import Stamp, stamp_of
+from tallymark.client.producing.accumulator import NO_WAIT, Accumulator, BatchRules
+from tallymark.client.producing.budget import MemoryBudget
+from tallymark.client.producing.lane import Lane, TopicLanes
+from tallymark.client.producing.pipeline import Pipeline
+from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import BufferFullError, ClosedError, KafkaError, TimedOutError
 from tallymark.protocol.records import Record, split_batches
 

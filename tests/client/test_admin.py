@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tallymark.client.admin import Admin
+from tallymark.client.admin.admin import Admin
 from tallymark.errors import ConnectError, KafkaError, TimedOutError
 from tallymark.protocol.api import ApiKey
 from tallymark.testing.scripted_broker import HangUp, Refuse, ScriptedBroker

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.client import Admin
-from tallymark.client.admin_reset import LogFacts, OffsetReset, OffsetTarget, decide, decide_all
-from tallymark.client.admin_results import Outcomes, Results, refusal
-from tallymark.client.admin_routes import settle
+from tallymark.client.admin.reset import LogFacts, OffsetReset, OffsetTarget, decide, decide_all
+from tallymark.client.admin.results import Outcomes, Results, refusal
+from tallymark.client.admin.routes import settle
+from tallymark.client.admin.topic_admin import NewTopic
 from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.cluster import Cluster
-from tallymark.client.topic_admin import NewTopic
 from tallymark.errors import (
     CODES,
     AuthenticationError,

@@ -12,13 +12,13 @@ from confluent_kafka import Consumer
 
 from tallymark.cli import offsets
 from tallymark.client import Admin, Producer
-from tallymark.client.admin_configs import Change, ConfigResource, ListChange
-from tallymark.client.admin_groups import GroupDescription, MemberDescription
-from tallymark.client.admin_records import END_OF_LOG
-from tallymark.client.admin_reset import OffsetTarget
-from tallymark.client.admin_users import NewPassword
-from tallymark.client.fetched import EARLIEST, LATEST
-from tallymark.client.topic_admin import NewTopic
+from tallymark.client.admin.configs import Change, ConfigResource, ListChange
+from tallymark.client.admin.groups import GroupDescription, MemberDescription
+from tallymark.client.admin.records import END_OF_LOG
+from tallymark.client.admin.reset import OffsetTarget
+from tallymark.client.admin.topic_admin import NewTopic
+from tallymark.client.admin.users import NewPassword
+from tallymark.client.reading.fetched import EARLIEST, LATEST
 from tallymark.errors import KafkaError, UserError
 from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.testing.broker_thread import BrokerThread

@@ -11,7 +11,7 @@ import pytest
 from cancelling import cancelled_at
 
 from tallymark import AsyncConsumer, Producer
-from tallymark.client.message import Message
+from tallymark.client.reading.message import Message
 from tallymark.errors import ClosedError, CommitFailedError, TallymarkError, UserError
 from tallymark.testing import MemoryBroker, read_topic
 

@@ -12,7 +12,7 @@ import pytest
 from cancelling import cancelled_at
 
 from tallymark import AsyncProducer
-from tallymark.client.delivery import Delivery
+from tallymark.client.producing.delivery import Delivery
 from tallymark.errors import (
     CODES,
     BufferFullError,

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from cancel_everywhere import cancel_everywhere, reaches
 
-from tallymark.client.async_producer import AsyncProducer
+from tallymark.client.aio.producer import AsyncProducer
 from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.cluster import Cluster
-from tallymark.client.fetch_request import FetchLimits
-from tallymark.client.fetched import FetchSpec
-from tallymark.client.fetching import Fetcher
-from tallymark.client.list_offsets import list_offset
+from tallymark.client.reading.fetch_request import FetchLimits
+from tallymark.client.reading.fetched import FetchSpec
+from tallymark.client.reading.fetching import Fetcher
+from tallymark.client.reading.list_offsets import list_offset
 from tallymark.errors import TallymarkError
 from tallymark.net import parse_address
 from tallymark.protocol.api import ApiKey

@@ -13,8 +13,8 @@ import pytest
 from cancel_everywhere import cancel_everywhere, reaches
 
 from tallymark.client import Admin, AsyncConsumer, Producer
-from tallymark.client.connector import ConsumerConnector
-from tallymark.client.stream import Stream
+from tallymark.client.connector.connector import ConsumerConnector
+from tallymark.client.connector.stream import Stream
 from tallymark.errors import ConnectError
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.flaky_proxy import FlakyProxy

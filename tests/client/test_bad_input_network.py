@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tallymark.client import Admin, Producer, SimpleConsumer, bootstrap
-from tallymark.client.simple_consumer import FetchSpec
+from tallymark.client.reading.simple_consumer import FetchSpec
 from tallymark.errors import (
     ConnectError,
     KafkaError,

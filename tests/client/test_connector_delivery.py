@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tallymark.client import connector_commit
-from tallymark.client.connector_commit import OffsetCommitter
-from tallymark.client.connector_progress import ProgressBook
-from tallymark.client.connector_slowness import Pace, PollWatch
-from tallymark.client.group_hands import place_in_streams
-from tallymark.client.rebalance import TopicPartition
-from tallymark.client.stream import Chunk, Gate, Stream
+from tallymark.client.connector import commit as connector_commit
+from tallymark.client.connector.commit import OffsetCommitter
+from tallymark.client.connector.progress import ProgressBook
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.slowness import Pace, PollWatch
+from tallymark.client.connector.stream import Chunk, Gate, Stream
+from tallymark.client.group.hands import place_in_streams
 from tallymark.coordination.offsets import Position
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import CODES, CommitFailedError, KafkaError

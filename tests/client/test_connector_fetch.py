@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
-from tallymark.client.connector_brokers import BrokerLink
-from tallymark.client.connector_fetcher import Fetcher, FetchSettings
-from tallymark.client.connector_progress import PartitionProgress
-from tallymark.client.fetched import EARLIEST, Fetched, FetchSpec
-from tallymark.client.message import Gap
+from tallymark.client.connector.brokers import BrokerLink
+from tallymark.client.connector.fetcher import Fetcher, FetchSettings
+from tallymark.client.connector.progress import PartitionProgress
+from tallymark.client.connector.stream import Gate, Stream
 from tallymark.client.metadata import TopicInfo
-from tallymark.client.stream import Gate, Stream
+from tallymark.client.reading.fetched import EARLIEST, Fetched, FetchSpec
+from tallymark.client.reading.message import Gap
 from tallymark.coordination.offsets import Position
 from tallymark.errors import CODES, ConnectError, KafkaError, LogTruncatedError
 from tallymark.protocol.records import encode_batch, split_batches

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from connector_cluster import Cluster, eventually, names, running_cluster, session_of, take, values
 
-from tallymark.client.admin import Admin
-from tallymark.client.connector import ConsumerConnector
-from tallymark.client.message import Gap, Message
-from tallymark.client.producer import Producer
+from tallymark.client.admin.admin import Admin
+from tallymark.client.connector.connector import ConsumerConnector
+from tallymark.client.producing.producer import Producer
+from tallymark.client.reading.message import Gap, Message
 from tallymark.coordination import ConsumerRegistry, OffsetRegistry, Position, ZooKeeper
 from tallymark.errors import ClosedError, ConnectError, KafkaError, UserError
 from tallymark.testing.broker_thread import BrokerThread

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from connector_cluster import Cluster, eventually, names, running_cluster, session_of, take, values
 
-from tallymark.client.connector import ConsumerConnector
+from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.coordination import (
     ConsumerRegistry,
     SessionLostError,

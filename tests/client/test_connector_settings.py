@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from group_world import consumer_settings
 
-from tallymark.client.connector import ConsumerConnector
+from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.coordination.subscriptions import Subscription, topic_filter
 from tallymark.errors import UserError
 

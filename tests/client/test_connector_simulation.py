@@ -16,7 +16,7 @@ import pytest
 import rebalance_consumer
 from rebalance_world import BrokenInvariantError, World, simulate
 
-from tallymark.client import connector_machine
+from tallymark.client.connector import machine as connector_machine
 
 
 @pytest.mark.parametrize("first", range(0, 100, 20))

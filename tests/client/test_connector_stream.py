@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tallymark.client.connector_progress import PartitionProgress, ProgressBook
-from tallymark.client.stream import Chunk, Gate, Stream
+from tallymark.client.connector.progress import PartitionProgress, ProgressBook
+from tallymark.client.connector.stream import Chunk, Gate, Stream
 from tallymark.coordination.offsets import Position
 from tallymark.errors import (
     ClosedError,

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from tallymark.client.batch_delivery import BatchDelivery, BatchMetadata, OffsetRange
-from tallymark.client.delivery import Delivery, Fate, RecordMetadata
+from tallymark.client.producing.batch_delivery import BatchDelivery, BatchMetadata, OffsetRange
+from tallymark.client.producing.delivery import Delivery, Fate, RecordMetadata
 from tallymark.errors import CODES, KafkaError
 
 HERE = RecordMetadata("t", 0, 7, 1)

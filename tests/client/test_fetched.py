@@ -8,7 +8,7 @@ from collections.abc import Callable
 import crc32c
 import pytest
 
-from tallymark.client.fetched import Fetched
+from tallymark.client.reading.fetched import Fetched
 from tallymark.errors import CODES, CorruptMessageError, CorruptRecordError, KafkaError
 from tallymark.protocol.compression import CODECS
 from tallymark.protocol.records import HEADER_SIZE, Batch, encode_batch, split_batches

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tallymark.client.fetched import Fetched, FetchSpec
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.reading.fetched import Fetched, FetchSpec
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CODES, CorruptMessageError, KafkaError
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.messages import FetchResponsePartition

@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewPartitions
 from consumer_process import ConsumerProcess
 from group_rig import BROKER, QUICK, Rig, eventually, numbers, take
 
-from tallymark.client.connector import ConsumerConnector
+from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.errors import ClosedError, CommitFailedError, OffsetOutOfRangeError, UserError
 from tallymark.testing.broker_thread import BrokerThread
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tallymark.client import group_events as ev
-from tallymark.client.group_assignors import GroupMember
-from tallymark.client.group_events import Phase, Setup, State
-from tallymark.client.group_machine import decide
-from tallymark.client.group_routine import next_due_ms
-from tallymark.client.group_steps import backoff_ms
+from tallymark.client.group import events as ev
+from tallymark.client.group.assignors import GroupMember
+from tallymark.client.group.events import Phase, Setup, State
+from tallymark.client.group.machine import decide
+from tallymark.client.group.routine import next_due_ms
+from tallymark.client.group.steps import backoff_ms
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import CODES
 

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import pytest
 from group_world import consumer_settings
 
-from tallymark.client import group_events as ev
-from tallymark.client import group_offsets
-from tallymark.client.group_assignors import GroupMember
-from tallymark.client.group_offsets import BrokerOffsets, Term
-from tallymark.client.group_requests import (
+from tallymark.client.group import events as ev
+from tallymark.client.group import offsets as group_offsets
+from tallymark.client.group.assignors import GroupMember
+from tallymark.client.group.offsets import BrokerOffsets, Term
+from tallymark.client.group.requests import (
     join_request,
     leave_request,
     read_joined,

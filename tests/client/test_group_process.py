@@ -15,7 +15,7 @@ from broker_process import BrokerProcess
 from consumer_process import ConsumerProcess
 from group_rig import BROKER, QUICK, Rig, eventually, numbers, take
 
-from tallymark.client.connector import ConsumerConnector
+from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.errors import (
     ClosedError,
     CommitFailedError,
@@ -111,7 +111,7 @@ def test_a_slow_application_is_warned_then_followed(
     def a_slow_handler() -> None:
         eventually(lambda: other.assignment == {topic: (0, 1)})
 
-    with caplog.at_level(logging.WARNING, "tallymark.client.connector"):
+    with caplog.at_level(logging.WARNING, "tallymark.client.connector.connector"):
         a_slow_handler()
     told = [r.getMessage() for r in caplog.records if "is slow" in r.getMessage()]
     assert len(told) == 1

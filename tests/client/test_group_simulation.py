@@ -15,7 +15,7 @@ from __future__ import annotations
 import pytest
 from group_world import HEARTBEAT_MS, REBALANCE_MS, SESSION_MS, Member, World
 
-from tallymark.client.group_events import Phase
+from tallymark.client.group.events import Phase
 
 STRATEGIES = ("range", "roundrobin", "cooperative-sticky", "cooperative-sticky,range")
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tallymark.client import interceptor_chain
-from tallymark.client.delivery import RecordMetadata
-from tallymark.client.interceptor_chain import load_interceptors
-from tallymark.client.interceptors import BatchTally, ProducerContext, ProducerInterceptor
-from tallymark.client.producer import Producer
+from tallymark.client.producing import interceptor_chain
+from tallymark.client.producing.delivery import RecordMetadata
+from tallymark.client.producing.interceptor_chain import load_interceptors
+from tallymark.client.producing.interceptors import BatchTally, ProducerContext, ProducerInterceptor
+from tallymark.client.producing.producer import Producer
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark.protocol.api import ApiKey
 from tallymark.testing.scripted_broker import HangUp, Late, Refuse, ScriptedBroker

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tallymark.client.fetched import Fetched
-from tallymark.client.isolation import AbortedTransaction, committed, isolation_level
+from tallymark.client.reading.fetched import Fetched
+from tallymark.client.reading.isolation import AbortedTransaction, committed, isolation_level
 from tallymark.errors import CorruptRecordError, UserError
 from tallymark.protocol.records import Batch, BatchBuilder, split_batches
 

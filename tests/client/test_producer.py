@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tallymark.client.delivery import RecordMetadata
-from tallymark.client.producer import Producer
-from tallymark.client.stamps import STAMP_HEADER, Stamp, stamp_of
+from tallymark.client.producing.delivery import RecordMetadata
+from tallymark.client.producing.producer import Producer
+from tallymark.client.producing.stamps import STAMP_HEADER, Stamp, stamp_of
 from tallymark.errors import (
     CODES,
     ClosedError,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import uuid
 
-from tallymark.client.batch import ProducerBatch
-from tallymark.client.lane import Lane, TopicLanes
 from tallymark.client.metadata import Leader, Metadata
-from tallymark.client.pipeline import Pipeline
-from tallymark.client.produce_request import Parcel, learn_leaders, read_response
+from tallymark.client.producing.batch import ProducerBatch
+from tallymark.client.producing.lane import Lane, TopicLanes
+from tallymark.client.producing.pipeline import Pipeline
+from tallymark.client.producing.produce_request import Parcel, learn_leaders, read_response
 from tallymark.errors import CODES
 from tallymark.net import Address
 from tallymark.protocol.messages import (

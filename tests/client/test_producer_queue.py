@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from tallymark.client.delivery import Delivery
-from tallymark.client.interceptors import BatchTally, ProducerContext
-from tallymark.client.interceptors_queue import (
+from tallymark.client.producing.delivery import Delivery
+from tallymark.client.producing.interceptors import BatchTally, ProducerContext
+from tallymark.client.producing.interceptors_queue import (
     EventKind,
     OutgoingRecord,
     QueuedBatch,
     QueueEvent,
     QueueInterceptor,
 )
-from tallymark.client.producer import Producer
-from tallymark.client.stamps import Stamp, stamp_of
+from tallymark.client.producing.producer import Producer
+from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CODES, BufferFullError, KafkaError, RecordDroppedError, UserError
 from tallymark.protocol.api import ApiKey
 from tallymark.testing.scripted_broker import HangUp, Late, Refuse, ScriptedBroker, Serve

@@ -10,8 +10,8 @@ import pytest
 from broker_kinds import AnyBroker, partition_folder
 
 from tallymark.client import Admin, FetchSpec, Producer, SimpleConsumer
-from tallymark.client.fetched import Fetched
-from tallymark.client.stamps import Stamp, stamp_of
+from tallymark.client.producing.stamps import Stamp, stamp_of
+from tallymark.client.reading.fetched import Fetched
 from tallymark.errors import KafkaError, LogTruncatedError
 
 

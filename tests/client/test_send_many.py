@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tallymark.client.batch_delivery import BatchMetadata, OffsetRange
-from tallymark.client.interceptors_queue import OutgoingRecord, QueueInterceptor
-from tallymark.client.producer import Producer
-from tallymark.client.stamps import Stamp, stamp_of
+from tallymark.client.producing.batch_delivery import BatchMetadata, OffsetRange
+from tallymark.client.producing.interceptors_queue import OutgoingRecord, QueueInterceptor
+from tallymark.client.producing.producer import Producer
+from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CODES, BufferFullError, ClosedError, KafkaError, TimedOutError
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.murmur2 import partition_of

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tallymark.client.fetched import EARLIEST, LATEST, Fetched, FetchSpec
-from tallymark.client.producer import Producer
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.producing.producer import Producer
+from tallymark.client.reading.fetched import EARLIEST, LATEST, Fetched, FetchSpec
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CODES, ClosedError, ConnectError, KafkaError, LogTruncatedError
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.records import encode_batch, split_batches

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.client.stamps import (
+from tallymark.client.producing.stamps import (
     MALFORMED,
     MAX_PARTITION,
     MAX_SEQUENCE,

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.client.stamps import STAMP_HEADER, Stamp, encode_stamp
+from tallymark.client.producing.stamps import STAMP_HEADER, Stamp, encode_stamp
 from tallymark.protocol.records import encode_batch, split_batches
 from tallymark_audit.demo.fault import UnflushedTail, cut_tail, unflushed_tails
 from tallymark_audit.demo.result import located, named_missing, total

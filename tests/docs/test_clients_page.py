@@ -20,7 +20,7 @@ from tallymark import (
     SimpleConsumer,
     errors,
 )
-from tallymark.client.security import SecuritySettings
+from tallymark.client.security.security import SecuritySettings
 from tallymark.testing import BrokerThread, MemoryBroker
 
 PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()

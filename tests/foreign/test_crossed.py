@@ -11,7 +11,7 @@ from foreign_clients.group import PARTITIONS, Member, Story
 from foreign_clients.rows import COUNT, FIRST_TIMESTAMP, Row, rows
 
 from tallymark import Producer
-from tallymark.client.admin import Admin
+from tallymark.client.admin.admin import Admin
 
 pytestmark = pytest.mark.process
 

@@ -16,7 +16,7 @@ from foreign_clients.group import PARTITIONS, Member, Story
 from foreign_clients.rows import SECONDS
 
 from tallymark import ConsumerConnector, Producer
-from tallymark.client.admin import Admin
+from tallymark.client.admin.admin import Admin
 
 pytestmark = pytest.mark.process
 

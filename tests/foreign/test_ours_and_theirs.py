@@ -11,7 +11,7 @@ from broker_kinds import new_topic
 from foreign_clients import aio, confluent, kafka_python, kcat, ours
 from foreign_clients.rows import COUNT, FIRST_TIMESTAMP, Row, rows, stored_codecs
 
-from tallymark.client.stamps import STAMP_HEADER, Stamp, decode_stamp
+from tallymark.client.producing.stamps import STAMP_HEADER, Stamp, decode_stamp
 from tallymark.protocol.compression import CODECS
 
 pytestmark = pytest.mark.process

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from foreign_clients.confluent import Member
 from foreign_clients.rows import SECONDS
 
-from tallymark.client.admin import Admin
+from tallymark.client.admin.admin import Admin
 from tallymark.testing.broker_thread import BrokerThread
 
 pytestmark = pytest.mark.process

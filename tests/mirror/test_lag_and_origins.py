@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.lag import Copied, MirrorState, lags_of
 from tallymark.mirror.metrics import families

@@ -8,8 +8,8 @@ import pytest
 from mirror_rig import Rig, eventually, numbers, rig, zookeeper
 
 from tallymark.apache_kafka import ApacheKafkaServer
-from tallymark.client.producer import Producer
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.producing.producer import Producer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.deployment import BrokerAddress, Cluster
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.mirror import OffsetTranslator

@@ -15,9 +15,9 @@ from commands import run_command
 from mirror_rig import Rig, RunningMirror, eventually, numbers, rig, zookeeper
 
 from tallymark.cli.mirror import command
-from tallymark.client.admin import Admin
-from tallymark.client.connector import ConsumerConnector
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.admin.admin import Admin
+from tallymark.client.connector.connector import ConsumerConnector
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.errors import UserError
 from tallymark.mirror import OffsetTranslator, checkpoints

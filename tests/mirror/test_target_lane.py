@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tallymark.client.pipeline import Verdict
+from tallymark.client.producing.pipeline import Verdict
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.ready_batch import ReadyBatch
 from tallymark.mirror.target_lane import TargetLane

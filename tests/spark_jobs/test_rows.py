@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.client.stamps import (
+from tallymark.client.producing.stamps import (
     MAX_SEQUENCE,
     STAMP_HEADER,
     Stamp,

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from tallymark import Admin, Producer, SimpleConsumer
-from tallymark.client.stamps import Stamp, stamp_of
+from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
 from tallymark.protocol.records import Record
 from tallymark.testing.broker_thread import BrokerThread

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.client.admin import Admin
-from tallymark.client.connector import ConsumerConnector
-from tallymark.client.connector_sides import ZooKeeperSide
-from tallymark.client.message import Message
-from tallymark.client.producer import Producer
-from tallymark.client.stream import Stream
+from tallymark.client.admin.admin import Admin
+from tallymark.client.connector.connector import ConsumerConnector
+from tallymark.client.connector.sides import ZooKeeperSide
+from tallymark.client.connector.stream import Stream
+from tallymark.client.producing.producer import Producer
+from tallymark.client.reading.message import Message
 from tallymark.coordination import ZooKeeper
 from tallymark.coordination.zookeeper_server import find_jars, find_java
 from tallymark.errors import UserError

@@ -16,7 +16,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from tallymark.client.connector import ConsumerConnector
+from tallymark.client.connector.connector import ConsumerConnector
 
 
 class ConsumerProcess:

@@ -11,13 +11,13 @@ from typing import Any
 from group_world import consumer_settings
 
 from tallymark import Producer
-from tallymark.client.admin import Admin
+from tallymark.client.admin.admin import Admin
 from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.connector import ConsumerConnector
-from tallymark.client.group_link import GroupLink
-from tallymark.client.group_offsets import BrokerOffsets
-from tallymark.client.message import Message
-from tallymark.client.stream import Stream
+from tallymark.client.connector.connector import ConsumerConnector
+from tallymark.client.connector.stream import Stream
+from tallymark.client.group.link import GroupLink
+from tallymark.client.group.offsets import BrokerOffsets
+from tallymark.client.reading.message import Message
 
 _names = itertools.count()
 QUICK: dict[str, Any] = {"heartbeat_interval_ms": 100, "fetch_max_wait_ms": 50}

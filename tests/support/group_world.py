@@ -18,12 +18,12 @@ from typing import Any
 
 from group_coordinator import Coordinator
 
-from tallymark.client import group_events as ev
-from tallymark.client.connector_settings import ConsumerSettings
-from tallymark.client.group_machine import decide
-from tallymark.client.group_requests import join_request, read_joined, read_synced, sync_request
-from tallymark.client.group_routine import next_due_ms
-from tallymark.client.rebalance import TopicPartition
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.settings import ConsumerSettings
+from tallymark.client.group import events as ev
+from tallymark.client.group.machine import decide
+from tallymark.client.group.requests import join_request, read_joined, read_synced, sync_request
+from tallymark.client.group.routine import next_due_ms
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import CODES
 from tallymark.groups.group import GroupConfig

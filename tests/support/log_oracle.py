@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tallymark.client.simple_consumer import SimpleConsumer
-from tallymark.client.stamps import Stamp, stamp_of
+from tallymark.client.producing.stamps import Stamp, stamp_of
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.protocol.records import Record
 
 Message = tuple[bytes, int, int]

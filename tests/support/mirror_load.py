@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from mirror_rig import Rig
 
-from tallymark.client.producer import Producer
+from tallymark.client.producing.producer import Producer
 from tallymark.protocol.records import Record
 
 PER_SECOND = 600

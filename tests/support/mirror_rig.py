@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tallymark.client.admin import Admin
-from tallymark.client.producer import Producer
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.admin.admin import Admin
+from tallymark.client.producing.producer import Producer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.coordination.zookeeper_server import find_jars, find_java
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings, dump_toml
 from tallymark.deployment import Mirror as MirrorSettings

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from confluent_kafka import Producer as ConfluentProducer
 
 from tallymark import Producer, SimpleConsumer
-from tallymark.client.delivery import RecordMetadata
+from tallymark.client.producing.delivery import RecordMetadata
 
 PADDING = b"." * 60
 

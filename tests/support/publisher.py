@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from tallymark import Producer
-from tallymark.client.delivery import RecordMetadata
+from tallymark.client.producing.delivery import RecordMetadata
 
 
 def main() -> None:

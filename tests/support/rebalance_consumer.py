@@ -1,6 +1,6 @@
 """One consumer of the simulated group: the real state machine in a shell of small steps.
 
-The shell does what :class:`~tallymark.client.connector_coordinator.Coordinator` does, but every
+The shell does what :class:`~tallymark.client.connector.coordinator.Coordinator` does, but every
 remote action is a generator that yields between single accesses to the registry, so everything of
 one consumer interleaves with everything of the others. An answer may be lost with the connection,
 whether the deed was done or not; a command may wait for the connection and be done in the next
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from rebalance_registry import BROKERS, MEMBERS, TOPICS, topic_watch
 
-from tallymark.client import connector_events as ev
-from tallymark.client.connector_machine import decide
-from tallymark.client.rebalance import TopicPartition
-from tallymark.client.stream import Gate
+from tallymark.client.connector import events as ev
+from tallymark.client.connector.machine import decide
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.stream import Gate
 from tallymark.coordination.subscriptions import Subscription
 
 if TYPE_CHECKING:

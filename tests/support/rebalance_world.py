@@ -15,8 +15,8 @@ from rebalance_consumer import AWAITING, Consumer
 from rebalance_faults import BROKERS, TOPICS, strike
 from rebalance_registry import Registry
 
-from tallymark.client import connector_events as ev
-from tallymark.client.rebalance import TopicPartition, assign
+from tallymark.client.connector import events as ev
+from tallymark.client.connector.rebalance import TopicPartition, assign
 from tallymark.coordination.subscriptions import Subscription
 
 QUIET_STEPS = 3000

@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from tallymark.client import Producer, SimpleConsumer
-from tallymark.client.security_deployment import ConnectionSettings, connection_settings
+from tallymark.client.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark_audit.cli import options

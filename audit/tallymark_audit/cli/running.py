@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tallymark.cli.process import run_process
-from tallymark.client.security_deployment import ConnectionSettings, connection_settings
+from tallymark.client.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark_audit.cli import options

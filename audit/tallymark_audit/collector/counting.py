@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tallymark.client.stamps import STAMP_HEADER, Stamp, decode_stamp, stamp_ends, uvarint
+from tallymark.client.producing.stamps import STAMP_HEADER, Stamp, decode_stamp, stamp_ends, uvarint
 from tallymark.protocol.records import Batch, Record
 from tallymark_audit.cells import CellKey, Copy, Observation, window_of
 from tallymark_audit.ranges import EMPTY, RangeSet

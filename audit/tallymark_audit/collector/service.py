@@ -14,7 +14,7 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.client import SimpleConsumer
-from tallymark.client.security_deployment import connection_settings
+from tallymark.client.security.deployment import connection_settings
 from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError, UserError
 from tallymark_audit.collector.collector import Collector, CollectorSettings, wall_clock

@@ -11,8 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from tallymark.client.simple_consumer import SimpleConsumer
-from tallymark.client.stamps import Stamp, stamp_of
+from tallymark.client.producing.stamps import Stamp, stamp_of
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.protocol.records import split_batches
 from tallymark_audit.demo.fault import Cut
 

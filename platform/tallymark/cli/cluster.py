@@ -8,7 +8,7 @@ import click
 
 from tallymark.cli.output import end, json_option, show, tell
 from tallymark.cli.target import cluster_options, take_target
-from tallymark.client.admin import Admin
+from tallymark.client.admin.admin import Admin
 
 
 @click.command("cluster")

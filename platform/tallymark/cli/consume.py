@@ -17,8 +17,8 @@ from tallymark.cli.reading.reader import Stopped, read_pieces
 from tallymark.cli.reading.records import FIELDS, Decode, Shown, as_json, as_line, avro, text
 from tallymark.cli.reading.spans import Span, matching_topics
 from tallymark.cli.target import cluster_options, take_target
-from tallymark.client.security_deployment import ConnectionSettings
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
+from tallymark.client.security.deployment import ConnectionSettings
 from tallymark.deployment import load
 from tallymark.errors import UserError
 

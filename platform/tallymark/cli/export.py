@@ -15,7 +15,7 @@ from tallymark.cli.reading.positions import BEGINNING, END
 from tallymark.cli.target import cluster_options, take_target
 from tallymark.cli.transfer.exporting import Export
 from tallymark.cli.transfer.open_file import format_of
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import UserError
 
 _FORMAT = "JSON lines with base64, or an Avro container [by the file's name: .avro]."

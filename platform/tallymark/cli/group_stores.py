@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from tallymark.cli.target import Target, take_target
-from tallymark.client.admin import Admin
-from tallymark.client.admin_groups import GroupDescription, GroupListing
-from tallymark.client.admin_results import Results, TopicPartition
-from tallymark.client.zookeeper_groups import ZooKeeperGroups
+from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.groups import GroupDescription, GroupListing
+from tallymark.client.admin.results import Results, TopicPartition
+from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups
 from tallymark.coordination import ZooKeeper
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError, UserError
 

@@ -12,9 +12,9 @@ from tallymark.cli.group_stores import GroupStore, look_for_group, opened_stores
 from tallymark.cli.output import end, json_option, show, tell
 from tallymark.cli.reading.positions import parse_partitions, parse_time
 from tallymark.cli.target import cluster_options
-from tallymark.client.admin import Admin
-from tallymark.client.admin_reset import OffsetReset, OffsetTarget
-from tallymark.client.admin_results import TopicPartition
+from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.reset import OffsetReset, OffsetTarget
+from tallymark.client.admin.results import TopicPartition
 from tallymark.errors import KafkaError, TallymarkError, UserError
 
 _TOPICS = "TOPIC, or TOPIC:0,2-4 for some of its partitions. Repeatable."

@@ -17,9 +17,9 @@ from tallymark.cli.transfer.importing import Import
 from tallymark.cli.transfer.open_file import reading
 from tallymark.cli.transfer.plan import ExportReader
 from tallymark.cli.writing.options import producer_options, take_producer
-from tallymark.client.admin import Admin
-from tallymark.client.producer import Producer
-from tallymark.client.security_deployment import ConnectionSettings
+from tallymark.client.admin.admin import Admin
+from tallymark.client.producing.producer import Producer
+from tallymark.client.security.deployment import ConnectionSettings
 from tallymark.errors import TallymarkError, UserError
 
 _BY_KEY = "Choose partitions by key, as for new messages [default: those of the file]."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tallymark.client.admin_lag import PartitionLag
+from tallymark.client.admin.lag import PartitionLag
 
 LAG_COLUMNS: Final = ("group", "topic", "partition", "offset", "log size", "lag", "owner")
 """The columns of the seeds' consumer offset checker. The log size is the log's next offset."""

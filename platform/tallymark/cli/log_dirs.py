@@ -8,8 +8,8 @@ import click
 
 from tallymark.cli.output import end, json_option, show
 from tallymark.cli.target import cluster_options, take_target
-from tallymark.client.admin import Admin
-from tallymark.client.admin_cluster import LogDir
+from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.cluster import LogDir
 from tallymark.errors import TallymarkError
 
 _DIRS = ("broker", "path", "partitions", "bytes", "disk bytes", "free bytes", "error")

@@ -25,9 +25,9 @@ from tallymark.cli.writing.ending import close_producer
 from tallymark.cli.writing.options import producer_options, rate_option, take_producer
 from tallymark.cli.writing.pace import Rate
 from tallymark.cli.writing.tally import Tally
-from tallymark.client.delivery import Delivery, RecordMetadata
-from tallymark.client.producer import Producer
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.producing.delivery import Delivery, RecordMetadata
+from tallymark.client.producing.producer import Producer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import UserError
 
 _PAYLOADS: Final = 1000

@@ -21,7 +21,7 @@ from tallymark.cli.writing.line_messages import LineFormat, LineMessage, byte_li
 from tallymark.cli.writing.options import producer_options, rate_option, take_producer
 from tallymark.cli.writing.pace import Rate
 from tallymark.cli.writing.tally import Tally
-from tallymark.client.producer import Producer
+from tallymark.client.producing.producer import Producer
 from tallymark.errors import TallymarkError, UserError
 
 _HEADERS = "What stands before it are headers: name:value,name:value."

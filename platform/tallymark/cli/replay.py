@@ -22,8 +22,8 @@ from tallymark.cli.writing.ending import close_producer
 from tallymark.cli.writing.options import producer_options, take_producer
 from tallymark.cli.writing.pace import Pace
 from tallymark.cli.writing.tally import Tally
-from tallymark.client.producer import Producer
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.producing.producer import Producer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import TallymarkError, UserError
 
 _SPEED = "1: as they came; 10: ten times as fast; 0: as fast as it goes."

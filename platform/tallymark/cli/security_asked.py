@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from tallymark.broker.acl_filter import ALLOW, DENY, entry
 from tallymark.broker.acl_rules import Acl
-from tallymark.client.admin import Admin
-from tallymark.client.admin_acls import OPERATIONS, PATTERNS, RESOURCES, AclEntry, AclQuery
-from tallymark.client.admin_users import NewPassword
+from tallymark.client.admin.acls import OPERATIONS, PATTERNS, RESOURCES, AclEntry, AclQuery
+from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.users import NewPassword
 
 
 class AskedSecurity:

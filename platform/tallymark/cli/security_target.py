@@ -22,7 +22,7 @@ from tallymark.broker.security_zookeeper import ZooKeeperSecurityStore
 from tallymark.cli.security_asked import AskedSecurity
 from tallymark.cli.security_kept import KeptSecurity
 from tallymark.cli.target import cluster_options, find_cluster, take_target
-from tallymark.client.admin import Admin
+from tallymark.client.admin.admin import Admin
 from tallymark.coordination import ZooKeeper
 from tallymark.coordination.access import Access
 from tallymark.errors import UserError

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from tallymark.cli.command_config import read_command_config
-from tallymark.client.security_deployment import ConnectionSettings, connection_settings
+from tallymark.client.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Cluster, load
 from tallymark.errors import UserError
 

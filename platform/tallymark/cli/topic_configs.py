@@ -9,8 +9,8 @@ import click
 
 from tallymark.cli.output import json_option, show, tell
 from tallymark.cli.target import cluster_options, take_target
-from tallymark.client.admin import Admin
-from tallymark.client.admin_configs import Change, ConfigEntry, ConfigResource, ListChange
+from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.configs import Change, ConfigEntry, ConfigResource, ListChange
 from tallymark.errors import UserError
 
 

@@ -10,10 +10,10 @@ from tallymark.cli.confirm import confirmed, destructive_options
 from tallymark.cli.output import end, json_option, show, tell
 from tallymark.cli.reading.positions import parse_partitions, parse_time
 from tallymark.cli.target import cluster_options, take_target
-from tallymark.client.admin import Admin
-from tallymark.client.admin_records import END_OF_LOG
-from tallymark.client.admin_results import Results, TopicPartition
-from tallymark.client.fetched import EARLIEST, LATEST
+from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.records import END_OF_LOG
+from tallymark.client.admin.results import Results, TopicPartition
+from tallymark.client.reading.fetched import EARLIEST, LATEST
 from tallymark.errors import UserError
 
 _TIME = "Delete what is older: 2026-01-31T12:00:00Z, or 7d for seven days ago."

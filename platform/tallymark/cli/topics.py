@@ -11,11 +11,11 @@ from tallymark.cli.output import end, json_option, show, tell
 from tallymark.cli.target import cluster_options, take_target
 from tallymark.cli.topic_configs import config, pairs
 from tallymark.cli.topic_records import delete_records
-from tallymark.client.admin import Admin
-from tallymark.client.admin_results import Results
-from tallymark.client.admin_topics import TopicDescription
-from tallymark.client.fetched import EARLIEST, LATEST
-from tallymark.client.topic_admin import CreatedTopic, NewTopic
+from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.results import Results
+from tallymark.client.admin.topic_admin import CreatedTopic, NewTopic
+from tallymark.client.admin.topics import TopicDescription
+from tallymark.client.reading.fetched import EARLIEST, LATEST
 from tallymark.errors import KafkaError, UserError
 
 

@@ -1,12 +1,13 @@
 """Producer, simple consumer, consumer connector and admin.
 
 Each object runs its asyncio core in one background thread (:mod:`.io_thread`) behind a synchronous
-face; :mod:`.async_producer` and :mod:`.async_consumer` are faces for coroutines over the same
+face; :mod:`.aio.producer` and :mod:`.aio.consumer` are faces for coroutines over the same
 cores. Reading order: :mod:`.metadata` and :mod:`.cluster` (who leads what, connections to them);
-for publishing :mod:`.producer` → :mod:`.accumulator` → :mod:`.sender` → :mod:`.pipeline` →
-:mod:`.settlement`; for reading :mod:`.simple_consumer` → :mod:`.fetching` → :mod:`.truncation`;
-:mod:`.stamps` and :mod:`.interceptors` are where the audit begins, :mod:`.interceptors_queue` is
-what else may listen.
+for publishing :mod:`.producing.producer` → :mod:`.producing.accumulator` → :mod:`.producing.sender`
+→ :mod:`.producing.pipeline` → :mod:`.producing.settlement`; for reading
+:mod:`.reading.simple_consumer` → :mod:`.reading.fetching` → :mod:`.reading.truncation`;
+:mod:`.producing.stamps` and :mod:`.producing.interceptors` are where the audit begins,
+:mod:`.producing.interceptors_queue` is what else may listen.
 """
 
 from __future__ import annotations
@@ -15,30 +16,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from tallymark.client.admin import Admin
-    from tallymark.client.admin_acls import AclEntry, AclQuery
-    from tallymark.client.admin_configs import ConfigResource, ListChange
-    from tallymark.client.admin_reset import OffsetTarget
-    from tallymark.client.admin_results import Results
-    from tallymark.client.admin_users import NewPassword
-    from tallymark.client.async_consumer import AsyncConsumer
-    from tallymark.client.async_producer import AsyncProducer
-    from tallymark.client.batch_delivery import BatchDelivery, BatchMetadata
-    from tallymark.client.connector import ConsumerConnector
-    from tallymark.client.delivery import Delivery, RecordMetadata
-    from tallymark.client.fetched import Fetched, FetchSpec
-    from tallymark.client.interceptors_queue import (
+    from tallymark.client.admin.acls import AclEntry, AclQuery
+    from tallymark.client.admin.admin import Admin
+    from tallymark.client.admin.configs import ConfigResource, ListChange
+    from tallymark.client.admin.reset import OffsetTarget
+    from tallymark.client.admin.results import Results
+    from tallymark.client.admin.topic_admin import NewTopic
+    from tallymark.client.admin.users import NewPassword
+    from tallymark.client.aio.consumer import AsyncConsumer
+    from tallymark.client.aio.producer import AsyncProducer
+    from tallymark.client.connector.connector import ConsumerConnector
+    from tallymark.client.metadata import TopicInfo
+    from tallymark.client.producing.batch_delivery import BatchDelivery, BatchMetadata
+    from tallymark.client.producing.delivery import Delivery, RecordMetadata
+    from tallymark.client.producing.interceptors_queue import (
         OutgoingRecord,
         QueuedBatch,
         QueueEvent,
         QueueInterceptor,
     )
-    from tallymark.client.message_batch import MessageBatch
-    from tallymark.client.metadata import TopicInfo
-    from tallymark.client.producer import Producer
-    from tallymark.client.security_deployment import connection_settings
-    from tallymark.client.simple_consumer import SimpleConsumer
-    from tallymark.client.topic_admin import NewTopic
+    from tallymark.client.producing.producer import Producer
+    from tallymark.client.reading.fetched import Fetched, FetchSpec
+    from tallymark.client.reading.message_batch import MessageBatch
+    from tallymark.client.reading.simple_consumer import SimpleConsumer
+    from tallymark.client.security.deployment import connection_settings
 
 __all__ = [
     "AclEntry",
@@ -72,33 +73,33 @@ __all__ = [
 
 # Loaded at first use: who only produces does not wait for ZooKeeper's client to load.
 _HOMES: Final = {
-    "AclEntry": "admin_acls",
-    "AclQuery": "admin_acls",
-    "Admin": "admin",
-    "AsyncConsumer": "async_consumer",
-    "AsyncProducer": "async_producer",
-    "BatchDelivery": "batch_delivery",
-    "BatchMetadata": "batch_delivery",
-    "ConfigResource": "admin_configs",
-    "ConsumerConnector": "connector",
-    "Delivery": "delivery",
-    "FetchSpec": "fetched",
-    "Fetched": "fetched",
-    "MessageBatch": "message_batch",
-    "ListChange": "admin_configs",
-    "NewPassword": "admin_users",
-    "NewTopic": "topic_admin",
-    "OffsetTarget": "admin_reset",
-    "OutgoingRecord": "interceptors_queue",
-    "Producer": "producer",
-    "QueueEvent": "interceptors_queue",
-    "QueueInterceptor": "interceptors_queue",
-    "QueuedBatch": "interceptors_queue",
-    "RecordMetadata": "delivery",
-    "Results": "admin_results",
-    "SimpleConsumer": "simple_consumer",
+    "AclEntry": "admin.acls",
+    "AclQuery": "admin.acls",
+    "Admin": "admin.admin",
+    "AsyncConsumer": "aio.consumer",
+    "AsyncProducer": "aio.producer",
+    "BatchDelivery": "producing.batch_delivery",
+    "BatchMetadata": "producing.batch_delivery",
+    "ConfigResource": "admin.configs",
+    "ConsumerConnector": "connector.connector",
+    "Delivery": "producing.delivery",
+    "FetchSpec": "reading.fetched",
+    "Fetched": "reading.fetched",
+    "MessageBatch": "reading.message_batch",
+    "ListChange": "admin.configs",
+    "NewPassword": "admin.users",
+    "NewTopic": "admin.topic_admin",
+    "OffsetTarget": "admin.reset",
+    "OutgoingRecord": "producing.interceptors_queue",
+    "Producer": "producing.producer",
+    "QueueEvent": "producing.interceptors_queue",
+    "QueueInterceptor": "producing.interceptors_queue",
+    "QueuedBatch": "producing.interceptors_queue",
+    "RecordMetadata": "producing.delivery",
+    "Results": "admin.results",
+    "SimpleConsumer": "reading.simple_consumer",
     "TopicInfo": "metadata",
-    "connection_settings": "security_deployment",
+    "connection_settings": "security.deployment",
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tallymark.client.async_calls import in_thread
-from tallymark.client.security import PLAINTEXT, ClientSecurity
+from tallymark.client.aio.calls import in_thread
+from tallymark.client.security.security import PLAINTEXT, ClientSecurity
 from tallymark.errors import UserError
 from tallymark.net import Address, parse_addresses
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from tallymark.client import supervised
 from tallymark.client.metrics import Metrics, StreamMeter
-from tallymark.client.security import PLAINTEXT, ClientSecurity
+from tallymark.client.security.security import PLAINTEXT, ClientSecurity
 from tallymark.errors import ClosedError, ConnectError, KafkaError
 from tallymark.net import Address, Stream
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from tallymark.client import supervised
 from tallymark.client.cluster import Cluster
-from tallymark.client.producer_ids import ProducerIds
+from tallymark.client.producing.producer_ids import ProducerIds
 from tallymark.errors import ConnectError, TallymarkError
 from tallymark.net import Address
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from tallymark.client.lane import Lane
+from tallymark.client.producing.lane import Lane
 
 AHEAD: Final = 16
 """Batches that may be sealed before the sender steps aside."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from tallymark.client.cluster import Cluster
-from tallymark.client.produce_request import produce_version
+from tallymark.client.producing.produce_request import produce_version
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.ready_batch import ReadyBatch
 from tallymark.mirror.target_lane import TargetLane

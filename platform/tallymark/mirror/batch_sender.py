@@ -20,7 +20,7 @@ from tallymark.client import supervised
 from tallymark.client.cluster import Cluster
 from tallymark.client.errands import Errands
 from tallymark.client.io_thread import IoThread
-from tallymark.client.pipeline import Verdict
+from tallymark.client.producing.pipeline import Verdict
 from tallymark.errors import (
     CODES,
     CorruptRecordError,

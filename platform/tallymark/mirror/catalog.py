@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from tallymark.client.admin import Admin
-from tallymark.client.admin_configs import ConfigResource
+from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.configs import ConfigResource
 from tallymark.coordination import TopicConfigs, TopicRegistry, ZooKeeper
 
 NO_ID: Final = uuid.UUID(int=0)

@@ -15,9 +15,9 @@ from functools import partial
 from typing import Final
 
 from tallymark.client import supervised
-from tallymark.client.batch import NO_IDENTITY, Identity
 from tallymark.client.cluster import Cluster
-from tallymark.client.producer_ids import ProducerIds
+from tallymark.client.producing.batch import NO_IDENTITY, Identity
+from tallymark.client.producing.producer_ids import ProducerIds
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.mirror.ready_batch import Origin
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from tallymark.client.admin import Admin
-from tallymark.client.security_deployment import connection_settings, security_settings
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.admin.admin import Admin
+from tallymark.client.reading.simple_consumer import SimpleConsumer
+from tallymark.client.security.deployment import connection_settings, security_settings
 from tallymark.coordination import ZooKeeper
 from tallymark.deployment import Deployment
 from tallymark.deployment import Mirror as MirrorSettings

@@ -23,7 +23,7 @@ import json
 import logging
 from typing import Any, Final
 
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.ready_batch import Origin
 

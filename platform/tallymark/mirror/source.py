@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tallymark.client.connector import ConsumerConnector
-from tallymark.client.fetched import Fetched, FetchSpec
-from tallymark.client.message import Gap
+from tallymark.client.connector.connector import ConsumerConnector
+from tallymark.client.connector.stream import Stream
 from tallymark.client.metadata import TopicInfo
-from tallymark.client.security import SecuritySettings
-from tallymark.client.simple_consumer import SimpleConsumer
-from tallymark.client.stream import Stream
+from tallymark.client.reading.fetched import Fetched, FetchSpec
+from tallymark.client.reading.message import Gap
+from tallymark.client.reading.simple_consumer import SimpleConsumer
+from tallymark.client.security.security import SecuritySettings
 from tallymark.errors import KafkaError
 from tallymark.mirror.catalog import NO_ID
 from tallymark.mirror.holes import HoleNotes

@@ -6,11 +6,11 @@ import time
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
-from tallymark.client.admin import Admin
-from tallymark.client.fetched import EARLIEST, LATEST
-from tallymark.client.security_deployment import connection_settings
-from tallymark.client.simple_consumer import SimpleConsumer
-from tallymark.client.zookeeper_groups import ZooKeeperGroups
+from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups
+from tallymark.client.reading.fetched import EARLIEST, LATEST
+from tallymark.client.reading.simple_consumer import SimpleConsumer
+from tallymark.client.security.deployment import connection_settings
 from tallymark.coordination import ZooKeeper
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, KafkaError

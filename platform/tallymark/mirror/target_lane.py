@@ -14,8 +14,8 @@ from collections import deque
 from operator import itemgetter
 from typing import Final
 
-from tallymark.client.batch import NO_IDENTITY
-from tallymark.client.pipeline import Pipeline
+from tallymark.client.producing.batch import NO_IDENTITY
+from tallymark.client.producing.pipeline import Pipeline
 from tallymark.mirror.ready_batch import Origin, ReadyBatch
 
 IN_FLIGHT: Final = 5

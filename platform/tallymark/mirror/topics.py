@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client.admin import Admin
+from tallymark.client.admin.admin import Admin
 from tallymark.deployment import Mirror
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.catalog import Catalog

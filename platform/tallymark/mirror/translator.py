@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from tallymark.client.security_deployment import connection_settings
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
+from tallymark.client.security.deployment import connection_settings
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark.mirror.finding import find_mirror

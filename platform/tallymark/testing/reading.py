@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tallymark.client.message import Message
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.reading.message import Message
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 
 
 def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from foreign_clients.rows import LINGER_MS, SECONDS, Row
 from tallymark.client import Producer, SimpleConsumer
-from tallymark.client.connector import ConsumerConnector
+from tallymark.client.connector.connector import ConsumerConnector
 
 
 def write(servers: str, topic: str, rows: list[Row], codec: str = "none", **config: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from tallymark.client.security_deployment import connection_settings
+from tallymark.client.security.deployment import connection_settings
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import ConnectError, TimedOutError, UserError
 

@@ -65,7 +65,9 @@ def read_as_group(
 ) -> Generator[Shown | None, None, None]:
     """Messages as they come, up to ``limit``; None when there was a pause. What was given out is
     committed at the end, and now and then."""
-    from tallymark.client.connector import ConsumerConnector  # it brings ZooKeeper's client
+    from tallymark.client.connector.connector import (
+        ConsumerConnector,  # it brings ZooKeeper's client
+    )
 
     with ConsumerConnector(**settings) as connector:
         if pattern is None and len(topics) == 1:

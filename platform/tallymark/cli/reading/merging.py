@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tallymark.cli.reading.reader import OnGap, Piece, SpanReader, Stopped, refuse_gap
 from tallymark.cli.reading.spans import Span
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.protocol.records import Record
 
 

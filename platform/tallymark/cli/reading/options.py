@@ -17,7 +17,7 @@ from tallymark.cli.reading.positions import (
     parse_time,
 )
 from tallymark.cli.reading.spans import Span, find_spans
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])

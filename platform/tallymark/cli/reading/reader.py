@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from tallymark.cli.reading.spans import Span
-from tallymark.client.fetched import Fetched, FetchSpec
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.reading.fetched import Fetched, FetchSpec
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CODES, KafkaError, LogTruncatedError, UserError
 from tallymark.protocol.records import Record
 

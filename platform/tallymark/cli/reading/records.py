@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tallymark.client.stamps import STAMP_HEADER, Stamp, stamp_of
+from tallymark.client.producing.stamps import STAMP_HEADER, Stamp, stamp_of
 
 if TYPE_CHECKING:
     from tallymark.serialization import AvroDecoder

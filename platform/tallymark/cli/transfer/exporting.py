@@ -15,7 +15,7 @@ from tallymark.cli.reading.reader import Stopped, read_pieces
 from tallymark.cli.reading.spans import Span
 from tallymark.cli.transfer.open_file import Format, create, go_on, reading
 from tallymark.cli.transfer.plan import Counts, Exported, ExportWriter, Plan
-from tallymark.client.simple_consumer import SimpleConsumer
+from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import UserError
 
 _FLUSH_S: Final = 1.0

@@ -11,8 +11,8 @@ from tallymark.cli.progress import Meter
 from tallymark.cli.reading.reader import Stopped
 from tallymark.cli.transfer.import_state import ImportState
 from tallymark.cli.transfer.plan import Counts, Exported
-from tallymark.client.delivery import Delivery
-from tallymark.client.producer import Producer
+from tallymark.client.producing.delivery import Delivery
+from tallymark.client.producing.producer import Producer
 from tallymark.errors import UserError
 
 _STORE_S: Final = 1.0

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from tallymark.cli.reading.reader import Stopped
-from tallymark.client.producer import Producer
+from tallymark.client.producing.producer import Producer
 from tallymark.errors import TimedOutError
 
 _CLOSE_S: Final = 130.0

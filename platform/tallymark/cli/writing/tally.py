@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tallymark.client.delivery import RecordMetadata
+from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.errors import UserError
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tallymark.client.admin_base import AdminBase
-from tallymark.client.admin_results import Outcomes, Results, refusal
-from tallymark.client.admin_routes import from_controller
+from tallymark.client.admin.base import AdminBase
+from tallymark.client.admin.results import Outcomes, Results, refusal
+from tallymark.client.admin.routes import from_controller
 from tallymark.errors import UserError
 from tallymark.protocol.messages import (
     CreateAclsRequest,

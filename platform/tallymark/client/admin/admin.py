@@ -4,21 +4,21 @@
 ...     admin.create_topic("clicks", 12, {"retention.ms": "86400000"})
 ...     admin.group_lag("loader")
 
-One file a subject: :mod:`.admin_topics`, :mod:`.admin_configs`, :mod:`.admin_groups`,
-:mod:`.admin_offsets` (:mod:`.admin_reset`), :mod:`.admin_lag`, :mod:`.admin_records`,
-:mod:`.admin_cluster`, :mod:`.admin_acls`,
-:mod:`.admin_users`. How requests find the broker that can answer them,
-and when they are asked again, is :mod:`.admin_routes`.
+One file a subject: :mod:`.topics`, :mod:`.configs`, :mod:`.groups`,
+:mod:`.offsets` (:mod:`.reset`), :mod:`.lag`, :mod:`.records`,
+:mod:`.cluster`, :mod:`.acls`,
+:mod:`.users`. How requests find the broker that can answer them,
+and when they are asked again, is :mod:`.routes`.
 """
 
 from __future__ import annotations
 
-from tallymark.client.admin_acls import AclAdmin
-from tallymark.client.admin_cluster import ClusterAdmin
-from tallymark.client.admin_configs import ConfigAdmin
-from tallymark.client.admin_lag import LagAdmin
-from tallymark.client.admin_topics import TopicAdmin
-from tallymark.client.admin_users import UserAdmin
+from tallymark.client.admin.acls import AclAdmin
+from tallymark.client.admin.cluster import ClusterAdmin
+from tallymark.client.admin.configs import ConfigAdmin
+from tallymark.client.admin.lag import LagAdmin
+from tallymark.client.admin.topics import TopicAdmin
+from tallymark.client.admin.users import UserAdmin
 
 
 class Admin(TopicAdmin, ConfigAdmin, LagAdmin, ClusterAdmin, AclAdmin, UserAdmin):

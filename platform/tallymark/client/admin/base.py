@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 
-from tallymark.client.admin_results import K, Outcomes, Results, TopicPartition, V
-from tallymark.client.admin_routes import (
+from tallymark.client.admin.results import K, Outcomes, Results, TopicPartition, V
+from tallymark.client.admin.routes import (
     AskMany,
     Attempt,
     from_brokers,
@@ -19,7 +19,7 @@ from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.cluster import Cluster
 from tallymark.client.io_thread import IoThread
 from tallymark.client.metrics import Metrics
-from tallymark.client.security import SecuritySettings, client_security
+from tallymark.client.security.security import SecuritySettings, client_security
 from tallymark.errors import ConnectError
 from tallymark.net import Address
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tallymark.client.admin_base import AdminBase
-from tallymark.client.admin_results import Results
+from tallymark.client.admin.base import AdminBase
+from tallymark.client.admin.results import Results
 from tallymark.errors import CODES, KafkaError
 from tallymark.net import Address
 from tallymark.protocol.api import ApiKey

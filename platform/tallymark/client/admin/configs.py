@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from tallymark.client.admin_base import AdminBase
-from tallymark.client.admin_results import Outcomes, Results, refusal
+from tallymark.client.admin.base import AdminBase
+from tallymark.client.admin.results import Outcomes, Results, refusal
 from tallymark.errors import CODES, ConnectError, KafkaError
 from tallymark.protocol.messages import (
     DescribeConfigsRequest,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tallymark.client.admin_base import AdminBase
-from tallymark.client.admin_results import Outcomes, Results, TopicPartition, refusal
-from tallymark.client.admin_routes import find_coordinators
+from tallymark.client.admin.base import AdminBase
+from tallymark.client.admin.results import Outcomes, Results, TopicPartition, refusal
+from tallymark.client.admin.routes import find_coordinators
 from tallymark.errors import CODES, KafkaError, RemoteProtocolError, TallymarkError
 from tallymark.net import Address
 from tallymark.protocol.consumer_protocol import decode_assignment

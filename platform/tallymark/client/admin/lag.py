@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tallymark.client.admin_groups import GroupAdmin, GroupDescription, MemberDescription
-from tallymark.client.admin_records import RecordAdmin
-from tallymark.client.admin_results import TopicPartition
-from tallymark.client.fetched import EARLIEST, LATEST
+from tallymark.client.admin.groups import GroupAdmin, GroupDescription, MemberDescription
+from tallymark.client.admin.records import RecordAdmin
+from tallymark.client.admin.results import TopicPartition
+from tallymark.client.reading.fetched import EARLIEST, LATEST
 from tallymark.errors import TallymarkError
 
 

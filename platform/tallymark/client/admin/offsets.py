@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeGuard
 
-from tallymark.client.admin_base import AdminBase
-from tallymark.client.admin_reset import LogFacts, OffsetReset, OffsetTarget, decide_all
-from tallymark.client.admin_results import Outcomes, Results, TopicPartition, V, by_topic, refusal
-from tallymark.client.admin_routes import ask_at_most
-from tallymark.client.fetched import EARLIEST, LATEST
+from tallymark.client.admin.base import AdminBase
+from tallymark.client.admin.reset import LogFacts, OffsetReset, OffsetTarget, decide_all
+from tallymark.client.admin.results import Outcomes, Results, TopicPartition, V, by_topic, refusal
+from tallymark.client.admin.routes import ask_at_most
+from tallymark.client.reading.fetched import EARLIEST, LATEST
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.net import Address
 from tallymark.protocol.messages import (
@@ -200,7 +200,7 @@ class OffsetAdmin(AdminBase):
         *,
         dry_run: bool = False,
     ) -> Results[TopicPartition, OffsetReset]:
-        """Let the group go on elsewhere (:mod:`.admin_reset`); ``dry_run`` only tells where. The
+        """Let the group go on elsewhere (:mod:`.reset`); ``dry_run`` only tells where. The
         group must have no members."""
         wanted = list(dict.fromkeys(partitions))
         current = {at: one.offset for at, one in self.group_offsets(group, wanted).check().items()}

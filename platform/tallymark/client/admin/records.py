@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client.admin_offsets import OffsetAdmin
-from tallymark.client.admin_results import Outcomes, Results, TopicPartition, by_topic, refusal
+from tallymark.client.admin.offsets import OffsetAdmin
+from tallymark.client.admin.results import Outcomes, Results, TopicPartition, by_topic, refusal
 from tallymark.net import Address
 from tallymark.protocol.messages import (
     DeleteRecordsRequest,

@@ -1,4 +1,4 @@
-"""Where a group is to go on: the decision. Pure; the facts are asked for by :mod:`.admin_offsets`.
+"""Where a group is to go on: the decision. Pure; the facts are asked for by :mod:`.offsets`.
 
 As ``kafka-consumer-groups --reset-offsets``: to the earliest or latest record, to the first record
 at or after a time, to an offset, by so many records forwards or backwards, or to where it stands.

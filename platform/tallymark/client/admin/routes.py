@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
-from tallymark.client.admin_results import K, Outcomes, TopicPartition, V, refusal, unanswered
+from tallymark.client.admin.results import K, Outcomes, TopicPartition, V, refusal, unanswered
 from tallymark.client.cluster import RETRY_BACKOFF, Cluster
 from tallymark.errors import (
     CODES,

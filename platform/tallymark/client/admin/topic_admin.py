@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tallymark.client.admin_results import Outcomes, refusal
-from tallymark.client.admin_routes import from_controller, settle
+from tallymark.client.admin.results import Outcomes, refusal
+from tallymark.client.admin.routes import from_controller, settle
 from tallymark.client.cluster import Cluster
 from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.protocol.messages import (

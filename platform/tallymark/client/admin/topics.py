@@ -8,12 +8,10 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tallymark.client.admin_base import AdminBase
-from tallymark.client.admin_results import Outcomes, Results, TopicPartition, refusal
-from tallymark.client.admin_routes import from_controller
-from tallymark.client.cluster import RETRY_BACKOFF
-from tallymark.client.metadata import TopicInfo
-from tallymark.client.topic_admin import (
+from tallymark.client.admin.base import AdminBase
+from tallymark.client.admin.results import Outcomes, Results, TopicPartition, refusal
+from tallymark.client.admin.routes import from_controller
+from tallymark.client.admin.topic_admin import (
     CreatedTopic,
     NewTopic,
     ask_create,
@@ -21,6 +19,8 @@ from tallymark.client.topic_admin import (
     create_topic,
     delete_topic,
 )
+from tallymark.client.cluster import RETRY_BACKOFF
+from tallymark.client.metadata import TopicInfo
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     CreatePartitionsRequest,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 
-from tallymark.client.admin_base import AdminBase
-from tallymark.client.admin_results import Outcomes, Results, refusal
-from tallymark.client.admin_routes import from_controller
+from tallymark.client.admin.base import AdminBase
+from tallymark.client.admin.results import Outcomes, Results, refusal
+from tallymark.client.admin.routes import from_controller
 from tallymark.errors import UserError
 from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.net.scram import MIN_ITERATIONS, salted_password

@@ -1,5 +1,5 @@
 """Consumer groups that coordinate themselves in ZooKeeper, told and changed in the words of
-:mod:`.admin_groups`: who is in them, what each consumes, where they stand.
+:mod:`.groups`: who is in them, what each consumes, where they stand.
 
 Nothing here is a member of a group: offsets are only changed while a group has none.
 """
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tallymark.client.admin_groups import GroupDescription, GroupListing, MemberDescription
-from tallymark.client.admin_results import TopicPartition
+from tallymark.client.admin.groups import GroupDescription, GroupListing, MemberDescription
+from tallymark.client.admin.results import TopicPartition
 from tallymark.coordination import paths
 from tallymark.coordination.consumers import ConsumerRegistry, groups
 from tallymark.coordination.offsets import OffsetRegistry, Position

@@ -10,7 +10,7 @@
             await consumer.commit()
 
 Everything that decides is the connector's: groups, rebalances, offsets, fetching. Its calls may
-block, so one thread makes them (:mod:`.async_worker`); it takes up to ``max_poll_records`` messages
+block, so one thread makes them (:mod:`.worker`); it takes up to ``max_poll_records`` messages
 at once, which are then handed out without any waiting.
 """
 
@@ -26,14 +26,14 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from tallymark.client.async_calls import outcome_of, start_thread
-from tallymark.client.async_settings import settings_of
-from tallymark.client.async_worker import Worker
-from tallymark.client.connector import ConsumerConnector
-from tallymark.client.message import Message
-from tallymark.client.message_batch import MessageBatch
-from tallymark.client.rebalance import TopicPartition
-from tallymark.client.stream import Stream
+from tallymark.client.aio.calls import outcome_of, start_thread
+from tallymark.client.aio.settings import settings_of
+from tallymark.client.aio.worker import Worker
+from tallymark.client.connector.connector import ConsumerConnector
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.stream import Stream
+from tallymark.client.reading.message import Message
+from tallymark.client.reading.message_batch import MessageBatch
 from tallymark.errors import ClosedError, CommitFailedError, TallymarkError, UserError
 
 log: Final = logging.getLogger(__name__)
@@ -47,7 +47,8 @@ _POLL_S: Final = 0.25
 
 class AsyncConsumer:
     """One consumer of a group. Takes the settings of
-    :class:`~tallymark.client.connector.ConsumerConnector`; its hooks are called in threads.
+    :class:`~tallymark.client.connector.connector.ConsumerConnector`; its hooks are called in
+    threads.
 
     Cancelling is safe at every ``await``: a message that was not handed out is handed out next, or
     comes again; a commit that is cancelled was made or not. An error in the background is raised by

@@ -7,8 +7,8 @@
         print(await delivery)
 
 Batching, retries and reports are the background thread's, as with
-:class:`~tallymark.client.producer.Producer`. Here is only what waits: for a topic's partitions, for
-room in the buffer, for deliveries, for the end.
+:class:`~tallymark.client.producing.producer.Producer`. Here is only what waits: for a topic's
+partitions, for room in the buffer, for deliveries, for the end.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tallymark.client.async_calls import in_thread, outcome_of, start_thread
-from tallymark.client.async_room import RoomQueue
-from tallymark.client.async_settings import settings_of
-from tallymark.client.batch_delivery import BatchDelivery
-from tallymark.client.delivery import Delivery, OnDelivery, RecordMetadata
-from tallymark.client.producer import Producer
-from tallymark.client.producer_core import ProducerCore
-from tallymark.client.producer_intake import Intake
+from tallymark.client.aio.calls import in_thread, outcome_of, start_thread
+from tallymark.client.aio.room import RoomQueue
+from tallymark.client.aio.settings import settings_of
+from tallymark.client.producing.batch_delivery import BatchDelivery
+from tallymark.client.producing.core import ProducerCore
+from tallymark.client.producing.delivery import Delivery, OnDelivery, RecordMetadata
+from tallymark.client.producing.intake import Intake
+from tallymark.client.producing.producer import Producer
 from tallymark.errors import BufferFullError, ClosedError, TimedOutError
 from tallymark.protocol.records import Header
 
@@ -42,8 +42,8 @@ _YIELD_EVERY: Final = 256
 class AsyncProducer:
     """Publishes records to the topics of one cluster, from coroutines of any event loops.
 
-    Takes the settings of :class:`~tallymark.client.producer.Producer`. Encoders and a partitioner
-    are called in the event loop and must be quick.
+    Takes the settings of :class:`~tallymark.client.producing.producer.Producer`. Encoders and a
+    partitioner are called in the event loop and must be quick.
 
     Cancelling is safe at every ``await``: a :meth:`send` that is cancelled has not taken its record
     in; a record that was taken in is delivered, or its failure reported, whoever is cancelled.

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from tallymark.client.budget import MemoryBudget
+from tallymark.client.producing.budget import MemoryBudget
 
 T = TypeVar("T")
 

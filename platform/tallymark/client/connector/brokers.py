@@ -7,15 +7,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from tallymark.client.fetched import Fetched, FetchSpec
 from tallymark.client.metadata import TopicInfo
+from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.errors import KafkaError
 
-LOG: Final = logging.getLogger("tallymark.client.connector")
+LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 
 
 class FetchClient(Protocol):
-    """What of :class:`~tallymark.client.simple_consumer.SimpleConsumer` is used here."""
+    """What of :class:`~tallymark.client.reading.simple_consumer.SimpleConsumer` is used here."""
 
     def multifetch(
         self, specs: Sequence[FetchSpec], *, max_bytes: int, max_wait_ms: int, min_bytes: int

@@ -25,9 +25,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from tallymark.client.connector_progress import PartitionProgress, ProgressBook
-from tallymark.client.rebalance import TopicPartition
-from tallymark.client.stream import Chunk, Stream
+from tallymark.client.connector.progress import PartitionProgress, ProgressBook
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.stream import Chunk, Stream
 from tallymark.coordination.errors import CoordinationError, SessionLostError
 from tallymark.coordination.offsets import UNKNOWN_EPOCH, OffsetRegistry, Position
 from tallymark.coordination.zookeeper import ZooKeeper
@@ -39,7 +39,7 @@ from tallymark.errors import (
     UserError,
 )
 
-LOG: Final = logging.getLogger("tallymark.client.connector")
+LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 IN_HAND_SECONDS: Final = 0.5
 """How long a consumer that gives partitions up waits for what the application has in hand."""
 _LOOK_SECONDS: Final = 0.002

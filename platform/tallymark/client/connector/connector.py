@@ -1,13 +1,13 @@
 """The consumer connector: a group of consumers that divide the partitions among themselves.
 
 A group coordinates in ZooKeeper, by Algorithm 1 of the Kafka paper, or through the brokers, by
-Kafka's classic group protocol (:mod:`.connector_sides`); the rest is the same. It rebalances
+Kafka's classic group protocol (:mod:`.sides`); the rest is the same. It rebalances
 whenever consumers, brokers or topics come and go, keeps the offsets of its group, and hands out
-messages through streams. Threads of its own: the group's coordinator (:mod:`.connector_coordinator`
-around the pure :mod:`.connector_machine`, or :mod:`.group_coordinator` around the pure
-:mod:`.group_machine`), the fetcher (:mod:`.connector_fetcher`), and the clients' I/O.
+messages through streams. Threads of its own: the group's coordinator (:mod:`.coordinator`
+around the pure :mod:`.machine`, or :mod:`..group.coordinator` around the pure
+:mod:`..group.machine`), the fetcher (:mod:`.fetcher`), and the clients' I/O.
 
-What ``delivery`` promises stands in :mod:`.connector_commit`.
+What ``delivery`` promises stands in :mod:`.commit`.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, Unpack
 
-from tallymark.client.connector_brokers import BrokerLink, FetchClient
-from tallymark.client.connector_commit import OffsetCommitter
-from tallymark.client.connector_fetcher import Fetcher, FetchSettings
-from tallymark.client.connector_progress import ProgressBook
-from tallymark.client.connector_rewind import Rewinder
-from tallymark.client.connector_settings import (
+from tallymark.client.connector.brokers import BrokerLink, FetchClient
+from tallymark.client.connector.commit import OffsetCommitter
+from tallymark.client.connector.fetcher import Fetcher, FetchSettings
+from tallymark.client.connector.progress import ProgressBook
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.rewind import Rewinder
+from tallymark.client.connector.settings import (
     ConsumerSettings,
     Delivery,
     Isolation,
     Policy,
     Where,
 )
-from tallymark.client.connector_sides import BrokersSide, Coordination, Parts, Side, ZooKeeperSide
-from tallymark.client.message import Gap
+from tallymark.client.connector.sides import BrokersSide, Coordination, Parts, Side, ZooKeeperSide
+from tallymark.client.connector.stream import QUEUE_BYTES, Gate, Stream
 from tallymark.client.metrics import Metrics
-from tallymark.client.rebalance import TopicPartition
-from tallymark.client.security import ClientSecurity, SecuritySettings, client_security
-from tallymark.client.simple_consumer import SimpleConsumer
-from tallymark.client.stream import QUEUE_BYTES, Gate, Stream
+from tallymark.client.reading.message import Gap
+from tallymark.client.reading.simple_consumer import SimpleConsumer
+from tallymark.client.security.security import ClientSecurity, SecuritySettings, client_security
 from tallymark.coordination import paths
 from tallymark.coordination.subscriptions import Subscription, topic_filter
 from tallymark.errors import ClosedError, UserError
 
-LOG: Final = logging.getLogger("tallymark.client.connector")
+LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 
 
 class ConsumerConnector:
@@ -79,7 +79,8 @@ class ConsumerConnector:
 
     Hooks:
 
-    * ``on_gap``: called with a :class:`~tallymark.client.message.Gap` when offsets were deleted
+    * ``on_gap``: called with a :class:`~tallymark.client.reading.message.Gap` when offsets were
+    deleted
       before they were consumed, or were cut off after. From the fetcher's thread, ahead of the
       messages that are still queued; it must not call the connector.
     * ``before_release``: called after the last message was handed out and before partitions are
@@ -95,7 +96,7 @@ class ConsumerConnector:
     partitions;
     ``request_timeout_ms``, ``retry_backoff_ms``, ``connect_timeout_ms`` (ZooKeeper's);
     ``security``: TLS and the log-in at the brokers, keywords of
-    :class:`~tallymark.client.security.SecuritySettings`.
+    :class:`~tallymark.client.security.security.SecuritySettings`.
 
     Raises ConnectError when ZooKeeper is not there, UserError for wrong settings, TypeError for one
     that is none. An error in the background ends the streams and is raised by the next call of

@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client import connector_events as ev
-from tallymark.client.connector_brokers import BrokerLink
-from tallymark.client.connector_commit import OffsetCommitter
-from tallymark.client.connector_fetcher import Fetcher
-from tallymark.client.connector_machine import decide
-from tallymark.client.connector_progress import ProgressBook
-from tallymark.client.rebalance import TopicPartition
-from tallymark.client.stream import Gate, Stream
+from tallymark.client.connector import events as ev
+from tallymark.client.connector.brokers import BrokerLink
+from tallymark.client.connector.commit import OffsetCommitter
+from tallymark.client.connector.fetcher import Fetcher
+from tallymark.client.connector.machine import decide
+from tallymark.client.connector.progress import ProgressBook
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.stream import Gate, Stream
 from tallymark.coordination import paths
 from tallymark.coordination.brokers import BrokerRegistry
 from tallymark.coordination.consumers import ConsumerRegistry
@@ -39,7 +39,7 @@ from tallymark.errors import (
     TimedOutError,
 )
 
-LOG: Final = logging.getLogger("tallymark.client.connector")
+LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _TOPIC_POLL_MS: Final = 5000
 """How often a cluster that keeps no topics in ZooKeeper is asked for its topics."""
 _CHECK_SECONDS: Final = 1.0

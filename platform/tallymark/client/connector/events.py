@@ -1,6 +1,6 @@
 """The words of the consumer's state machine: phases, actions, events, state. Pure data.
 
-:mod:`tallymark.client.connector_machine` tells what they do with each other.
+:mod:`.machine` tells what they do with each other.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tallymark.client.rebalance import Assignment, TopicPartition
+from tallymark.client.connector.rebalance import Assignment, TopicPartition
 from tallymark.coordination.subscriptions import Subscription
 
 

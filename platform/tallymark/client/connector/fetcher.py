@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tallymark.client.connector_brokers import BrokerLink, FetchClient
-from tallymark.client.connector_pending import PendingResets
-from tallymark.client.connector_progress import PartitionProgress
-from tallymark.client.connector_reset import Reset, after_out_of_range, after_truncation, at_first
-from tallymark.client.fetched import Fetched, FetchSpec
-from tallymark.client.message import Gap
-from tallymark.client.stream import Chunk, Gate, Stream
+from tallymark.client.connector.brokers import BrokerLink, FetchClient
+from tallymark.client.connector.pending import PendingResets
+from tallymark.client.connector.progress import PartitionProgress
+from tallymark.client.connector.reset import Reset, after_out_of_range, after_truncation, at_first
+from tallymark.client.connector.stream import Chunk, Gate, Stream
+from tallymark.client.reading.fetched import Fetched, FetchSpec
+from tallymark.client.reading.message import Gap
 from tallymark.coordination.offsets import Position
 from tallymark.errors import (
     CODES,
@@ -35,7 +35,7 @@ from tallymark.errors import (
     TimedOutError,
 )
 
-LOG: Final = logging.getLogger("tallymark.client.connector")
+LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _IDLE_SECONDS: Final = 0.25
 _HURRY_MS: Final = 20
 """The longest wait for data while a partition is left out of the fetch that may be in it soon."""
@@ -53,7 +53,7 @@ class _LastingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How to fetch; see :class:`~tallymark.client.connector.ConsumerConnector`."""
+    """How to fetch; see :class:`~tallymark.client.connector.connector.ConsumerConnector`."""
 
     auto_offset_reset: str
     max_bytes: int

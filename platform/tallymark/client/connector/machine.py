@@ -31,7 +31,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tallymark.client.connector_events import (
+from tallymark.client.connector.events import (
     Action,
     Changed,
     ClaimOwners,
@@ -60,7 +60,7 @@ from tallymark.client.connector_events import (
     Suspended,
     Tick,
 )
-from tallymark.client.rebalance import assignment_of
+from tallymark.client.connector.rebalance import assignment_of
 
 BACKOFF_MS: Final = 100
 BACKOFF_MAX_MS: Final = 2000

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from tallymark.client.connector_progress import PartitionProgress
-from tallymark.client.connector_reset import Reset
+from tallymark.client.connector.progress import PartitionProgress
+from tallymark.client.connector.reset import Reset
 
 _THREADS: Final = 4
 

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tallymark.client.connector_reading import Reading
-from tallymark.client.rebalance import Assignment, TopicPartition
+from tallymark.client.connector.reading import Reading
+from tallymark.client.connector.rebalance import Assignment, TopicPartition
 from tallymark.coordination.offsets import UNKNOWN_EPOCH, Position
 from tallymark.errors import CODES, CommitFailedError, UserError
 

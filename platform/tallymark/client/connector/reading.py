@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from tallymark.client.message import Message
+from tallymark.client.reading.message import Message
 from tallymark.coordination.offsets import Position
 from tallymark.protocol.record_columns import RecordColumns
 

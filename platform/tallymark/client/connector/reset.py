@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from tallymark.client.connector_brokers import FetchClient
-from tallymark.client.connector_progress import PartitionProgress
-from tallymark.client.fetched import EARLIEST, LATEST
-from tallymark.client.message import Gap
+from tallymark.client.connector.brokers import FetchClient
+from tallymark.client.connector.progress import PartitionProgress
+from tallymark.client.reading.fetched import EARLIEST, LATEST
+from tallymark.client.reading.message import Gap
 from tallymark.errors import CODES, KafkaError, LogTruncatedError, OffsetOutOfRangeError
 
 POLICIES: Final = {"smallest": EARLIEST, "largest": LATEST}

@@ -1,6 +1,6 @@
 """Going elsewhere in owned partitions: the paper's rewind.
 
-A new position is a new :class:`~tallymark.client.connector_progress.PartitionProgress`: what is
+A new position is a new :class:`~tallymark.client.connector.progress.PartitionProgress`: what is
 queued or on its way for the old one finds its partition given up, and is dropped.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tallymark.client.connector_brokers import BrokerLink
-from tallymark.client.connector_fetcher import Fetcher
-from tallymark.client.connector_progress import PartitionProgress, ProgressBook
-from tallymark.client.connector_reset import POLICIES
-from tallymark.client.rebalance import TopicPartition
-from tallymark.client.stream import Stream
+from tallymark.client.connector.brokers import BrokerLink
+from tallymark.client.connector.fetcher import Fetcher
+from tallymark.client.connector.progress import PartitionProgress, ProgressBook
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.reset import POLICIES
+from tallymark.client.connector.stream import Stream
 from tallymark.errors import CommitFailedError, ConnectError, UserError
 
 _WAYS: Final = "give one of to_time_ms, to_offset and to"
@@ -48,7 +48,7 @@ class Rewinder:
         to: str | None,
         wanted: Callable[[PartitionProgress], bool],
     ) -> dict[TopicPartition, int]:
-        """See :meth:`~tallymark.client.connector.ConsumerConnector.rewind`."""
+        """See :meth:`~tallymark.client.connector.connector.ConsumerConnector.rewind`."""
         if sum(way is not None for way in (to_time_ms, to_offset, to)) != 1:
             raise UserError("rewind() does not know where to", _WAYS)
         if to is not None and to not in POLICIES:

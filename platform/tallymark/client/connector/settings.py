@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tallymark.client.group_assignors import ASSIGNORS
+from tallymark.client.group.assignors import ASSIGNORS
 from tallymark.client.metrics import Metrics
 from tallymark.coordination import paths
 from tallymark.errors import UserError
@@ -29,8 +29,8 @@ _MEANT: Final = {"earliest": "smallest", "latest": "largest"}
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """The keywords of :class:`~tallymark.client.connector.ConsumerConnector` that are data; None
-    is what the coordinator's default is for. Raises UserError for what cannot be."""
+    """The keywords of :class:`~tallymark.client.connector.connector.ConsumerConnector` that are
+    data; None is what the coordinator's default is for. Raises UserError for what cannot be."""
 
     group: str
     coordinator: Where | None

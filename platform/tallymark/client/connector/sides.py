@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.connector_brokers import BrokerLink
-from tallymark.client.connector_commit import OffsetCommitter, OffsetStore, ZooKeeperOffsets
-from tallymark.client.connector_coordinator import Coordinator
-from tallymark.client.connector_fetcher import Fetcher
-from tallymark.client.connector_progress import ProgressBook
-from tallymark.client.connector_settings import ConsumerSettings, new_consumer_id
-from tallymark.client.group_coordinator import GroupCoordinator
-from tallymark.client.group_link import GroupLink
-from tallymark.client.group_offsets import BrokerOffsets
-from tallymark.client.rebalance import TopicPartition
-from tallymark.client.security import ClientSecurity
-from tallymark.client.stream import Gate, Stream
+from tallymark.client.connector.brokers import BrokerLink
+from tallymark.client.connector.commit import OffsetCommitter, OffsetStore, ZooKeeperOffsets
+from tallymark.client.connector.coordinator import Coordinator
+from tallymark.client.connector.fetcher import Fetcher
+from tallymark.client.connector.progress import ProgressBook
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.settings import ConsumerSettings, new_consumer_id
+from tallymark.client.connector.stream import Gate, Stream
+from tallymark.client.group.coordinator import GroupCoordinator
+from tallymark.client.group.link import GroupLink
+from tallymark.client.group.offsets import BrokerOffsets
+from tallymark.client.security.security import ClientSecurity
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.coordination.zookeeper import ZooKeeper
 from tallymark.errors import TallymarkError

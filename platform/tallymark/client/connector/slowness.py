@@ -1,7 +1,8 @@
 """Whether the application keeps up: nobody else may read a partition that it holds and does not.
 
-The streams say where the application stands (:meth:`~tallymark.client.stream.Stream.standing`);
-this looks now and again, so that handing out a message costs nothing.
+The streams say where the application stands
+(:meth:`~tallymark.client.connector.stream.Stream.standing`); this looks now and again, so that
+handing out a message costs nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from tallymark.client.stream import Stream
+from tallymark.client.connector.stream import Stream
 
 _WARN_AT: Final = 0.7
 """Part of the limit after which a warning is due."""

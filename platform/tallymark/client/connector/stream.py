@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Never, TypeVar
 
-from tallymark.client.connector_progress import PartitionProgress
-from tallymark.client.connector_reading import Reading
-from tallymark.client.message import Message
-from tallymark.client.message_batch import MessageBatch, messages
-from tallymark.client.rebalance import TopicPartition
-from tallymark.client.stream_queue import Chunk, ChunkQueue, Gate
+from tallymark.client.connector.progress import PartitionProgress
+from tallymark.client.connector.reading import Reading
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.stream_queue import Chunk, ChunkQueue, Gate
+from tallymark.client.reading.message import Message
+from tallymark.client.reading.message_batch import MessageBatch, messages
 from tallymark.errors import ClosedError, TallymarkError, TimedOutError
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import BatchHeader

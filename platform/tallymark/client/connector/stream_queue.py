@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from tallymark.client.connector_progress import PartitionProgress
-from tallymark.client.message_batch import read_columns
+from tallymark.client.connector.progress import PartitionProgress
+from tallymark.client.reading.message_batch import read_columns
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch, BatchHeader
 
@@ -60,7 +60,8 @@ class Chunk:
     next_offset: int
     epoch: int
     cleared: bool = False
-    """Whether its messages may be handed out; see :class:`~tallymark.client.stream.Stream`."""
+    """Whether its messages may be handed out; see
+    :class:`~tallymark.client.connector.stream.Stream`."""
     high_watermark: int = -1
     source: str = ""
     """The broker it came from."""

@@ -4,7 +4,7 @@
   remainder (RangeAssignor).
 * ``roundrobin``: all partitions dealt out one by one, in turn (RoundRobinAssignor).
 * ``cooperative-sticky``: as even as can be, and as little moved as can be
-  (:mod:`.group_sticky`); what moves is given up first and handed on in the next generation
+  (:mod:`.sticky`); what moves is given up first and handed on in the next generation
   (KIP-429).
 
 Members sort as in Kafka: static ones by their static id, then the others by member id.
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Final
 
-from tallymark.client.group_sticky import give_up_first, hand_out
-from tallymark.client.rebalance import TopicPartition, split_range
+from tallymark.client.connector.rebalance import TopicPartition, split_range
+from tallymark.client.group.sticky import give_up_first, hand_out
 
 Partitions = Mapping[str, Sequence[int]]
 """Topic to the numbers of its partitions."""

@@ -1,4 +1,4 @@
-"""The shell around :mod:`.group_machine`: it asks the brokers, and keeps the clock.
+"""The shell around :mod:`.machine`: it asks the brokers, and keeps the clock.
 
 Decisions are made in the loop of the group's I/O thread, which never waits for the application:
 what does (releasing, storing and reading offsets) goes to one worker thread, in order. So the heart
@@ -16,14 +16,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tallymark.client import group_events as ev
-from tallymark.client.connector_settings import ConsumerSettings
-from tallymark.client.connector_slowness import Pace, PollWatch
-from tallymark.client.group_hands import Hands
-from tallymark.client.group_link import GroupLink
-from tallymark.client.group_machine import decide
-from tallymark.client.group_offsets import BrokerOffsets, Term
-from tallymark.client.group_requests import (
+from tallymark.client.connector.settings import ConsumerSettings
+from tallymark.client.connector.slowness import Pace, PollWatch
+from tallymark.client.group import events as ev
+from tallymark.client.group.hands import Hands
+from tallymark.client.group.link import GroupLink
+from tallymark.client.group.machine import decide
+from tallymark.client.group.offsets import BrokerOffsets, Term
+from tallymark.client.group.requests import (
     heartbeat_request,
     join_request,
     leave_request,
@@ -31,7 +31,7 @@ from tallymark.client.group_requests import (
     read_synced,
     sync_request,
 )
-from tallymark.client.group_routine import next_due_ms
+from tallymark.client.group.routine import next_due_ms
 from tallymark.errors import (
     AuthenticationError,
     ClosedError,
@@ -48,9 +48,9 @@ from tallymark.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from tallymark.client.connector_sides import Parts
+    from tallymark.client.connector.sides import Parts
 
-LOG: Final = logging.getLogger("tallymark.client.connector")
+LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _LEAVE_SECONDS: Final = 2.0
 _JOINING: Final = (
     *(ev.Phase.FINDING, ev.Phase.READING, ev.Phase.JOINING),

@@ -1,6 +1,6 @@
 """The words of a group member's state machine: phases, actions, events, state. Pure data.
 
-:mod:`tallymark.client.group_machine` tells what they do with each other.
+:mod:`.machine` tells what they do with each other.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tallymark.client.group_assignors import COOPERATIVE, GroupMember, Partitions
-from tallymark.client.rebalance import TopicPartition
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.group.assignors import COOPERATIVE, GroupMember, Partitions
 from tallymark.coordination.subscriptions import Subscription
 
 Places = frozenset[TopicPartition]

@@ -6,16 +6,16 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from tallymark.client.connector_commit import PASSING, OffsetCommitter
-from tallymark.client.connector_fetcher import Fetcher
-from tallymark.client.connector_progress import ProgressBook
-from tallymark.client.rebalance import TopicPartition, split_range
-from tallymark.client.stream import Gate, Stream
+from tallymark.client.connector.commit import PASSING, OffsetCommitter
+from tallymark.client.connector.fetcher import Fetcher
+from tallymark.client.connector.progress import ProgressBook
+from tallymark.client.connector.rebalance import TopicPartition, split_range
+from tallymark.client.connector.stream import Gate, Stream
 from tallymark.coordination.offsets import Position
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import KafkaError
 
-LOG: Final = logging.getLogger("tallymark.client.connector")
+LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 
 
 class Hands:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.cluster import Cluster
 from tallymark.client.connections import Connections
-from tallymark.client.connector_settings import ConsumerSettings
+from tallymark.client.connector.settings import ConsumerSettings
 from tallymark.client.io_thread import IoThread
 from tallymark.errors import CODES, KafkaError
 from tallymark.net import Address

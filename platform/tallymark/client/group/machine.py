@@ -22,7 +22,7 @@ What it promises:
 
 * Nothing is handed out of a partition but between its assignment and its revocation, and not while
   the session may be over: without a sign of life from the coordinator for the session timeout it
-  pauses, until there is one (:mod:`.group_routine`).
+  pauses, until there is one (:mod:`.routine`).
 * Fetchers are stopped and offsets stored before a partition is given up to the group; offsets are
   read after the group has given it to us, hence after the previous owner stored them.
 * A member that the coordinator does not know any more drops its partitions without a commit.
@@ -34,11 +34,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tallymark.client import group_events as ev
-from tallymark.client.group_assignors import ASSIGNORS, COOPERATIVE, Partitions
-from tallymark.client.group_events import NOBODY, Phase, State
-from tallymark.client.group_routine import routine
-from tallymark.client.group_steps import (
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.group import events as ev
+from tallymark.client.group.assignors import ASSIGNORS, COOPERATIVE, Partitions
+from tallymark.client.group.events import NOBODY, Phase, State
+from tallymark.client.group.routine import routine
+from tallymark.client.group.steps import (
     Decision,
     after,
     again,
@@ -51,7 +52,6 @@ from tallymark.client.group_steps import (
     pause_unless_first,
     without_id,
 )
-from tallymark.client.rebalance import TopicPartition
 from tallymark.errors import CODES, TABLE
 
 _ILLEGAL_GENERATION: Final = CODES["ILLEGAL_GENERATION"]

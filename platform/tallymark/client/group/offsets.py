@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from tallymark.client.connector_settings import ConsumerSettings
-from tallymark.client.group_link import GroupLink
-from tallymark.client.rebalance import TopicPartition
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.settings import ConsumerSettings
+from tallymark.client.group.link import GroupLink
 from tallymark.coordination.offsets import Position
 from tallymark.errors import (
     CODES,
@@ -36,7 +36,7 @@ from tallymark.protocol.messages import (
     OffsetFetchResponseTopic,
 )
 
-LOG: Final = logging.getLogger("tallymark.client.connector")
+LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _RETRY_SECONDS: Final = 0.1
 _GONE_ON: Final = frozenset(
     CODES[name] for name in ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")

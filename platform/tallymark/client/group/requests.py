@@ -7,10 +7,10 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tallymark.client import group_events as ev
-from tallymark.client.connector_settings import ConsumerSettings
-from tallymark.client.group_assignors import COOPERATIVE, GroupMember
-from tallymark.client.rebalance import TopicPartition
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.settings import ConsumerSettings
+from tallymark.client.group import events as ev
+from tallymark.client.group.assignors import COOPERATIVE, GroupMember
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -33,7 +33,7 @@ from tallymark.protocol.messages import (
     SyncGroupResponse,
 )
 
-LOG: Final = logging.getLogger("tallymark.client.connector")
+LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 CONSUMER: Final = "consumer"
 """The type of a group whose members read topics."""
 

@@ -1,13 +1,13 @@
 """What a member does by the clock: look for the coordinator, give signs of life, look at topics,
-and pause when nobody has confirmed that its session lives. Pure; part of :mod:`.group_machine`."""
+and pause when nobody has confirmed that its session lives. Pure; part of :mod:`.machine`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final
 
-from tallymark.client import group_events as ev
-from tallymark.client.group_events import Phase, State
+from tallymark.client.group import events as ev
+from tallymark.client.group.events import Phase, State
 
 _OUT: Final = (Phase.IDLE, Phase.LEAVING_GROUP, Phase.CLOSED)
 _BETWEEN: Final = (Phase.FINDING, Phase.READING, Phase.JOINING)

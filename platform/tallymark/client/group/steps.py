@@ -1,5 +1,5 @@
 """The small steps that decisions of a group member are made of. Pure; part of
-:mod:`.group_machine`."""
+:mod:`.machine`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from tallymark.client import group_events as ev
-from tallymark.client.group_events import NOBODY, Phase, Places, State
-from tallymark.client.rebalance import TopicPartition
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.group import events as ev
+from tallymark.client.group.events import NOBODY, Phase, Places, State
 from tallymark.errors import CODES, TABLE
 
 Decision: TypeAlias = tuple[State, tuple[ev.Action, ...]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tallymark.client.rebalance import TopicPartition
+from tallymark.client.connector.rebalance import TopicPartition
 
 
 def hand_out(

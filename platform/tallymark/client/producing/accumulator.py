@@ -2,7 +2,7 @@
 
 A record is only put into its batch's columns; its time is read at once and its stamp's sequence is
 its place, so sequences and timestamps of a partition grow together and a batch is one range of
-sequences. Encoding is left to when the batch leaves (:mod:`tallymark.client.batch`).
+sequences. Encoding is left to when the batch leaves (:mod:`.batch`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client.batch import NS, ProducerBatch
-from tallymark.client.budget import MemoryBudget
-from tallymark.client.delivery import Delivery, Fate, OnDelivery
-from tallymark.client.lane import RECORD_OVERHEAD, Lane, TopicLanes
-from tallymark.client.many_records import ManyRecords, put
 from tallymark.client.pace import Pace
+from tallymark.client.producing.batch import NS, ProducerBatch
+from tallymark.client.producing.budget import MemoryBudget
+from tallymark.client.producing.delivery import Delivery, Fate, OnDelivery
+from tallymark.client.producing.lane import RECORD_OVERHEAD, Lane, TopicLanes
+from tallymark.client.producing.many_records import ManyRecords, put
 from tallymark.errors import (
     CODES,
     BufferFullError,

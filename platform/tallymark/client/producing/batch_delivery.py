@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from tallymark.client.delivery import Fate
+from tallymark.client.producing.delivery import Fate
 from tallymark.errors import KafkaError, TimedOutError
 
 log: Final = logging.getLogger(__name__)

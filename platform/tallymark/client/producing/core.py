@@ -11,26 +11,26 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
 
-from tallymark.client.accumulator import Accumulator, BatchRules
+from tallymark.client.admin.topic_admin import create_topic
 from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.budget import MemoryBudget
 from tallymark.client.cluster import Cluster
-from tallymark.client.delivery import RecordMetadata
 from tallymark.client.forks import generation, tell_in_child
-from tallymark.client.interceptor_chain import InterceptorChain
-from tallymark.client.interceptor_stages import QueueStages
-from tallymark.client.interceptors import ProducerContext, ProducerInterceptor
-from tallymark.client.interceptors_queue import EventHandler, QueueInterceptor
 from tallymark.client.io_thread import IoThread
-from tallymark.client.lane import Lane, TopicLanes
-from tallymark.client.pipeline import Pipeline
-from tallymark.client.producer_metrics import ProducerMetrics
-from tallymark.client.producer_settings import ProducerSettings
-from tallymark.client.sender import Sender
-from tallymark.client.sender_answers import SendRules
-from tallymark.client.settlement import Settler
-from tallymark.client.stamps import INSTANCE_BYTES
-from tallymark.client.topic_admin import create_topic
+from tallymark.client.producing.accumulator import Accumulator, BatchRules
+from tallymark.client.producing.budget import MemoryBudget
+from tallymark.client.producing.delivery import RecordMetadata
+from tallymark.client.producing.interceptor_chain import InterceptorChain
+from tallymark.client.producing.interceptor_stages import QueueStages
+from tallymark.client.producing.interceptors import ProducerContext, ProducerInterceptor
+from tallymark.client.producing.interceptors_queue import EventHandler, QueueInterceptor
+from tallymark.client.producing.lane import Lane, TopicLanes
+from tallymark.client.producing.pipeline import Pipeline
+from tallymark.client.producing.producer_metrics import ProducerMetrics
+from tallymark.client.producing.sender import Sender
+from tallymark.client.producing.sender_answers import SendRules
+from tallymark.client.producing.settings import ProducerSettings
+from tallymark.client.producing.settlement import Settler
+from tallymark.client.producing.stamps import INSTANCE_BYTES
 from tallymark.errors import ClientFailedError, TimedOutError
 
 _LAST_REPORTS: Final = 2.0

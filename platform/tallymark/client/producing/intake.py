@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from tallymark.client.accumulator import NO_WAIT
-from tallymark.client.batch_delivery import BatchDelivery
-from tallymark.client.delivery import Delivery, OnDelivery, failed_delivery
-from tallymark.client.interceptors_queue import OutgoingRecord
-from tallymark.client.lane import Lane, Partitioner, TopicLanes
-from tallymark.client.many_records import ManyRecords
-from tallymark.client.producer_columns import (
+from tallymark.client.producing.accumulator import NO_WAIT
+from tallymark.client.producing.batch_delivery import BatchDelivery
+from tallymark.client.producing.columns import (
     Encoder,
     as_list,
     encoded_column,
     encoded_value,
     timestamp_column,
 )
-from tallymark.client.producer_core import ProducerCore
-from tallymark.client.producer_many import Filler
-from tallymark.client.stamps import STAMP_HEADER
+from tallymark.client.producing.core import ProducerCore
+from tallymark.client.producing.delivery import Delivery, OnDelivery, failed_delivery
+from tallymark.client.producing.interceptors_queue import OutgoingRecord
+from tallymark.client.producing.lane import Lane, Partitioner, TopicLanes
+from tallymark.client.producing.many import Filler
+from tallymark.client.producing.many_records import ManyRecords
+from tallymark.client.producing.stamps import STAMP_HEADER
 from tallymark.errors import CODES, BufferFullError, ClosedError, KafkaError, RecordDroppedError
 from tallymark.protocol.records import Header
 from tallymark.protocol.schema import Buffer
@@ -44,7 +44,7 @@ class Intake:
         self._drops = core.settings.on_buffer_full == "drop"
 
     def send(self, record: OutgoingRecord, on_delivery: OnDelivery | None = None) -> Delivery:
-        """Take one record in. See :meth:`tallymark.client.producer.Producer.send`."""
+        """Take one record in. See :meth:`tallymark.client.producing.producer.Producer.send`."""
         core, stages = self.core, self.core.stages
         if stages.records:
             admitted = stages.admit(record)
@@ -93,7 +93,7 @@ class Intake:
         timestamps: Any,
         headers: Iterable[Header],
     ) -> BatchDelivery:
-        """Take columns in. See :meth:`tallymark.client.producer.Producer.send_many`."""
+        """Take columns in. See :meth:`tallymark.client.producing.producer.Producer.send_many`."""
         core = self.core
         columns = [as_list(values), None if keys is None else as_list(keys)]
         count = len(columns[0] or ())

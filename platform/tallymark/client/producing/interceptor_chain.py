@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Final
 
-from tallymark.client.interceptors import (
+from tallymark.client.producing.interceptors import (
     ENTRY_POINTS,
     BatchTally,
     ProducerContext,

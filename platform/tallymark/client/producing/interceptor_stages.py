@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from tallymark.client.batch import ProducerBatch
-from tallymark.client.delivery import Delivery
-from tallymark.client.interceptors_queue import (
+from tallymark.client.producing.batch import ProducerBatch
+from tallymark.client.producing.delivery import Delivery
+from tallymark.client.producing.interceptors_queue import (
     EventHandler,
     EventKind,
     OutgoingRecord,

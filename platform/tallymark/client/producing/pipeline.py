@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from tallymark.client.batch import NO_IDENTITY, Identity, ProducerBatch
+from tallymark.client.producing.batch import NO_IDENTITY, Identity, ProducerBatch
 from tallymark.errors import CODES, KafkaError, TallymarkError
 
 SEQUENCE_LIMIT: Final = 2**31

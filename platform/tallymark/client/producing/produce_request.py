@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from tallymark.client.batch import ProducerBatch
-from tallymark.client.lane import Lane
 from tallymark.client.metadata import Metadata
+from tallymark.client.producing.batch import ProducerBatch
+from tallymark.client.producing.lane import Lane
 from tallymark.errors import CODES, KafkaError
 from tallymark.net import Address, Stream
 from tallymark.protocol.messages import (

@@ -15,26 +15,30 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
-from tallymark.client.batch_delivery import BatchDelivery, OnBatchDelivery
 from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.delivery import Delivery, OnDelivery
 from tallymark.client.forks import fork_lock, generation
-from tallymark.client.interceptor_chain import load_interceptors
-from tallymark.client.interceptors import ProducerInterceptor
-from tallymark.client.interceptors_queue import EventHandler, OutgoingRecord, QueueInterceptor
-from tallymark.client.lane import Partitioner
 from tallymark.client.metrics import Metrics
-from tallymark.client.producer_columns import BatchEncoder, Encoder
-from tallymark.client.producer_core import ProducerCore
-from tallymark.client.producer_intake import Intake
-from tallymark.client.producer_settings import (
+from tallymark.client.producing.batch_delivery import BatchDelivery, OnBatchDelivery
+from tallymark.client.producing.columns import BatchEncoder, Encoder
+from tallymark.client.producing.core import ProducerCore
+from tallymark.client.producing.delivery import Delivery, OnDelivery
+from tallymark.client.producing.intake import Intake
+from tallymark.client.producing.interceptor_chain import load_interceptors
+from tallymark.client.producing.interceptors import ProducerInterceptor
+from tallymark.client.producing.interceptors_queue import (
+    EventHandler,
+    OutgoingRecord,
+    QueueInterceptor,
+)
+from tallymark.client.producing.lane import Partitioner
+from tallymark.client.producing.settings import (
     Acks,
     OnBufferFull,
     ProducerSettings,
     acks_number,
     server_name,
 )
-from tallymark.client.security import SecuritySettings, client_security
+from tallymark.client.security.security import SecuritySettings, client_security
 from tallymark.errors import ClosedError, LocalProtocolError, TimedOutError
 from tallymark.protocol.records import Header
 
@@ -51,7 +55,8 @@ class Producer:
     """Publishes records to the topics of one cluster.
 
     Where: ``bootstrap_servers`` ("host:port,...") or ``zookeeper_connect`` ("host:port/chroot");
-    ``security`` is TLS and the log-in (:class:`~tallymark.client.security.SecuritySettings`).
+    ``security`` is TLS and the log-in
+    (:class:`~tallymark.client.security.security.SecuritySettings`).
 
     How surely: ``acks`` "all" (default), 1 or 0; ``enable_idempotence`` (with acks="all": retries
     make no duplicates and keep the order); ``delivery_timeout_ms`` bounds everything from send()
@@ -67,10 +72,10 @@ class Producer:
     What: ``key_encoder`` and ``value_encoder`` turn objects into bytes; ``partitioner`` overrides
     the choice by key (murmur2, as Kafka's clients) or, without key, partition after partition.
     ``interceptors`` of the queue see, change and drop what passes, ``event_handler`` is told of
-    it (:mod:`tallymark.client.interceptors_queue`).
+    it (:mod:`.interceptors_queue`).
 
     The audit: every record gets a ``tm`` header saying who sent it as which of theirs
-    (:mod:`tallymark.client.stamps`), ``server`` being the name in it (default: this host);
+    (:mod:`.stamps`), ``server`` being the name in it (default: this host);
     ``stamp=False`` sends records as they are, for copying them from elsewhere; ``backfill`` says
     that timestamps are old on purpose; ``interceptors`` listen (default: those that are installed
     under the entry point ``tallymark.interceptors``; an empty list: none).

@@ -3,8 +3,8 @@
 It is one function, :meth:`Sender._pump`, called in the I/O thread whenever something may have
 become possible: a batch was sealed, its linger is over, a response, a connection, metadata or a
 producer id came, a back-off ended. It waits for nothing. Order and retries of a partition are the
-business of its :class:`~tallymark.client.pipeline.Pipeline`, what an answer leads to that of
-:class:`~tallymark.client.sender_answers.Answers`.
+business of its :class:`~tallymark.client.producing.pipeline.Pipeline`, what an answer leads to that
+of :class:`~tallymark.client.producing.sender_answers.Answers`.
 
 The pump looks only at partitions that have something to send; all of them are looked through when
 something may have lingered long enough or come back (``_scan_at``), and at each tick.
@@ -19,18 +19,18 @@ from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from tallymark.client.accumulator import Accumulator
-from tallymark.client.batch import ProducerBatch
 from tallymark.client.cluster import Cluster
 from tallymark.client.errands import Errands
-from tallymark.client.interceptor_chain import InterceptorChain
-from tallymark.client.interceptor_stages import QueueStages
 from tallymark.client.io_thread import IoThread
-from tallymark.client.lane import Lane
-from tallymark.client.produce_request import Parcel, produce_version, request_writer
-from tallymark.client.producer_metrics import ProducerMetrics
-from tallymark.client.sender_answers import Answers, SendRules
-from tallymark.client.settlement import Settler
+from tallymark.client.producing.accumulator import Accumulator
+from tallymark.client.producing.batch import ProducerBatch
+from tallymark.client.producing.interceptor_chain import InterceptorChain
+from tallymark.client.producing.interceptor_stages import QueueStages
+from tallymark.client.producing.lane import Lane
+from tallymark.client.producing.produce_request import Parcel, produce_version, request_writer
+from tallymark.client.producing.producer_metrics import ProducerMetrics
+from tallymark.client.producing.sender_answers import Answers, SendRules
+from tallymark.client.producing.settlement import Settler
 from tallymark.errors import KafkaError, LocalProtocolError, TallymarkError, TimedOutError
 from tallymark.net import Address, Stream
 from tallymark.protocol.produce_client_wire import read_produced

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client.batch import ProducerBatch
 from tallymark.client.cluster import Cluster
 from tallymark.client.errands import Errands
-from tallymark.client.interceptor_stages import QueueStages
-from tallymark.client.lane import Lane
-from tallymark.client.pipeline import Verdict
-from tallymark.client.produce_request import Parcel, learn_leaders, read_response
-from tallymark.client.producer_metrics import ProducerMetrics
-from tallymark.client.settlement import Settler
+from tallymark.client.producing.batch import ProducerBatch
+from tallymark.client.producing.interceptor_stages import QueueStages
+from tallymark.client.producing.lane import Lane
+from tallymark.client.producing.pipeline import Verdict
+from tallymark.client.producing.produce_request import Parcel, learn_leaders, read_response
+from tallymark.client.producing.producer_metrics import ProducerMetrics
+from tallymark.client.producing.settlement import Settler
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.messages import ProduceResponse
 from tallymark.protocol.produce_client_wire import Appended

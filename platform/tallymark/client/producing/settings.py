@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from tallymark.client.metrics import Metrics
-from tallymark.client.stamps import MAX_SERVER_BYTES
+from tallymark.client.producing.stamps import MAX_SERVER_BYTES
 from tallymark.errors import UserError
 from tallymark.protocol.compression import CODECS, LEVELS
 

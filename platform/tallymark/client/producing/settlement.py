@@ -6,13 +6,13 @@ import asyncio
 import logging
 from typing import Final
 
-from tallymark.client.batch import ProducerBatch
-from tallymark.client.budget import MemoryBudget
-from tallymark.client.interceptor_chain import InterceptorChain
-from tallymark.client.interceptor_stages import QueueStages
-from tallymark.client.interceptors import BatchTally
 from tallymark.client.metrics import Metrics
-from tallymark.client.producer_metrics import ProducerMetrics
+from tallymark.client.producing.batch import ProducerBatch
+from tallymark.client.producing.budget import MemoryBudget
+from tallymark.client.producing.interceptor_chain import InterceptorChain
+from tallymark.client.producing.interceptor_stages import QueueStages
+from tallymark.client.producing.interceptors import BatchTally
+from tallymark.client.producing.producer_metrics import ProducerMetrics
 
 log: Final = logging.getLogger(__name__)
 

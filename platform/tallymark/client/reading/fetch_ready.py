@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tallymark.client.cluster import Cluster
-from tallymark.client.fetch_request import FetchLimits
-from tallymark.client.fetched import Fetched, FetchSpec
-from tallymark.client.fetching import Fetcher, Outcome, may_pass
+from tallymark.client.reading.fetch_request import FetchLimits
+from tallymark.client.reading.fetched import Fetched, FetchSpec
+from tallymark.client.reading.fetching import Fetcher, Outcome, may_pass
 from tallymark.net import Address
 
 _SLACK: Final = 0.05

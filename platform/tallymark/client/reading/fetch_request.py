@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client.fetched import Fetched, FetchSpec
-from tallymark.client.isolation import AbortedTransaction, committed
 from tallymark.client.metadata import Metadata
+from tallymark.client.reading.fetched import Fetched, FetchSpec
+from tallymark.client.reading.isolation import AbortedTransaction, committed
 from tallymark.errors import CODES, CorruptMessageError, CorruptRecordError, KafkaError
 from tallymark.net import Stream
 from tallymark.protocol.messages import (

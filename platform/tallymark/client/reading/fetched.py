@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tallymark.client.message import Message
-from tallymark.client.message_batch import Headers, MessageBatch, messages, read_columns
+from tallymark.client.reading.message import Message
+from tallymark.client.reading.message_batch import Headers, MessageBatch, messages, read_columns
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch, Record
 
@@ -37,10 +37,11 @@ class Fetched:
 
     There are three ways to the messages. Columns (:attr:`offsets`, :attr:`timestamps`,
     :meth:`keys`, :meth:`values`, :meth:`headers`) are the fastest, by far when not all of them are
-    needed; iterating gives a :class:`~tallymark.client.message.Message` each, decoding batch after
-    batch; :meth:`records` is a list without topic and partition. All begin at ``offset``, without
-    transaction markers, and raise CorruptMessageError for a batch that does not decode. Each batch
-    is decompressed to 256 MiB at most; columns hold those of the whole fetch at once.
+    needed; iterating gives a :class:`~tallymark.client.reading.message.Message` each, decoding
+    batch after batch; :meth:`records` is a list without topic and partition. All begin at
+    ``offset``, without transaction markers, and raise CorruptMessageError for a batch that does not
+    decode. Each batch is decompressed to 256 MiB at most; columns hold those of the whole fetch at
+    once.
     """
 
     topic: str

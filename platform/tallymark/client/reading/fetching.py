@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from tallymark.client.cluster import RETRY_BACKOFF, Cluster
-from tallymark.client.fetch_request import FetchLimits, build_request, read_response
-from tallymark.client.fetched import Fetched, FetchSpec
 from tallymark.client.metrics import Metrics
-from tallymark.client.truncation import TruncationCheck
+from tallymark.client.reading.fetch_request import FetchLimits, build_request, read_response
+from tallymark.client.reading.fetched import Fetched, FetchSpec
+from tallymark.client.reading.truncation import TruncationCheck
 from tallymark.errors import CODES, AuthenticationError, ConnectError, KafkaError, TallymarkError
 from tallymark.net import Address
 

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
-from tallymark.client.message import Message
+from tallymark.client.reading.message import Message
 from tallymark.errors import CorruptMessageError, CorruptRecordError
 from tallymark.protocol.record_columns import RecordColumns, concatenated, joined
 from tallymark.protocol.records import Batch

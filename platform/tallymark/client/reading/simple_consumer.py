@@ -9,16 +9,16 @@ from typing import Any, Final, Self, TypeVar, Unpack
 
 from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.cluster import Cluster
-from tallymark.client.fetch_ready import ReadyFetcher
-from tallymark.client.fetch_request import FetchLimits
-from tallymark.client.fetched import EARLIEST, LATEST, Fetched, FetchSpec
-from tallymark.client.fetching import Fetcher
 from tallymark.client.io_thread import IoThread
-from tallymark.client.isolation import Isolation, isolation_level
-from tallymark.client.list_offsets import list_offset, offsets_before
 from tallymark.client.metadata import TopicInfo
 from tallymark.client.metrics import Metrics
-from tallymark.client.security import SecuritySettings, client_security
+from tallymark.client.reading.fetch_ready import ReadyFetcher
+from tallymark.client.reading.fetch_request import FetchLimits
+from tallymark.client.reading.fetched import EARLIEST, LATEST, Fetched, FetchSpec
+from tallymark.client.reading.fetching import Fetcher
+from tallymark.client.reading.isolation import Isolation, isolation_level
+from tallymark.client.reading.list_offsets import list_offset, offsets_before
+from tallymark.client.security.security import SecuritySettings, client_security
 from tallymark.errors import CODES, KafkaError
 
 __all__ = ["EARLIEST", "LATEST", "FetchSpec", "Fetched", "SimpleConsumer"]
@@ -30,13 +30,13 @@ _MARGIN: Final = 5.0
 class SimpleConsumer:
     """Reads partitions of one cluster from given offsets. Thread-safe; close it, or use ``with``.
 
-    ``security`` is TLS and the log-in (:class:`~tallymark.client.security.SecuritySettings`).
-    ``check_crcs`` verifies every batch. ``request_timeout_ms`` bounds every call (beside the
-    waiting that a fetch asks for): while brokers are away it is tried again, then raised.
-    ``isolation`` "read_committed" leaves out the records of aborted transactions and ends where the
-    first open one begins, also in what :meth:`get_offsets_before` and :meth:`end_offsets` call the
-    end; it can be given with each fetch instead.
-    ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
+    ``security`` is TLS and the log-in
+    (:class:`~tallymark.client.security.security.SecuritySettings`). ``check_crcs`` verifies every
+    batch. ``request_timeout_ms`` bounds every call (beside the waiting that a fetch asks for):
+    while brokers are away it is tried again, then raised. ``isolation`` "read_committed" leaves out
+    the records of aborted transactions and ends where the first open one begins, also in what
+    :meth:`get_offsets_before` and :meth:`end_offsets` call the end; it can be given with each fetch
+    instead. ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
     """
 
     def __init__(

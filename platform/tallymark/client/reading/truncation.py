@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tallymark.client.cluster import Cluster
-from tallymark.client.fetched import FetchSpec
 from tallymark.client.metadata import NO_EPOCH
+from tallymark.client.reading.fetched import FetchSpec
 from tallymark.errors import CODES, KafkaError, LogTruncatedError
 from tallymark.net import Address, Stream
 from tallymark.protocol.messages import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tallymark.client.security import SecuritySettings
+from tallymark.client.security.security import SecuritySettings
 from tallymark.deployment import Cluster, ClusterSecurity
 from tallymark.errors import UserError
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from tallymark.client.security import NAMES, SecuritySettings
+from tallymark.client.security.security import NAMES, SecuritySettings
 from tallymark.errors import UserError
 
 _OTHER_NAMES: Final = {

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
-from tallymark.client.producer_settings import unknown_keyword
+from tallymark.client.producing.settings import unknown_keyword
 from tallymark.errors import UserError
 from tallymark.net import SaslCredentials
 from tallymark.net.sasl import MECHANISMS

@@ -1,0 +1,1 @@
+"""Topics, configurations, groups, offsets, records, users, ACLs."""

@@ -1,0 +1,1 @@
+"""The faces for coroutines, over the same cores."""

@@ -1,0 +1,1 @@
+"""The consumer connector: groups coordinated in ZooKeeper, streams, offsets."""

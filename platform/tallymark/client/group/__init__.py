@@ -1,0 +1,1 @@
+"""The brokers' group protocol, the client's side: the machine, assignors, offsets."""

@@ -1,0 +1,1 @@
+"""Publishing: from ``send`` to the acknowledgement."""

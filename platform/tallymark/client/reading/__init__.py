@@ -1,0 +1,1 @@
+"""Reading without a group: the simple consumer, fetching, what a fetch answers."""

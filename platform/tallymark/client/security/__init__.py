@@ -1,0 +1,1 @@
+"""How a client logs in and whom it trusts."""
