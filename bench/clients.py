@@ -5,8 +5,9 @@
 Against our broker and Apache Kafka. Clients take turns, each run is a process of its own; medians
 are shown. All producers wait for acks=all and are idempotent. ``ours is`` tells how many times as
 fast our client was, and how many times as much CPU the other one used, at the same broker.
-Messages per second depend on what else the machine does (the broker is on it as well), CPU of the
-client a message hardly does.
+Messages per second depend on what else the machine does (the broker is on it as well), CPU a
+message, of the client and of the broker, much less. ``--quick`` takes three minutes, all of it
+twelve.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.apache_kafka import apache_kafka
-from support.measure import Running, machine, medians, table, warm_page_cache
+from support.measure import Running, cpu_seconds, machine, medians, table, warm_page_cache
 from support.own_broker import OwnBroker
 
 from tallymark.apache_kafka import NotAvailableError
@@ -36,15 +37,18 @@ LIST: Final = 10_000
 OURS: Final = "tallymark"
 _PEERS: Final = Path(__file__).parent / "support" / "peers.py"
 
-# Messages of one run at scale 1: about half a second of work, whoever does it.
-_SEND: Final = {OURS: 100, "confluent-kafka": 100, "kafka-python": 20, "aiokafka": 20}
-_READ: Final = {
-    OURS: 300,
-    "tallymark, simple": 300,
-    "confluent-kafka": 300,
-    "kafka-python": 60,
-    "aiokafka": 60,
+# Thousands of messages of one run at scale 1: about two seconds on two quiet cores.
+_SEND: Final = {OURS: 800, "confluent-kafka": 400, "kafka-python": 30, "aiokafka": 90}
+_LISTS: Final = {OURS: 1200, "confluent-kafka": 400}
+_READ: Final = {OURS: 1200, "confluent-kafka": 400, "kafka-python": 100, "aiokafka": 180}
+_READ_LISTS: Final = {
+    OURS: 1500,
+    "tallymark, simple": 1500,
+    "confluent-kafka": 600,
+    "kafka-python": 120,
+    "aiokafka": 500,
 }
+_TO_READ: Final = "to-read"
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,9 @@ def workloads(quick: bool) -> Iterator[Workload]:
         kind = "stamped" if stamped else "no stamps"
         for batch, name in ((50, "batches of 50"), (0, "natural batches")):
             yield Workload(f"send, {name}, {kind}", "produce", "send", _SEND, batch, stamped)
-        lists = {OURS: 300, "confluent-kafka": 100}
-        yield Workload(f"lists of {LIST:,}, {kind}", "produce", "list", lists, 0, stamped)
-    singles = {name: count for name, count in _READ.items() if name != "tallymark, simple"}
-    yield Workload("read message by message", "consume", "single", singles)
-    yield Workload("read lists", "consume", "list", _READ)
+        yield Workload(f"lists of {LIST:,}, {kind}", "produce", "list", _LISTS, 0, stamped)
+    yield Workload("read message by message", "consume", "single", _READ)
+    yield Workload("read lists", "consume", "list", _READ_LISTS)
 
 
 def run_all(
@@ -82,10 +84,11 @@ def run_all(
                 continue
             for name, broker in brokers.items():
                 for peer, thousands in work.counts.items():
-                    topic = f"to-read-{thousands}"
+                    topic = _TO_READ
                     if work.job == "produce":
-                        topic = f"r{number}-{place}-{peer.partition(',')[0]}"
+                        topic = f"r{number}-{place}-{peer}"
                         make(broker, topic)
+                    before = cpu_seconds(broker.pid)
                     found = peer_run(
                         broker,
                         job=work.job,
@@ -96,26 +99,26 @@ def run_all(
                         batch=work.batch,
                         stamped=work.stamped,
                     )
+                    found["broker_cpu_seconds"] = cpu_seconds(broker.pid) - before
                     yield work.name, name, peer, found
                     if work.job == "produce":
                         delete(broker, topic)
 
 
 def prepare(broker: Running, scale: int) -> None:
-    """Topics to be read: stamped messages in batches as our producer makes them. Both brokers and
+    """A topic to be read: stamped messages in batches as our producer makes them. Both brokers and
     Java's compiler have worked by then."""
-    for thousands in set(_READ.values()):
-        make(broker, f"to-read-{thousands}")
-        peer_run(
-            broker,
-            job="produce",
-            client=OURS,
-            how="send",
-            topic=f"to-read-{thousands}",
-            count=thousands * 1000 * scale,
-            batch=0,
-            stamped=True,
-        )
+    make(broker, _TO_READ)
+    peer_run(
+        broker,
+        job="produce",
+        client=OURS,
+        how="send",
+        topic=_TO_READ,
+        count=max(*_READ.values(), *_READ_LISTS.values()) * 1000 * scale,
+        batch=0,
+        stamped=True,
+    )
 
 
 def make(broker: Running, topic: str) -> None:
@@ -137,7 +140,7 @@ def peer_run(broker: Running, **job: Any) -> dict[str, float]:
         [sys.executable, str(_PEERS), json.dumps({**more, "number": uuid.uuid4().hex, **job})],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     if ended.returncode:
         raise RuntimeError(f"{job} failed:\n{ended.stderr[-2000:]}")
@@ -156,15 +159,17 @@ def idle(broker: Running, seconds: int) -> str:
 
 def report(results: Mapping[tuple[str, str, str], Sequence[dict[str, float]]]) -> tuple[str, Any]:
     """The table, and the same as data."""
-    heading = ("workload", "broker", "client", "msg/s", "µs CPU/msg", "ours is", "peak MB")
-    rows: list[Sequence[str]] = [heading]
+    heading = ("workload", "broker", "client", "msg/s", "µs CPU/msg", "broker's", "ours is")
+    rows: list[Sequence[str]] = [(*heading, "peak MB")]
     data: list[Any] = []
     middle = {key: medians(runs) for key, runs in results.items()}
     for (workload, broker, peer), found in middle.items():
         rate = found["messages"] / found["seconds"]
         cost = 1e6 * found["client_cpu_seconds"] / found["messages"]
+        brokers = 1e6 * found["broker_cpu_seconds"] / found["messages"]
         entry = {"workload": workload, "broker": broker, "client": peer, **found}
         entry |= {"messages_per_second": rate, "client_us_per_message": cost}
+        entry["broker_us_per_message"] = brokers
         ratio = ""
         if not peer.startswith(OURS):
             own = middle[workload, broker, OURS]
@@ -174,7 +179,8 @@ def report(results: Mapping[tuple[str, str, str], Sequence[dict[str, float]]]) -
             ratio = f"{entry['speed_ratio']:.1f} / {entry['cpu_ratio']:.1f}"
         data.append(entry)
         memory = f"{found['rss_mb']:.0f} (+{found['rss_mb'] - found['base_mb']:.0f})"
-        rows.append((workload, broker, peer, f"{rate:,.0f}", f"{cost:.2f}", ratio, memory))
+        numbers = (f"{rate:,.0f}", f"{cost:.2f}", f"{brokers:.2f}", ratio, memory)
+        rows.append((workload, broker, peer, *numbers))
     return table(rows), data
 
 

@@ -21,10 +21,12 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafkaServer]:
-    """One Apache Kafka for all tests of this run. A test may kill it, and starts it again then."""
+    """One Apache Kafka for all tests of this run. A test may kill it, and starts it again then.
+    Members of groups may be taken for dead as soon as those of our broker; it compacts often."""
     from broker_kinds import start_apache_kafka
 
-    server = start_apache_kafka(tmp_path_factory.mktemp("apache-kafka"))
+    settings = {"group.min.session.timeout.ms": "100", "log.cleaner.backoff.ms": "200"}
+    server = start_apache_kafka(tmp_path_factory.mktemp("apache-kafka"), settings)
     try:
         yield server
     finally:

@@ -77,7 +77,7 @@ def tallymark_send_many(job: Job) -> Result:
 def _own(job: Job) -> Any:
     from tallymark import Producer
 
-    more: Job = {"batch_size": job["batch"] * _bytes(job)} if job["batch"] else {}
+    more: Job = {"batch_num_messages": job["batch"]} if job["batch"] else {}
     producer = Producer(
         bootstrap_servers=job["servers"],
         interceptors=(),

@@ -1,6 +1,7 @@
 """The two ends of the pipeline, each as a process of its own: ``python pipeline_ends.py '{"job":
-"publish", ...}'``. A message's first eight bytes are when it was given to the producer, ns of the
-machine's monotonic clock, which both ends share.
+"publish", ...}'``. A message's first eight bytes are when it was due to be sent, ns of the
+machine's monotonic clock, which both ends share: a publisher that is held up does not hide what its
+messages waited.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 Job = dict[str, Any]
 
 _TIME: Final = struct.Struct(">q")
+_TICK_NS: Final = 1_000_000
 _PATIENCE: Final = 60.0
 
 
@@ -31,18 +33,19 @@ def publish(job: Job) -> dict[str, float]:
         server="bench",
     ) as producer:
         producer.send(topic, _TIME.pack(0) + rest, partition=0).result(30)
-        began, cpu = time.perf_counter(), time.process_time()
+        began, cpu = time.monotonic_ns(), time.process_time()
         for tick in range(job["seconds"] * 1000):
+            due = began + tick * _TICK_NS
+            value = _TIME.pack(due) + rest
             for _ in range(each):
-                value = _TIME.pack(time.monotonic_ns()) + rest
                 producer.send(topic, value, partition=number % partitions)
                 number += 1
-            left = began + (tick + 1) / 1000 - time.perf_counter()
+            left = due + _TICK_NS - time.monotonic_ns()
             if left > 0:
-                time.sleep(left)
-            elif left < -0.1:
+                time.sleep(left / 1e9)
+            elif left < -100 * _TICK_NS:
                 late += 1
-        took, used = time.perf_counter() - began, time.process_time() - cpu
+        took, used = (time.monotonic_ns() - began) / 1e9, time.process_time() - cpu
         producer.flush(60)
     return {"messages": number, "seconds": took, "cpu_seconds": used, "late_ticks": late}
 
@@ -60,6 +63,7 @@ def follow(job: Job) -> dict[str, float]:
     ) as connector:
         (stream,) = connector.create_message_streams({job["topic"]: 1})[job["topic"]]
         print("reading", flush=True)
+        used = time.process_time()
         clock, unpack = time.monotonic_ns, _TIME.unpack_from
         while len(taken) < job["count"]:
             messages = stream.poll(_PATIENCE, 10_000)
@@ -70,7 +74,7 @@ def follow(job: Job) -> dict[str, float]:
                 (sent,) = unpack(message.value or b"")
                 if sent:
                     taken.append((now - sent) / 1e6)
-    used = time.process_time()
+    used = time.process_time() - used
     whole = len(taken)
     taken = sorted(taken[whole // 3 :])  # connecting and compiling are not the steady state
     return {

@@ -26,7 +26,7 @@ retry can help, whose fault it is, and a sentence for people. The tree is what o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 Fault = Literal["none", "client", "broker", "network"]
 
@@ -147,7 +147,19 @@ CODES: Final[dict[str, int]] = {row.name: row.code for row in TABLE.values()}
 
 
 class TallymarkError(Exception):
-    """The root of every error that Tallymark raises on purpose."""
+    """The root of every error that Tallymark raises on purpose. Can be pickled, for pools of
+    processes; its ``__cause__`` stays behind."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own calls the class with args, which is the text here.
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(kind: type[TallymarkError], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class UserError(TallymarkError):
@@ -157,7 +169,8 @@ class UserError(TallymarkError):
     """
 
     def __init__(self, what: str, do: str = "", exit_code: int = 1) -> None:
-        super().__init__(f"{what}; {do}" if do else what)
+        joint = " " if what.endswith("?") else "; "
+        super().__init__(f"{what}{joint}{do}" if do else what)
         self.what = what
         self.do = do
         self.exit_code = exit_code

@@ -29,6 +29,29 @@ def test_what_is_given_stands_over_what_is_usual() -> None:
     assert found["controller.quorum.voters"] == "3@127.0.0.1:9093"
 
 
+def test_listeners_beside_the_plain_one() -> None:
+    found = properties(
+        node_id=0,
+        host="127.0.0.1",
+        port=9092,
+        advertised_host="localhost",
+        controller_port=9093,
+        log_dir=Path("/data"),
+        given={},
+        secured={"SASL_SSL": 9094},
+    )
+    plain, secured, controller = found["listeners"].split(",")
+    assert (plain, secured) == ("PLAINTEXT://127.0.0.1:9092", "SASL_SSL://127.0.0.1:9094")
+    assert controller == "CONTROLLER://127.0.0.1:9093"
+    assert found["advertised.listeners"] == "PLAINTEXT://localhost:9092,SASL_SSL://localhost:9094"
+    protocols = dict(pair.split(":") for pair in found["listener.security.protocol.map"].split(","))
+    assert protocols == {
+        "PLAINTEXT": "PLAINTEXT",
+        "SASL_SSL": "SASL_SSL",
+        "CONTROLLER": "PLAINTEXT",
+    }
+
+
 def test_a_folder_with_any_name_is_read_back_by_java() -> None:
     assert text({"log.dirs": "/a\\b/ö"}) == "log.dirs=/a\\\\b/\\u00f6\n"
 

@@ -1,5 +1,5 @@
-"""``tallymark groups``, ``offsets`` and ``log-dirs`` against real brokers, with and without
-ZooKeeper."""
+"""``tallymark groups``, ``offsets`` and ``log-dirs`` against real brokers, ours with and without
+ZooKeeper, and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from broker_kinds import AT_ONCE, KINDS, AnyBroker, either_broker
 from commands import run_command
 
 from tallymark.cli import groups, log_dirs, offsets
@@ -23,9 +24,13 @@ from tallymark.testing.zookeeper import ZooKeeperServer
 FIRST_MS = 1_700_000_000_000
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
-    with BrokerThread(tmp_path_factory.mktemp("groups"), num_partitions=2) as running:
+@pytest.fixture(scope="module", params=KINDS)
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AnyBroker]:
+    for running in either_broker(request, tmp_path_factory.mktemp("groups"), **AT_ONCE):
+        with Admin(bootstrap_servers=running.bootstrap_servers) as admin:
+            admin.create_topic("clicks", 2)
         fill(running, "clicks")
         yield running
 
@@ -36,7 +41,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def fill(broker: BrokerThread, topic: str) -> None:
+def fill(broker: AnyBroker, topic: str) -> None:
     """Ten records, a second apart, in partition 0."""
     with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
         for number in range(10):
@@ -44,17 +49,17 @@ def fill(broker: BrokerThread, topic: str) -> None:
             producer.flush()
 
 
-def run(broker: BrokerThread, command: click.Command, *words: str, code: int = 0) -> str:
+def run(broker: AnyBroker, command: click.Command, *words: str, code: int = 0) -> str:
     servers = ("--bootstrap-server", broker.bootstrap_servers)
     return run_command(command, *words, *servers, code=code).output
 
 
-def stand(broker: BrokerThread, group: str, offset: int) -> None:
+def stand(broker: AnyBroker, group: str, offset: int) -> None:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.alter_group_offsets(group, {("clicks", 0): offset}).check()
 
 
-def test_offsets_are_checked_as_the_seeds_tool_does(broker: BrokerThread) -> None:
+def test_offsets_are_checked_as_the_seeds_tool_does(broker: AnyBroker) -> None:
     stand(broker, "slow", 4)
     stand(broker, "done", 10)
     told = run(broker, offsets.command, "check").splitlines()
@@ -69,14 +74,14 @@ def test_offsets_are_checked_as_the_seeds_tool_does(broker: BrokerThread) -> Non
     run(broker, offsets.command, "check", "--group", "nobody", code=1)
 
 
-def test_offsets_of_logs(broker: BrokerThread) -> None:
+def test_offsets_of_logs(broker: AnyBroker) -> None:
     told = run(broker, offsets.command, "list", "clicks").splitlines()
     assert told[1:] == ["clicks\t0\t0\t10", "clicks\t1\t0\t0"]
     late = run(broker, offsets.command, "list", "clicks", "--time", "2023-11-14T22:13:22.500Z")
     assert late.splitlines()[1:] == [f"clicks\t0\t3\t{FIRST_MS + 3000}", "clicks\t1\t-\t-1"]
 
 
-def test_groups_are_listed_described_and_deleted(broker: BrokerThread) -> None:
+def test_groups_are_listed_described_and_deleted(broker: AnyBroker) -> None:
     stand(broker, "loader", 3)
     assert "loader\tbrokers\tEmpty\t-\t0" in run(broker, groups.command, "list")
     assert "loader" not in run(broker, groups.command, "list", "--state", "stable")
@@ -109,7 +114,7 @@ def test_groups_are_listed_described_and_deleted(broker: BrokerThread) -> None:
         (("--shift-by", "50"), 10),
     ],
 )
-def test_a_group_is_reset(broker: BrokerThread, where: tuple[str, ...], after: int) -> None:
+def test_a_group_is_reset(broker: AnyBroker, where: tuple[str, ...], after: int) -> None:
     stand(broker, "again", 4)
     words = ("reset", "again", "--all-topics", *where)
     moved = "yes" if "50" in where else "no"
@@ -121,7 +126,7 @@ def test_a_group_is_reset(broker: BrokerThread, where: tuple[str, ...], after: i
         assert admin.group_offsets("again")["clicks", 0].offset == after
 
 
-def test_a_reset_says_what_it_cannot_do(broker: BrokerThread) -> None:
+def test_a_reset_says_what_it_cannot_do(broker: AnyBroker) -> None:
     for words, said in (
         (("--all-topics",), "where to"),
         (("--all-topics", "--to-earliest", "--to-latest"), "where to"),
@@ -141,7 +146,7 @@ def test_a_reset_says_what_it_cannot_do(broker: BrokerThread) -> None:
     assert "clicks\t0\t-\t10\t-\tno" in made
 
 
-def test_disks(broker: BrokerThread) -> None:
+def test_disks(broker: AnyBroker) -> None:
     (row,) = json.loads(run(broker, log_dirs.command, "--json"))
     assert row["partitions"] >= 2
     assert row["bytes"] > 0

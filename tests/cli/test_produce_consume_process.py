@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from broker_kinds import AT_ONCE, KINDS, AnyBroker, either_broker, new_topic
 from commands import run_command
 
 from tallymark.cli import consume
 from tallymark.client import Producer
 from tallymark.serialization import AvroEncoder, RegistryClient
-from tallymark.testing import MemoryBroker, ZooKeeperServer, read_topic
+from tallymark.testing import ZooKeeperServer, read_topic
 from tallymark_schema_registry.embedded import RegistryServer
 
 pytest_plugins = ["tallymark.testing.fixtures"]
@@ -26,10 +27,11 @@ pytest_plugins = ["tallymark.testing.fixtures"]
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[MemoryBroker]:
-    with MemoryBroker() as running:
-        yield running
+@pytest.fixture(scope="module", params=KINDS)
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AnyBroker]:
+    yield from either_broker(request, tmp_path_factory.mktemp("data"), **AT_ONCE)
 
 
 @contextmanager
@@ -44,7 +46,7 @@ def tallymark(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def wait_for(broker: MemoryBroker, topic: str, count: int) -> list[bytes | None]:
+def wait_for(broker: AnyBroker, topic: str, count: int) -> list[bytes | None]:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         values = [message.value for message in read_topic(broker.bootstrap_servers, topic)]
@@ -56,7 +58,7 @@ def wait_for(broker: MemoryBroker, topic: str, count: int) -> list[bytes | None]
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
 def test_a_signal_ends_produce_and_what_was_read_is_delivered(
-    broker: MemoryBroker, tmp_path: Path, number: signal.Signals
+    broker: AnyBroker, tmp_path: Path, number: signal.Signals
 ) -> None:
     """It waits for a pipe that says no more. What lingers is delivered and counted; a line that
     has not ended is none."""
@@ -78,20 +80,21 @@ def test_a_signal_ends_produce_and_what_was_read_is_delivered(
 
 
 def test_consume_prints_until_ctrl_c_and_takes_a_closed_pipe(
-    broker: MemoryBroker, tmp_path: Path
+    broker: AnyBroker, tmp_path: Path
 ) -> None:
+    topic = new_topic("long")
     with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
         for _ in range(5_000):
-            producer.send("long", b"x" * 100)
+            producer.send(topic, b"x" * 100)
     where = ("--bootstrap-server", broker.bootstrap_servers, "--from-beginning")
-    with tallymark(tmp_path, "consume", "long", *where) as process:
+    with tallymark(tmp_path, "consume", topic, *where) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(5_000)]
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
     assert lines == [b"x" * 100 + b"\n"] * 5_000
     assert (process.returncode, err) == (0, b"5000 messages\n")
-    with tallymark(tmp_path, "consume", "long", *where) as process:
+    with tallymark(tmp_path, "consume", topic, *where) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()
@@ -106,42 +109,47 @@ def test_nobody_there_is_one_line(tmp_path: Path) -> None:
     assert b"127.0.0.1:1" in err
 
 
-def test_a_group_goes_on_where_it_stands(broker: MemoryBroker) -> None:
+def test_a_group_goes_on_where_it_stands(broker: AnyBroker) -> None:
+    topic = new_topic("shared")
     with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
         for number in range(10):
-            producer.send("shared", b"%d" % number)
+            producer.send(topic, b"%d" % number)
     where = ("--bootstrap-server", broker.bootstrap_servers, "--group", "g", "--from-beginning")
-    first = run_command(consume.command, "shared", *where, "--max-messages", "4")
-    rest = run_command(consume.command, "--pattern", "sha.*", *where, "--max-messages", "6")
+    first = run_command(consume.command, topic, *where, "--max-messages", "4")
+    rest = run_command(
+        consume.command, "--pattern", f"{topic[:-1]}[{topic[-1]}]", *where, "--max-messages", "6"
+    )
     assert first.stdout.split() == ["0", "1", "2", "3"]
     assert rest.stdout.split() == ["4", "5", "6", "7", "8", "9"]
 
 
-def test_a_group_in_zookeeper(broker: MemoryBroker, tallymark_zookeeper: ZooKeeperServer) -> None:
+def test_a_group_in_zookeeper(broker: AnyBroker, tallymark_zookeeper: ZooKeeperServer) -> None:
+    topic = new_topic("kept")
     with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
         for number in range(4):
-            producer.send("kept", b"%d" % number)
+            producer.send(topic, b"%d" % number)
     where = ("--bootstrap-server", broker.bootstrap_servers, "--group", "z", "--from-beginning")
-    zookeeper = ("--zookeeper", f"{tallymark_zookeeper.connect}/commands", "--max-messages", "2")
-    first = run_command(consume.command, "kept", *where, *zookeeper)
-    rest = run_command(consume.command, "kept", *where, *zookeeper)
+    zookeeper = ("--zookeeper", f"{tallymark_zookeeper.connect}/{topic}", "--max-messages", "2")
+    first = run_command(consume.command, topic, *where, *zookeeper)
+    rest = run_command(consume.command, topic, *where, *zookeeper)
     assert (first.stdout.split(), rest.stdout.split()) == (["0", "1"], ["2", "3"])
 
 
-def test_avro_is_decoded_by_the_registry(broker: MemoryBroker, tmp_path: Path) -> None:
+def test_avro_is_decoded_by_the_registry(broker: AnyBroker, tmp_path: Path) -> None:
+    topic = new_topic("avro")
     schema = {"type": "record", "name": "E", "fields": [{"name": "page", "type": "string"}]}
     with (
         RegistryServer(f"sqlite:///{tmp_path / 'registry.db'}") as server,
         RegistryClient(server.url) as registry,
     ):
         with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
-            producer.send("avro", AvroEncoder(registry, schema)("avro", {"page": "/home"}))
-            producer.send("avro", b"not Avro", key=b"\0\0\0\0\1")
-            producer.send("avro", None)
+            producer.send(topic, AvroEncoder(registry, schema)(topic, {"page": "/home"}))
+            producer.send(topic, b"not Avro", key=b"\0\0\0\0\1")
+            producer.send(topic, None)
         where = ("--bootstrap-server", broker.bootstrap_servers, "--from-beginning", "--until-end")
         decode = ("--registry", server.url)
-        lines = run_command(consume.command, "avro", *where, *decode).stdout
-        objects = run_command(consume.command, "avro", *where, *decode, "--json").stdout
+        lines = run_command(consume.command, topic, *where, *decode).stdout
+        objects = run_command(consume.command, topic, *where, *decode, "--json").stdout
     assert lines == '{"page": "/home"}\nnot Avro\nnull\n'
     shown = [json.loads(line) for line in objects.splitlines()]
     assert [one["value"] for one in shown] == [{"page": "/home"}, "not Avro", None]

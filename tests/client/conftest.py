@@ -6,19 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker_kinds import KINDS, OURS, AnyBroker, new_topic
-
-from tallymark.testing.broker_thread import BrokerThread
+from broker_kinds import KINDS, AnyBroker, either_broker, new_topic
 
 
 @pytest.fixture(params=KINDS)
 def any_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyBroker]:
     """A broker of ours for this test alone, then the Apache Kafka of all tests."""
-    if request.param == OURS:
-        with BrokerThread(tmp_path) as running:
-            yield running
-    else:
-        yield request.getfixturevalue("apache_kafka")
+    yield from either_broker(request, tmp_path)
 
 
 @pytest.fixture

@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from tallymark.client.pace import AHEAD, LONGEST, LOW
 from tallymark.client.producing.accumulator import NO_WAIT, Accumulator, BatchRules
+from tallymark.client.producing.batch import ProducerBatch
 from tallymark.client.producing.budget import MemoryBudget
 from tallymark.client.producing.lane import Lane, TopicLanes
+from tallymark.client.producing.many_records import ManyRecords
 from tallymark.client.producing.pipeline import Pipeline
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import BufferFullError, ClosedError, KafkaError, TimedOutError
 from tallymark.protocol.records import Record, split_batches
+from tallymark.protocol.schema import Buffer
 
 INSTANCE = b"\x11" * 8
 
@@ -130,6 +133,30 @@ def test_a_full_buffer_makes_senders_wait_and_names_itself() -> None:
     assert bench.budget.used == 2000
 
 
+def test_who_waits_gets_on_though_little_is_given_back() -> None:
+    """Threads are woken when there is room for many batches; where one partition is stuck, that
+    may never come, and what another one gives back must do."""
+    budget = MemoryBudget(8000)
+    budget.force_reserve(8000)
+    timer = threading.Timer(0.05, budget.release, (100,))
+    timer.start()
+    assert budget.reserve(100, time.monotonic() + 60)
+    timer.join()
+    assert (budget.used, budget.waiting) == (8000, 0)
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=40), st.integers(0, 5000), st.data())
+def test_as_many_records_as_fit_are_taken(sizes: list[int], room: int, data: st.DataObject) -> None:
+    lane = Bench().lane
+    records = ManyRecords([bytes(size) for size in sizes], None, None, ())
+    start = data.draw(st.integers(0, len(sizes) - 1))
+    most = data.draw(st.integers(1, len(sizes) - start))
+    needs = [records.need(start + index, lane, True) for index in range(most)]
+    fitting = [count for count in range(1, most + 1) if sum(needs[:count]) <= room]
+    count = max(fitting, default=1)
+    assert records.fitting(start, most, room, lane, True) == (count, sum(needs[:count]))
+
+
 def test_who_must_not_wait_takes_the_room() -> None:
     bench = Bench(batch_size=1000, memory=1500)
     bench.add(bytes(800))
@@ -190,18 +217,34 @@ def test_keys_choose_as_kafkas_clients_do() -> None:
 
 
 def test_the_quick_way_gives_the_same_batches() -> None:
-    """A value alone goes into a batch that is open; what the quick way cannot do it leaves."""
+    """A value alone goes into the batch that is open or a new one; what the quick way cannot do
+    it leaves."""
     quick, plain = Bench(), Bench()
-    assert quick.accumulator.append_value(quick.topic, b"x") is None  # no batch is open
+    done = 0
     for number in range(40):
         value = bytes(number)
         plain.add(value)
         if quick.accumulator.append_value(quick.topic, value) is None:
             quick.add(value)
+        else:
+            done += 1
+    assert done > 30
     same = [[r.value for r in batch] for batch in plain.batches()]
     assert [[r.value for r in batch] for batch in quick.batches()] == same
     assert len(same) > 2
     assert quick.budget.used == plain.budget.used
+
+
+def test_the_quick_way_waits_for_nothing() -> None:
+    """Where there is no room, or the producer is closed, the other way says so."""
+    full = Bench(batch_size=1000, memory=1500)
+    full.add(bytes(800))
+    assert full.accumulator.append_value(full.topic, bytes(800)) is None
+    assert full.budget.used == 1000
+    closed = Bench()
+    closed.accumulator.closed = True
+    assert closed.accumulator.append_value(closed.topic, b"late") is None
+    assert closed.budget.used == 0
 
 
 def test_the_quick_way_keeps_away_from_batches_with_more_columns() -> None:
@@ -227,6 +270,57 @@ def test_a_batch_has_no_more_records_than_it_may() -> None:
     assert [len(batch) for batch in bench.batches()] == [3, 3, 3, 1]
 
 
+@pytest.mark.parametrize("way", ["quick", "plain", "many"])
+def test_a_batch_that_would_have_to_wait_grows(way: str) -> None:
+    """Where the partition has more than it may send, a new batch of the usual size would only wait
+    behind it: fewer large ones cost less. Up to 128 KB, while there is memory."""
+
+    def fill(bench: Bench) -> None:
+        values: list[Buffer | None] = [bytes(200)] * 3000
+        if way == "many":
+            records, start = ManyRecords(values, None, None, ()), 0
+            while start < len(records):
+                start += bench.accumulator.append_some(bench.lane, records, start, True, 0.0)[2]
+            return
+        for _ in values:
+            if way == "plain" or not bench.accumulator.append_value(bench.topic, bytes(200)):
+                bench.add(bytes(200))
+
+    usual, crowded, refused = (Bench(batch_size=4096, memory=1 << 22) for _ in range(3))
+    crowded.lane.crowded = refused.lane.crowded = True
+    refused.lane.grows = False
+    for bench in (usual, crowded, refused):
+        fill(bench)
+    assert [len(b) for b in usual.batches()] == [len(b) for b in refused.batches()]
+    assert sum(len(b) for b in crowded.batches()) == 3000
+    sizes = [batch.size for batch in crowded.lane.sealed]
+    assert max(sizes) <= 128 * 1024
+    assert min(sizes[:-1]) > 127 * 1024
+    assert max(batch.size for batch in usual.lane.sealed) <= 4096
+    reserved = sum(batch.reserved for batch in crowded.lane.sealed)
+    assert crowded.budget.used == reserved
+
+
+def test_who_wants_small_batches_gets_them() -> None:
+    """A batch_size of 1 is a way to say: each record by itself."""
+    bench = Bench(batch_size=1)
+    bench.lane.crowded = True
+    for number in range(5):
+        bench.add(b"%d" % number)
+    assert [len(batch) for batch in bench.batches()] == [1] * 5
+
+
+def test_a_batch_does_not_grow_where_memory_is_short() -> None:
+    bench = Bench(batch_size=4096, memory=3 * 4096)
+    bench.lane.crowded = True
+    while bench.accumulator.append_value(bench.topic, bytes(200)) is not None:
+        pass
+    with pytest.raises(BufferFullError):
+        bench.add(bytes(200), block=NO_WAIT)
+    assert bench.budget.used == bench.budget.limit
+    assert [batch.reserved for batch in bench.lane.sealed] == [8192, 4096]
+
+
 def test_whose_bytes_may_change_they_are_copied() -> None:
     bench = Bench()
     value = bytearray(b"before")
@@ -248,13 +342,14 @@ def test_a_sender_that_is_far_ahead_steps_aside_until_the_backlog_is_small(
 ) -> None:
     pace = Bench().accumulator.pace
     lane = Bench().lane
+    batch = ProducerBatch("t", 0, None, 0.0, 1.0)
     waits: list[float] = []
     monkeypatch.setattr(pace._go_on, "wait", waits.append)  # no waiting here
     for _ in range(2 * AHEAD):
-        pace.sealed(lane)
+        pace.sealed(lane, batch)
     assert waits == [LONGEST] * 2
     for _ in range(2 * AHEAD):
-        pace.sealed(lane, may_wait=False)
+        pace.sealed(lane, batch, may_wait=False)
     assert len(waits) == 2
     assert pace._waiting
     pace.note(LOW + 1)

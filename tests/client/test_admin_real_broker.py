@@ -34,8 +34,10 @@ def broker(
             yield running
     else:  # one of its own: here it is told what there is in all
         kafka = start_apache_kafka(folder, {"auto.create.topics.enable": "false"})
-        yield kafka
-        kafka.stop()
+        try:
+            yield kafka
+        finally:
+            kafka.stop()
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The consumer of coroutines against a real broker in this process."""
+"""The consumer of coroutines against real brokers, ours and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -8,22 +8,29 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from broker_kinds import AT_ONCE, KINDS, AnyBroker, either_broker
 from cancelling import cancelled_at
 
-from tallymark import AsyncConsumer, Producer
+from tallymark import Admin, AsyncConsumer, Producer
 from tallymark.client.reading.message import Message
 from tallymark.errors import ClosedError, CommitFailedError, TallymarkError, UserError
-from tallymark.testing import MemoryBroker, read_topic
+from tallymark.testing import read_topic
 
 pytestmark = pytest.mark.process  # no process, but some seconds of joining and leaving groups
 COUNT = 60
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[MemoryBroker]:
-    with MemoryBroker(num_partitions=2) as running:
-        with Producer(bootstrap_servers=running.bootstrap_servers, interceptors=[]) as producer:
+@pytest.fixture(scope="module", params=KINDS)
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AnyBroker]:
+    for running in either_broker(request, tmp_path_factory.mktemp("data"), **AT_ONCE):
+        with (
+            Admin(bootstrap_servers=running.bootstrap_servers) as admin,
+            Producer(bootstrap_servers=running.bootstrap_servers, interceptors=[]) as producer,
+        ):
             for topic in ("t", "u"):
+                admin.create_topic(topic, 2)
                 for number in range(COUNT):
                     producer.send(topic, b"%d" % number, partition=number % 2)
         yield running
@@ -39,7 +46,7 @@ def no_thread_is_left() -> Iterator[None]:
     assert not any(thread.is_alive() for thread in left), left
 
 
-def consumer(broker: MemoryBroker, group: str, **settings: Any) -> AsyncConsumer:
+def consumer(broker: AnyBroker, group: str, **settings: Any) -> AsyncConsumer:
     return AsyncConsumer(group=group, bootstrap_servers=broker.bootstrap_servers, **settings)
 
 
@@ -59,7 +66,7 @@ def by_partition(messages: list[Message]) -> dict[int, list[int]]:
     return found
 
 
-def test_all_messages_come_in_order(broker: MemoryBroker) -> None:
+def test_all_messages_come_in_order(broker: AnyBroker) -> None:
     async def main() -> None:
         async with consumer(broker, "order").subscribe("t", max_poll_records=7) as source:
             messages = await take(source, COUNT)
@@ -69,7 +76,7 @@ def test_all_messages_come_in_order(broker: MemoryBroker) -> None:
     asyncio.run(main())
 
 
-def test_several_topics_are_one_iteration(broker: MemoryBroker) -> None:
+def test_several_topics_are_one_iteration(broker: AnyBroker) -> None:
     async def main() -> None:
         async with consumer(broker, "several").subscribe("t", "u") as source:
             assert {m.topic for m in await take(source, 2 * COUNT)} == {"t", "u"}
@@ -79,7 +86,7 @@ def test_several_topics_are_one_iteration(broker: MemoryBroker) -> None:
     asyncio.run(main())
 
 
-def test_a_commit_stores_what_was_handed_out_and_no_more(broker: MemoryBroker) -> None:
+def test_a_commit_stores_what_was_handed_out_and_no_more(broker: AnyBroker) -> None:
     """The consumer has taken 500 at once from its stream; a commit after the 20th message must not
     store the other ones."""
 
@@ -95,7 +102,7 @@ def test_a_commit_stores_what_was_handed_out_and_no_more(broker: MemoryBroker) -
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
-def test_who_leaves_in_order_repeats_and_loses_nothing(broker: MemoryBroker, delivery: str) -> None:
+def test_who_leaves_in_order_repeats_and_loses_nothing(broker: AnyBroker, delivery: str) -> None:
     async def main() -> list[Message]:
         seen: list[Message] = []
         for _ in range(3):
@@ -107,7 +114,7 @@ def test_who_leaves_in_order_repeats_and_loses_nothing(broker: MemoryBroker, del
     assert by_partition(asyncio.run(main())) == {0: list(range(30)), 1: list(range(30))}
 
 
-def test_the_message_at_hand_comes_again_after_an_exception(broker: MemoryBroker) -> None:
+def test_the_message_at_hand_comes_again_after_an_exception(broker: AnyBroker) -> None:
     async def main() -> None:
         handled: list[Message] = []
 
@@ -130,7 +137,7 @@ def test_the_message_at_hand_comes_again_after_an_exception(broker: MemoryBroker
     asyncio.run(main())
 
 
-def test_seek_and_rewind(broker: MemoryBroker) -> None:
+def test_seek_and_rewind(broker: AnyBroker) -> None:
     async def main() -> None:
         async with consumer(broker, "seek").subscribe("t", max_poll_records=10) as source:
             await take(source, 15)
@@ -149,9 +156,7 @@ def test_seek_and_rewind(broker: MemoryBroker) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["while-waiting", "as-it-comes"])
-def test_cancelled_at_any_await_nothing_is_lost_or_repeated(
-    broker: MemoryBroker, late: bool
-) -> None:
+def test_cancelled_at_any_await_nothing_is_lost_or_repeated(broker: AnyBroker, late: bool) -> None:
     """A consumer is read in small polls, commits, and is cancelled at its first, second ... sixth
     await, again and again wherever it stands then; somebody else reads on. All messages come, once,
     in order. The start is cancelled, too."""
@@ -184,7 +189,7 @@ def test_cancelled_at_any_await_nothing_is_lost_or_repeated(
     assert asyncio.run(main()) > 10
 
 
-def test_close_ends_an_iteration_and_can_be_cancelled_and_repeated(broker: MemoryBroker) -> None:
+def test_close_ends_an_iteration_and_can_be_cancelled_and_repeated(broker: AnyBroker) -> None:
     async def main() -> None:
         source = consumer(broker, "close").subscribe("t")
         await source.start()
@@ -208,7 +213,7 @@ def test_close_ends_an_iteration_and_can_be_cancelled_and_repeated(broker: Memor
     asyncio.run(main())
 
 
-def test_batches_are_columns(broker: MemoryBroker) -> None:
+def test_batches_are_columns(broker: AnyBroker) -> None:
     async def main() -> None:
         seen: dict[int, list[int]] = {0: [], 1: []}
         async with consumer(broker, "batches").subscribe("t") as source:
@@ -228,7 +233,7 @@ def test_batches_are_columns(broker: MemoryBroker) -> None:
     asyncio.run(main())
 
 
-def test_several_event_loops_share_a_consumer(broker: MemoryBroker) -> None:
+def test_several_event_loops_share_a_consumer(broker: AnyBroker) -> None:
     source = consumer(broker, "loops").subscribe("t", max_poll_records=4)
     asyncio.run(source.start())
     seen = asyncio.run(take(source, 30))
@@ -240,7 +245,7 @@ def test_several_event_loops_share_a_consumer(broker: MemoryBroker) -> None:
     assert by_partition(seen + other) == {0: list(range(30)), 1: list(range(30))}
 
 
-def test_a_death_in_the_background_is_raised(broker: MemoryBroker) -> None:
+def test_a_death_in_the_background_is_raised(broker: AnyBroker) -> None:
     async def main() -> None:
         settings = {"auto_offset_reset": "none"}
         async with consumer(broker, "death", **settings).subscribe("t") as source:
@@ -254,7 +259,7 @@ def test_a_death_in_the_background_is_raised(broker: MemoryBroker) -> None:
         asyncio.run(main())  # the start may say it, or what comes after
 
 
-def test_the_loop_has_its_turns_while_messages_are_there(broker: MemoryBroker) -> None:
+def test_the_loop_has_its_turns_while_messages_are_there(broker: AnyBroker) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
         for number in range(3000):
             producer.send("many", b"%d" % number, partition=0)
@@ -280,7 +285,7 @@ def test_the_loop_has_its_turns_while_messages_are_there(broker: MemoryBroker) -
     assert len(read_topic(broker.bootstrap_servers, "many")) == 3000
 
 
-def test_wrong_use(broker: MemoryBroker) -> None:
+def test_wrong_use(broker: AnyBroker) -> None:
     async def main() -> None:
         with pytest.raises(UserError, match="takes topics or a pattern"):
             consumer(broker, "g").subscribe()

@@ -192,7 +192,11 @@ def test_answers_of_before_the_suspension_count_no_more() -> None:
     machine.feed(Suspended())
     machine.feed(Connected(7))
     assert machine.feed(Done(ticket)) == []
-    assert machine.state.phase is Phase.READING
+    before = machine.state.phase
+    machine.feed(Lost())
+    machine.feed(Connected(8))
+    assert machine.feed(Done(ticket)) == machine.feed(Failed(ticket)) == []
+    assert (before, machine.state.phase) == (Phase.READING, Phase.REGISTERING)
 
 
 def test_a_claim_of_unknown_fate_is_released_before_the_next_one() -> None:

@@ -90,8 +90,9 @@ def test_suspended_for_longer_than_the_session(
         assert values(take([far_stream, *streams], more)) == sorted(more)
 
 
+@pytest.mark.parametrize("harm", ["cut", "half_close"])
 def test_a_short_interruption_costs_nothing(
-    cluster: Cluster, group: str, proxy: FlakyProxy
+    harm: str, cluster: Cluster, group: str, proxy: FlakyProxy
 ) -> None:
     topic = cluster.topic(1)
     with behind(proxy, group, session_timeout_ms=10_000) as far:
@@ -99,11 +100,32 @@ def test_a_short_interruption_costs_nothing(
         sent = cluster.publish(topic, 0, 10, 1)
         found = take(streams, sent)
         before = session_of(far).session
-        proxy.cut()
+        getattr(proxy, harm)()
         more = cluster.publish(topic, 100, 10, 1)
         found += take(streams, more)
         assert values(found) == sorted(sent | more)
         assert session_of(far).session == before
+
+
+@pytest.mark.parametrize("hours", [-24, 24])
+def test_a_clock_that_jumps(
+    hours: int, cluster: Cluster, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No session ends of it, nothing rebalances, nothing comes twice."""
+    topic = cluster.topic(2)
+    real, real_ns = time.time, time.time_ns
+    with cluster.consumer(group, session_timeout_ms=10_000) as consumer:
+        streams = consumer.create_message_streams({topic: 1})[topic]
+        sent = cluster.publish(topic, 0, 10)
+        found = take(streams, sent)
+        before = session_of(consumer).session
+        monkeypatch.setattr(time, "time", lambda: real() + hours * 3600)
+        monkeypatch.setattr(time, "time_ns", lambda: real_ns() + hours * 3600 * 10**9)
+        more = cluster.publish(topic, 100, 10)
+        found += take(streams, more)
+        consumer.commit_offsets()
+        assert values(found) == sorted(sent | more)
+        assert session_of(consumer).session == before
 
 
 def test_a_zookeeper_that_answers_no_more_is_noticed_by_who_keeps_asking(
@@ -224,14 +246,15 @@ def test_leaving_while_zookeeper_is_silent_is_bounded_and_leaves_nothing(
     cluster: Cluster, group: str, proxy: FlakyProxy
 ) -> None:
     topic = cluster.topic(1)
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with behind(proxy, group) as far:
         far.create_message_streams({topic: 1})
         proxy.black_hole()
         began = time.monotonic()
         far.shutdown(timeout=1.0)
     assert time.monotonic() - began < 10
-    assert threading.active_count() <= before
+    # On a busy machine the last of its threads may still be at its last line.
+    eventually(lambda: set(threading.enumerate()) <= before)
     proxy.cut()
     with ZooKeeper(cluster.connect) as zookeeper:
         registry = ConsumerRegistry(zookeeper, group)

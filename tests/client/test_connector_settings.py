@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from group_world import consumer_settings
+from group_settings import consumer_settings
 
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.coordination.subscriptions import Subscription, topic_filter

@@ -213,6 +213,21 @@ def test_messages_and_batches_may_be_mixed() -> None:
     assert its.item.taken == Position(20, 0)
 
 
+def test_a_batch_ends_with_its_partition_also_behind_a_marker() -> None:
+    """Messages of partition 1 once came in a batch that said partition 0: what lay between them was
+    the marker at the end of a transaction, which was passed over without looking whose chunk came
+    next."""
+    its, other = Setting(), PartitionProgress("t", 1, 0, Position(0))
+    its.stream.offer(chunk(its.item, [batch(0, 2), batch(2, 1, control=True)]))
+    its.stream.offer(chunk(other, [batch(7, 1, control=True), batch(8, 3)]))
+    first, second = its.stream.poll_batch(), its.stream.poll_batch()
+    assert first is not None
+    assert (first.partition, list(first.offsets)) == (0, [0, 1])
+    assert its.item.taken == Position(3, 0)
+    assert second is not None
+    assert (second.partition, list(second.offsets)) == (1, [8, 9, 10])
+
+
 def test_a_large_queue_is_no_large_batch() -> None:
     """Batches are bounded by what they are unpacked, not by what they were on the wire."""
     its = Setting(queue_bytes=100_000_000)
@@ -277,6 +292,159 @@ def test_a_partition_that_is_taken_away_while_it_is_read() -> None:
         assert taken is not None
         assert found == list(range(taken.offset))
         assert positions == sorted(positions)
+
+
+def test_iterating_goes_on_where_other_calls_have_come_to() -> None:
+    """Iterating takes messages without asking the stream about each: what else is called in between
+    must be seen all the same, and what is in hand is the last message, whoever handed it out."""
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 10), batch(10, 10)]))
+    found: list[int] = []
+    for message in its.stream:
+        found.append(message.offset)
+        assert its.stream.held() == {its.item: message.offset}
+        if message.offset == 3:
+            found += [one.offset for one in its.stream.poll(max_messages=2)]
+            assert its.stream.held() == {its.item: 4}
+            found.append(next(its.stream).offset)
+        if message.offset == 9:
+            its.stream.settle()
+            assert its.stream.held() == {}
+        if message.offset == 12:
+            break
+    found += [message.offset for message in its.stream.poll()]
+    assert found == list(range(20))
+
+
+def test_a_gate_that_closes_stops_whoever_iterates() -> None:
+    """Between two messages that are handed out without the lock nobody looks at the gate: closing
+    it ends what may be had so."""
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 1000)]))
+    found: list[int] = []
+
+    def read() -> None:
+        for message in its.stream:
+            found.append(message.offset)
+            if message.offset == 10:
+                its.gate.suspend()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    deadline = time.monotonic() + 10
+    while its.stream.standing() is not None or not found:  # until it waits
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    assert found == list(range(11))
+    assert its.item.taken == Position(11, 0)
+    its.gate.open(its.gate.mark())
+    its.stream.wake()
+    while len(found) < 1000:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    its.stream.end()
+    reader.join(5)
+    assert not reader.is_alive()
+    assert found == list(range(1000))
+
+
+def test_a_gate_that_closes_at_any_moment() -> None:
+    for pause in range(12):
+        its = Setting(queue_bytes=10_000_000)
+        its.stream.offer(chunk(its.item, [batch(0, 5_000)]))
+        found: list[int] = []
+
+        def read(stream: Stream, into: list[int]) -> None:
+            into.extend(message.offset for message in stream)
+
+        reader = threading.Thread(target=read, args=(its.stream, found))
+        reader.start()
+        while len(found) < pause * 200 + 1:
+            pass
+        deadline = time.monotonic() + 10
+        while len(found) < 5_000:
+            assert time.monotonic() < deadline
+            its.gate.suspend()
+            seen = its.item.taken
+            assert seen is not None
+            its.gate.open(its.gate.mark())
+            its.stream.wake()
+            time.sleep(0.001)
+        its.stream.end()
+        reader.join(5)
+        assert not reader.is_alive()
+        assert found == list(range(5_000))
+
+
+def test_small_batches_are_read_together_but_not_beyond_an_epoch_a_marker_or_a_broken_one() -> None:
+    its = Setting()
+    broken = batch(9, 2, epoch=1)
+    broken.data[61] ^= 0x7F
+    batches = [batch(0, 2), batch(2, 2), batch(4, 1, control=True), batch(5, 2), batch(7, 2, 1)]
+    its.stream.offer(chunk(its.item, [*batches, broken]))
+    expected = [(0, 0), (1, 0), (2, 0), (3, 0), (5, 0), (6, 0), (7, 1), (8, 1)]
+    for offset, epoch in expected:
+        message = next(its.stream)
+        assert (message.offset, message.leader_epoch) == (offset, epoch)
+        assert its.item.taken == Position(offset + 1, epoch)
+    for _ in range(2):
+        with pytest.raises(CorruptMessageError, match="t-0 at offset 9"):
+            next(its.stream)
+    assert its.item.taken == Position(9, 1)
+
+
+def test_chunks_are_what_was_fetched() -> None:
+    """For who passes batches on: undecoded, bounded by their bytes, taken as a whole."""
+    its = Setting()
+    other = PartitionProgress("t", 1, 0, Position(0))
+    first = chunk(its.item, [batch(0, 5), batch(5, 3, epoch=1)], start=2)
+    broken = batch(0, 2)
+    broken.data[61] ^= 0x7F
+    second, third = chunk(other, [broken]), chunk(its.item, [batch(8, 1, epoch=1)])
+    for one in (first, second, third):
+        its.stream.offer(one)
+    assert its.stream.poll_chunks(max_bytes=1) == [first]
+    assert its.item.taken == Position(8, 1)
+    assert its.stream.held() == {its.item: 2}
+    assert its.stream.metrics().messages == 8
+    assert its.stream.poll_chunks(max_bytes=1 << 20) == [second, third]
+    assert (its.item.taken, other.taken) == (Position(9, 1), Position(2, 0))
+    assert its.stream.held() == {its.item: 8, other: 0}
+    assert its.stream.poll_chunks(timeout=0.01) == []
+    assert its.stream.held() == {}
+    its.stream.end()
+    with pytest.raises(ClosedError):
+        its.stream.poll_chunks()
+
+
+def test_chunks_wait_for_the_gate_and_for_what_must_be_stored_first() -> None:
+    its = Setting()
+    its.stream.offer(chunk(its.item, [batch(0, 2)]))
+    its.gate.suspend()
+    assert its.stream.poll_chunks() == []
+    its.gate.open(its.gate.mark())
+    its.stream.offer(Chunk(its.item, (), 7, 7, -1))
+    assert [one.next_offset for one in its.stream.poll_chunks()] == [2, 7]
+    assert its.item.taken == Position(7, 0)
+
+    may = [False, True]
+    gate = Gate()
+    gate.open(0)
+    careful = Stream(gate, threading.Event(), clear=lambda chunk: may.pop(0))
+    careful.offer(chunk(its.item, [batch(7, 2)]))
+    assert careful.poll_chunks() == []
+    assert [one.next_offset for one in careful.poll_chunks()] == [9]
+
+
+def test_chunks_of_a_partition_that_was_given_up_are_gone() -> None:
+    its = Setting()
+    other = PartitionProgress("t", 1, 0, Position(0))
+    kept = chunk(other, [batch(0, 1)])
+    for one in (chunk(its.item, [batch(0, 2)]), kept, chunk(its.item, [batch(2, 2)])):
+        its.stream.offer(one)
+    its.stream.revoke([its.item])
+    assert its.stream.poll_chunks() == [kept]
+    assert its.item.taken is None
 
 
 def test_its_metrics() -> None:

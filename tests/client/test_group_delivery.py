@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from broker_kinds import KINDS, AnyBroker, either_broker
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from consumer_process import ConsumerProcess
@@ -15,19 +16,19 @@ from group_rig import BROKER, QUICK, Rig, eventually, numbers, take
 
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.errors import ClosedError, CommitFailedError, OffsetOutOfRangeError, UserError
-from tallymark.testing.broker_thread import BrokerThread
 
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
-    with BrokerThread(tmp_path_factory.mktemp("data"), **BROKER) as running:
-        yield running
+@pytest.fixture(scope="module", params=KINDS)
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AnyBroker]:
+    yield from either_broker(request, tmp_path_factory.mktemp("data"), **BROKER)
 
 
 @pytest.fixture
-def rig(broker: BrokerThread) -> Iterator[Rig]:
+def rig(broker: AnyBroker) -> Iterator[Rig]:
     with ExitStack() as stack:
         yield Rig(broker.bootstrap_servers, stack)
 

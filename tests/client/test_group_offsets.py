@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import pytest
-from group_world import consumer_settings
+from group_settings import consumer_settings
 
+from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
 from tallymark.client.group import offsets as group_offsets
 from tallymark.client.group.assignors import GroupMember
@@ -27,6 +28,11 @@ from tallymark.errors import (
     ConnectError,
     KafkaError,
     RemoteProtocolError,
+)
+from tallymark.protocol.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    ConsumerProtocolTopicPartitions,
+    encode_subscription,
 )
 from tallymark.protocol.messages import (
     JoinGroupResponse,
@@ -134,11 +140,33 @@ def test_on_its_way_into_the_next_generation_a_commit_waits_for_it() -> None:
 
     def arrive() -> None:
         if len(link.asked) == 2:
-            store.term = Term("me", 5)
+            store.term = Term("me", 5, owned={T0})
 
     link.before = arrive
     commit(store)
     assert [request.generation_id_or_member_epoch for request in link.asked] == [4, 4, 5]
+
+
+def test_what_went_to_others_meanwhile_is_not_stored_under_the_new_generation() -> None:
+    """A commit that met a rebalance was tried again under the next generation, where the
+    coordinator takes it from any member: it undid what the partition's new owner had stored."""
+    store, link = offsets("REBALANCE_IN_PROGRESS", "NONE")
+    link.before = lambda: setattr(store, "term", Term("me", 5, owned={("t", 1)}))
+    with pytest.raises(CommitFailedError, match=r"t-0.*generation 4"):
+        store.commit({T0: Position(7), ("t", 1): Position(8)}, "")
+    (first, second) = link.asked
+    assert first.generation_id_or_member_epoch == 4
+    assert second.generation_id_or_member_epoch == 5
+    assert [part.partition_index for part in second.topics[0].partitions] == [1]
+
+
+def test_what_is_given_up_is_still_stored_under_its_own_generation() -> None:
+    """The last commit of a release: the partitions are no longer consumed, but nobody else has
+    them before this member joins."""
+    store, link = offsets("COORDINATOR_LOAD_IN_PROGRESS", "NONE")
+    store.term = Term("me", 4, owned=())
+    commit(store)
+    assert len(link.asked) == 2
 
 
 def test_what_does_not_pass_in_time_is_raised() -> None:
@@ -182,7 +210,7 @@ def test_reading_waits_for_open_transactions_and_leaves_out_what_is_not_there() 
 
 def test_a_member_whom_nobody_understands_gets_nothing() -> None:
     settings = consumer_settings(partition_assignment_strategy="cooperative-sticky")
-    join = ev.Join(1, "a", 6, ("t",), (T0,), "why")
+    join = act.Join(1, "a", 6, ("t",), (T0,), "why")
     request = join_request(join, settings)
     assert request.reason == "why"
     told = read_joined(
@@ -202,9 +230,24 @@ def test_a_member_whom_nobody_understands_gets_nothing() -> None:
     assert told.members == {"a": GroupMember(("t",), (T0,), 6), "b": GroupMember(())}
 
 
+@pytest.mark.parametrize("before", [b"", b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\0"])
+def test_the_generation_of_a_claim_is_read_from_older_clients_too(before: bytes) -> None:
+    """librdkafka writes its former partitions before it: its claims counted as the oldest of all,
+    and two that claimed the same partition both lost it."""
+    told = ConsumerProtocolSubscription(
+        topics=("t",),
+        user_data=before + (6).to_bytes(4, "big"),
+        owned_partitions=(ConsumerProtocolTopicPartitions(topic="t", partitions=(0,)),),
+    )
+    member = JoinGroupResponseMember(member_id="b", metadata=encode_subscription(told, 1))
+    joined = read_joined(1, JoinGroupResponse(leader="b", member_id="b", members=(member,)))
+    assert isinstance(joined, ev.Joined)
+    assert joined.members == {"b": GroupMember(("t",), (T0,), 6)}
+
+
 def test_the_leaders_words_come_back_as_they_were() -> None:
     settings = consumer_settings()
-    sync = ev.Sync(1, "a", 7, "range", {"a": [T0, ("u", 3)], "b": []})
+    sync = act.Sync(1, "a", 7, "range", {"a": [T0, ("u", 3)], "b": []})
     parts = {part.member_id: part for part in sync_request(sync, settings).assignments}
     got = read_synced(2, SyncGroupResponse(assignment=parts["a"].assignment))
     assert got == ev.Synced(2, (T0, ("u", 3)))
@@ -215,5 +258,5 @@ def test_the_leaders_words_come_back_as_they_were() -> None:
 
 
 def test_leaving_is_said_in_both_forms() -> None:
-    request = leave_request(ev.Leave(1, "me"), consumer_settings())
+    request = leave_request(act.Leave(1, "me"), consumer_settings())
     assert request.member_id == request.members[0].member_id == "me"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_kinds import KINDS, AnyBroker, either_broker
 from broker_process import BrokerProcess
 from consumer_process import ConsumerProcess
 from group_rig import BROKER, QUICK, Rig, eventually, numbers, take
@@ -23,20 +24,20 @@ from tallymark.errors import (
     KafkaError,
     TallymarkError,
 )
-from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.zookeeper import free_port
 
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
-    with BrokerThread(tmp_path_factory.mktemp("data"), **BROKER) as running:
-        yield running
+@pytest.fixture(scope="module", params=KINDS)
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AnyBroker]:
+    yield from either_broker(request, tmp_path_factory.mktemp("data"), **BROKER)
 
 
 @pytest.fixture
-def rig(broker: BrokerThread) -> Iterator[Rig]:
+def rig(broker: AnyBroker) -> Iterator[Rig]:
     with ExitStack() as stack:
         yield Rig(broker.bootstrap_servers, stack)
 
@@ -71,7 +72,8 @@ def test_a_member_that_is_killed_is_followed(rig: Rig, strategy: str) -> None:
         wanted = {(p, o) for p in range(4) for o in range(110)}
         eventually(lambda: collect() >= wanted)
     assert set(handed) == wanted
-    assert len(handed) - len(set(handed)) <= 200
+    # What it had not stored, and what the other one had in hand as it joined again.
+    assert len(handed) - len(set(handed)) <= 400
 
 
 def test_a_static_member_comes_back_without_a_rebalance(rig: Rig) -> None:
@@ -81,7 +83,7 @@ def test_a_static_member_comes_back_without_a_rebalance(rig: Rig) -> None:
     named, _ = rig.stream(topic, group_instance_id="two", **static)
     eventually(lambda: len(other.assignment.get(topic, ())) == 2)
     had = named.assignment
-    side = other._coordinator
+    side = other._engine.coordination  # type: ignore[union-attr] # there are streams
     generation = side._state.generation  # type: ignore[union-attr] # of the brokers' coordinator
     named.shutdown()
     again, _ = rig.stream(topic, group_instance_id="two", **static)
@@ -103,8 +105,8 @@ def test_a_slow_application_is_warned_then_followed(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = rig.topic(2, messages=20)
-    slow, stream = rig.stream(topic, max_poll_interval_ms=400, session_timeout_ms=300)
-    other, _ = rig.stream(topic, max_poll_interval_ms=60_000, session_timeout_ms=300)
+    slow, stream = rig.stream(topic, max_poll_interval_ms=1000, session_timeout_ms=800)
+    other, _ = rig.stream(topic, max_poll_interval_ms=60_000, session_timeout_ms=800)
     eventually(lambda: len(slow.assignment.get(topic, ())) == 1)
     message = stream.poll(5.0, 1)[0]
 
@@ -113,11 +115,11 @@ def test_a_slow_application_is_warned_then_followed(
 
     with caplog.at_level(logging.WARNING, "tallymark.client.connector.connector"):
         a_slow_handler()
-    told = [r.getMessage() for r in caplog.records if "is slow" in r.getMessage()]
-    assert len(told) == 1
-    assert f"{topic}-{message.partition} offset 0" in told[0]
-    assert "a_slow_handler" in told[0]
-    assert "max_poll_interval_ms is 400" in told[0]
+    place = f"{topic}-{message.partition} offset 0"
+    told = [r.getMessage() for r in caplog.records if place in r.getMessage()]
+    warning = next(text for text in told if "is slow" in text)
+    assert "a_slow_handler" in warning
+    assert "max_poll_interval_ms is 1000" in warning
     with pytest.raises(CommitFailedError):
         slow.commit_offsets({(topic, message.partition): 1})
     stream.poll(0.0)

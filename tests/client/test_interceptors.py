@@ -15,7 +15,7 @@ from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptor_chain import load_interceptors
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext, ProducerInterceptor
 from tallymark.client.producing.producer import Producer
-from tallymark.errors import CODES, KafkaError, TimedOutError
+from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
 from tallymark.protocol.api import ApiKey
 from tallymark.testing.scripted_broker import HangUp, Late, Refuse, ScriptedBroker
 
@@ -273,6 +273,37 @@ def test_one_that_does_not_load_is_left_out_and_logged_once(
         (loaded,) = load_interceptors()
         assert isinstance(loaded, Recorder)
     assert caplog.text.count("no module") == 1
+
+
+class _AlmostOne:
+    def attach(self, context: ProducerContext) -> None: ...
+
+    def on_send(self, batch: BatchTally) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([Recorder(), _AlmostOne()], r"_AlmostOne object.*methods on_acknowledged, on_failed, on_"),
+        ([Recorder], r"Recorder.*give an object: Recorder\(\)"),
+        (["audit"], r"'audit' in interceptors is none"),
+        (_AlmostOne(), r"interceptors=<.*_AlmostOne object.*it must be a list"),
+    ],
+)
+def test_what_is_no_interceptor_is_refused(given: Any, text: str) -> None:
+    """An interceptor with a method misspelt was ignored without a word: the producer took it, and
+    never called it."""
+    with pytest.raises(UserError, match=text):
+        Producer(bootstrap_servers="h:1", interceptors=given)
+
+
+def test_one_installed_that_is_none_is_left_out_and_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(interceptor_chain, "entry_points", lambda group: [_Entry("x", _AlmostOne)])
+    monkeypatch.setattr(interceptor_chain, "_reported", set())
+    assert load_interceptors() == []
+    assert "_AlmostOne object" in caplog.text
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

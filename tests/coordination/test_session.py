@@ -6,7 +6,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -23,6 +23,9 @@ from tallymark.coordination import (
 )
 from tallymark.errors import ClosedError, ConnectError, TallymarkError, UserError
 from tallymark.testing.zookeeper import ZooKeeperServer, expire_session, free_port
+
+SOON = 45.0
+"""Seconds; a busy machine takes ten of them to start Java."""
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,7 @@ def test_nobody_there_is_said_in_bounded_time() -> None:
     began = time.monotonic()
     with pytest.raises(ConnectError, match=rf"127.0.0.1:{port}: connect failed.*refused"):
         ZooKeeper(f"127.0.0.1:{port}", connect_timeout_ms=300).start()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SOON
 
 
 def test_somebody_else_there_is_said_in_bounded_time() -> None:
@@ -77,24 +80,7 @@ def test_an_unopened_or_closed_session_says_so() -> None:
         session.start()
 
 
-@pytest.fixture(scope="module")
-def one_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    try:
-        with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as running:
-            yield running
-    except UserError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def server(one_server: ZooKeeperServer) -> ZooKeeperServer:
-    """The module's server, running, whatever the test before did to it."""
-    if one_server.pid is None:
-        one_server.start()
-    return one_server
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+def eventually(holds: Callable[[], bool], seconds: float = SOON) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not come to hold"
@@ -107,24 +93,25 @@ def test_a_session_survives_a_restart_of_the_server(server: ZooKeeperServer) -> 
     what is ephemeral stands, watches tell of it, and a command given meanwhile is done."""
     events: queue.SimpleQueue[SessionEvent] = queue.SimpleQueue()
     changes = threading.Semaphore(0)
-    with ZooKeeper(server.connect, "/c", 6000).start(create_root=True) as zookeeper:
+    opening = ZooKeeper(server.connect, "/c", 6000, command_timeout_ms=60_000)
+    with opening.start(create_root=True) as zookeeper:
         registry = BrokerRegistry(zookeeper)
         node = registry.register(BrokerInfo(1, "127.0.0.1", 9092))
         watch = registry.watch(lambda: changes.release())
         zookeeper.listen(events.put)
         session = zookeeper.session
         server.kill()
-        assert events.get(timeout=5) == SessionEvent(SessionState.SUSPENDED)
+        assert events.get(timeout=SOON) == SessionEvent(SessionState.SUSPENDED)
         assert zookeeper.session == 0
         assert not node.stands
         answers: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
         asker = threading.Thread(target=lambda: answers.put(list(registry.brokers())))
         asker.start()
         server.start()
-        assert events.get(timeout=10) == SessionEvent(SessionState.CONNECTED, session)
-        assert answers.get(timeout=5) == [1]
+        assert events.get(timeout=SOON) == SessionEvent(SessionState.CONNECTED, session)
+        assert answers.get(timeout=SOON) == [1]
         asker.join()
-        assert changes.acquire(timeout=5)
+        assert changes.acquire(timeout=SOON)
         assert node.stands
         watch.cancel()
 
@@ -143,8 +130,8 @@ def test_a_server_that_hangs_while_it_starts_costs_no_session(server: ZooKeeperS
             connection, _ = mute.accept()
         with connection:
             server.start()
-            assert events.get(timeout=5) == SessionEvent(SessionState.SUSPENDED)
-            assert events.get(timeout=10) == SessionEvent(SessionState.CONNECTED, session)
+            assert events.get(timeout=SOON) == SessionEvent(SessionState.SUSPENDED)
+            assert events.get(timeout=SOON) == SessionEvent(SessionState.CONNECTED, session)
 
 
 @pytest.mark.process
@@ -159,7 +146,7 @@ def test_a_lost_session_is_told_and_registrations_come_back(server: ZooKeeperSer
         expire_session(zookeeper)
         told: list[SessionEvent] = []
         while not told or told[-1].session in (0, session):
-            told.append(events.get(timeout=10))
+            told.append(events.get(timeout=SOON))
         states = [event.state for event in told]
         assert states[0] is SessionState.SUSPENDED
         assert states[-2:] == [SessionState.LOST, SessionState.CONNECTED]
@@ -179,9 +166,9 @@ def test_commands_end_in_bounded_time_when_the_server_is_gone(server: ZooKeeperS
             began = time.monotonic()
             with pytest.raises(ConnectError):
                 zookeeper.children("/")
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < SOON
         began = time.monotonic()
-    assert time.monotonic() - began < 5, "closing took too long"
+    assert time.monotonic() - began < SOON, "closing took too long"
 
 
 @pytest.mark.process
@@ -201,10 +188,11 @@ def test_closing_ends_a_wait_for_the_connection(server: ZooKeeperServer) -> None
     waiting.start()
     time.sleep(0.1)
     session.close()
-    assert isinstance(errors.get(timeout=5), ClosedError)
+    assert isinstance(errors.get(timeout=SOON), ClosedError)
     waiting.join()
 
 
+@pytest.mark.process
 def test_closed_nodes_are_read_by_all_and_changed_by_those_with_the_password(
     server: ZooKeeperServer,
 ) -> None:

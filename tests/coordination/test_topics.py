@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,34 +21,9 @@ from tallymark.coordination.changes import KEPT, change_of
 from tallymark.coordination.nodes import Check, Create
 from tallymark.coordination.topic_writer import STEP_PARTITIONS
 from tallymark.coordination.topics import encode_topic
-from tallymark.errors import KafkaError, UserError
-from tallymark.testing.zookeeper import ZooKeeperServer
+from tallymark.errors import KafkaError
 
 pytestmark = pytest.mark.process
-_chroots = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    try:
-        with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as running:
-            yield running
-    except UserError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def zookeeper(server: ZooKeeperServer) -> Iterator[ZooKeeper]:
-    session = ZooKeeper(server.connect, f"/cluster{next(_chroots)}", 4000)
-    with session.start(create_root=True):
-        yield session
-
-
-@pytest.fixture
-def other(server: ZooKeeperServer, zookeeper: ZooKeeper) -> Iterator[ZooKeeper]:
-    """A second session on the same cluster."""
-    with ZooKeeper(server.connect, zookeeper.chroot, 4000) as session:
-        yield session
 
 
 def make(zookeeper: ZooKeeper, name: str = "t", partitions: int = 1, **config: str) -> uuid.UUID:

@@ -83,7 +83,7 @@ def test_whoever_answers_something_else_is_no_zookeeper() -> None:
         assert not is_serving("127.0.0.1", mute.getsockname()[1], timeout=0.1)
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+def eventually(holds: Callable[[], bool], seconds: float = 45.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not come to hold"

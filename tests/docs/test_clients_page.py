@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_kinds import KINDS, OURS, new_topic
 from security_world import PASSWORD, Certificates, add_users, make_certificates
 
 from tallymark import (
@@ -48,14 +50,20 @@ class Handle:
             raise Enough
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[MemoryBroker]:
-    """With a topic ``clicks`` of 20 messages in one partition."""
-    with MemoryBroker() as running:
-        with Producer(bootstrap_servers=running.bootstrap_servers, interceptors=[]) as producer:
+@pytest.fixture(scope="module", params=KINDS)
+def usual(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """What stands in a recipe, and what it is here: a broker, and a topic with 20 messages in one
+    partition. Apache Kafka is one for many tests, so the topic has a name of its own there."""
+    with ExitStack() as stack:
+        if request.param == OURS:
+            topic, running = "clicks", stack.enter_context(MemoryBroker())
+        else:
+            topic, running = new_topic("clicks"), request.getfixturevalue("apache_kafka")
+        servers = running.bootstrap_servers
+        with Producer(bootstrap_servers=servers, interceptors=[]) as producer:
             for number in range(20):
-                producer.send("clicks", b"%d" % number, key=b"k")
-        yield running
+                producer.send(topic, b"%d" % number, key=b"k")
+        yield {"127.0.0.1:9092": servers, "clicks": topic}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +91,7 @@ def test_there_are_recipes() -> None:
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_a_recipe_runs(
     snippet: str,
-    broker: MemoryBroker,
+    usual: dict[str, str],
     secured: tuple[BrokerThread, Certificates],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -92,9 +100,9 @@ def test_a_recipe_runs(
     server, certificates = secured
     Path("password").write_text(PASSWORD)
     Path("ca.pem").write_bytes(certificates.authority.read_bytes())
-    here = {"127.0.0.1:9092": broker.bootstrap_servers, "127.0.0.1:9094": server.bootstrap_servers}
-    for usual, address in here.items():
-        snippet = snippet.replace(usual, address)
+    here = {**usual, "127.0.0.1:9094": server.bootstrap_servers}
+    for stands, is_here in here.items():
+        snippet = snippet.replace(stands, is_here)
     handle = Handle(enough=5)
     world = {"handle": handle, "__name__": "snippet"}
     try:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foreign_clients import aio, confluent, java, kafka_python
-from foreign_clients.rows import COUNT, Row, from_tsv, rows, stored_codecs, to_tsv
+from foreign_clients import aio, confluent, java, kafka_python, ours
+from foreign_clients.rows import COUNT, Row, columns, from_tsv, rows, stored_codecs, to_tsv
 
+from tallymark.protocol.compression import CODECS
 from tallymark.testing.broker_thread import BrokerThread
 
 pytestmark = pytest.mark.process
@@ -18,6 +19,7 @@ OTHERS: dict[str, tuple[Any, str]] = {
     "kafka-python": (kafka_python, "gzip"),
     "aiokafka": (aio, "zstd"),
 }
+OURS = {f"ours-{codec}": codec for codec in CODECS}
 SCENARIOS = (
     *("produce", "read", "big", "group-range", "group-cooperative", "group-static"),
     *("admin-topics", "admin-configs", "admin-records", "admin-cluster", "admin-groups"),
@@ -36,7 +38,7 @@ class Run:
             broker.bootstrap_servers,
             self.prefix,
             folder,
-            [f"from-{name}" for name in OTHERS],
+            [f"from-{name}" for name in (*OTHERS, *OURS)],
         )
 
     def facts(self, scenario: str) -> dict[str, Any]:
@@ -52,7 +54,12 @@ def written(servers: str) -> dict[str, list[Row]]:
     """Topics that other clients wrote."""
     for name, (client, codec) in OTHERS.items():
         client.write(servers, f"from-{name}", rows(name), codec)
-    return {f"from-{name}": rows(name) for name in OTHERS}
+    found = {f"from-{name}": rows(name) for name in OTHERS}
+    for name, codec in OURS.items():
+        found[f"from-{name}"] = rows(codec, True) + columns(codec)
+        ours.write(servers, f"from-{name}", rows(codec, True), codec)
+        ours.write_columns(servers, f"from-{name}", columns(codec), codec)
+    return found
 
 
 @pytest.fixture(scope="module", params=java.VERSIONS)
@@ -64,7 +71,7 @@ def run(
 ) -> Run:
     java.driver(request.param)
     folder = tmp_path_factory.mktemp("java")
-    to_tsv(rows("java"), folder / "rows.tsv")
+    to_tsv(rows("java", True), folder / "rows.tsv")
     return Run(request.param, broker, folder)
 
 
@@ -80,8 +87,10 @@ def test_produces_with_every_codec_and_others_read_it(
     topic, times = facts["topic"], 7  # five codecs, then acks of 1 and of 0
     assert facts["offsets"] == list(range(COUNT * (times - 1)))
     assert facts["unknown"] == -1
-    assert confluent.read(servers, topic, COUNT * times) == rows("java") * times
-    assert aio.read(servers, topic, COUNT * times) == rows("java") * times
+    assert confluent.read(servers, topic, COUNT * times) == rows("java", True) * times
+    assert aio.read(servers, topic, COUNT * times) == rows("java", True) * times
+    for name, read in ours.READERS.items():
+        assert read(servers, topic, COUNT * times) == rows("java", True) * times, name
     assert stored_codecs(data_folder, topic) == {"none", "gzip", "snappy", "lz4", "zstd"}
 
 

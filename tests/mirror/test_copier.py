@@ -16,6 +16,7 @@ from tallymark.mirror.holes import HoleNotes
 from tallymark.mirror.observer import MirrorContext, ObserverChain, load_observers
 from tallymark.mirror.origins import Origins
 from tallymark.mirror.ready_batch import Origin, ReadyBatch
+from tallymark.mirror.repeats import Repeats
 from tallymark.mirror.source import Piece, Source
 from tallymark.mirror.target import Target
 from tallymark.mirror.topics import Layout, TopicCopier
@@ -95,7 +96,7 @@ class Listener:
         raise ZeroDivisionError
 
 
-def copier_of(ends: Ends, listener: Listener | None = None) -> Copier:
+def copier_of(ends: Ends, listener: Listener | None = None, most: int = 10_000) -> Copier:
     copier = Copier(
         cast(Source, ends),
         cast(Target, ends),
@@ -104,6 +105,7 @@ def copier_of(ends: Ends, listener: Listener | None = None) -> Copier:
         cast(Origins, ends),
         "A",
         "B",
+        Repeats(most),
     )
     copier.progress.begin(P, 0)
     return copier
@@ -151,7 +153,7 @@ def test_a_batch_passes_whole_but_for_the_numbers_of_its_header() -> None:
     (sent,) = ends.sent
     assert (sent.topic, sent.partition) == ("dc1.clicks", 0)
     sent.identity, sent.base_sequence = (99, 3), 500
-    (out,) = split_batches(sent.encode_ready())
+    (out,) = split_batches(b"".join(sent.pieces()))
     out.check_crc()
     assert bytes(out.data[61:]) == bytes(one.data[61:]), "the records are as compressed as before"
     assert out.header[9:12] == (99, 3, 500)
@@ -298,6 +300,50 @@ def test_markers_are_passed_by_and_told() -> None:
     assert copier.progress.to_store({P}) == {P: MANY + 1}
 
 
+def test_what_was_aborted_is_told_also_where_the_log_begins_with_it() -> None:
+    """Of a group that has no offset yet nobody told what was left out before its first message."""
+    ends, listener = Ends(), Listener()
+    copier = copier_of(ends, listener)
+    copier.progress.begin(P)
+    marker = batch(5, 1, compression="none")
+    marker = Batch(marker.header._replace(attributes=0x30), marker.data)
+    ends.holes.aborted(P, [batch(0, 5).header])
+    ends.holes.note(P, [marker.header])
+    feed(copier, marker, batch(6, MANY))
+    assert listener.gaps == [("clicks", 0, 0, 5, "aborted"), ("clicks", 0, 5, 6, "control")]
+    assert ends.values == numbers(*range(6, 6 + MANY))
+
+
+# -- how much is under way --------------------------------------------------------------------
+
+
+def test_no_more_is_sent_than_a_kill_may_repeat() -> None:
+    """The bound was what a second brings, and what a busy machine makes of a second."""
+    ends = Ends()
+    copier = copier_of(ends, most=70)
+    waiting = deque(Piece("clicks", 0, 0, batch(at, MANY)) for at in range(0, 120, MANY))
+    assert [copier.copy(waiting) for _ in range(3)] == [True, True, False]
+    assert not copier.copy(waiting)
+    assert len(waiting) == 2
+    for sent in ends.sent:
+        sent.tell(None, -1)
+    copier.settle()
+    assert not copier.copy(waiting), "acknowledged, but not stored"
+    copier.progress.stored(copier.progress.to_store({P}))
+    copier.repeats.stored(copier.progress.unstored({P}))
+    assert [copier.copy(waiting) for _ in range(2)] == [True, True]
+    assert ends.values == numbers(*range(120))
+
+
+def test_small_batches_are_put_together_as_far_as_there_is_room() -> None:
+    ends = Ends()
+    copier = copier_of(ends, most=25)
+    waiting = deque(Piece("clicks", 0, 0, batch(at, 10)) for at in range(0, 50, 10))
+    assert copier.copy(waiting)
+    assert not copier.copy(waiting)
+    assert [sent.count for sent in ends.sent] == [20]
+
+
 # -- trouble ----------------------------------------------------------------------------------
 
 
@@ -344,7 +390,7 @@ def test_a_topic_that_the_target_refuses_is_named() -> None:
 def test_records_that_do_not_decode_are_named() -> None:
     one = batch(0, 3, compression="none")
     broken = Batch(one.header, memoryview(bytes(one.data[:61]) + bytes(len(one.data) - 61)))
-    with pytest.raises(UserError, match="clicks-0 at offset 0 cannot be read"):
+    with pytest.raises(UserError, match="clicks-0 cannot be copied from offset 0 on"):
         feed(copier_of(Ends()), broken, batch(3))
 
 

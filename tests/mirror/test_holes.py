@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark.mirror import holes
-from tallymark.mirror.holes import COMPACTION, CONTROL, UNKNOWN, Hole, HoleNotes
+from tallymark.mirror.holes import ABORTED, COMPACTION, CONTROL, UNKNOWN, Hole, HoleNotes
 from tallymark.protocol.records import BatchHeader, encode_batch, read_header
 
 P = ("clicks", 0)
@@ -81,3 +81,9 @@ def test_notes_are_bounded() -> None:
     notes = noted(*(header(2 * at, 2 * at, 1, control=True) for at in range(count)))
     assert len(notes._notes[P]) == holes.NOTES_KEPT
     assert notes.explain(P, 0, 1) == [Hole(0, 1, UNKNOWN)]
+
+
+def test_what_was_aborted_has_its_reason() -> None:
+    notes = noted(header(3, 3, 1, control=True))
+    notes.aborted(P, [header(0, 2, 3)])
+    assert notes.explain(P, 0, 5) == [Hole(0, 3, ABORTED), Hole(3, 4, CONTROL), Hole(4, 5, UNKNOWN)]

@@ -35,12 +35,14 @@ def test_metrics_leave_out_what_is_not_known() -> None:
     progress = CopyProgress()
     progress.begin(P, 0)
     lags = lags_of([P], progress, {P: 7}, {}, {}, now_ms=0)
-    state = MirrorState("a-to-b", copied=3, lags=lags)
+    state = MirrorState("a-to-b", copied=3, gaps={"aborted": 4}, lags=lags)
     assert (state.lag, state.seconds) == (7, 0.0)
     found = {family.name: family.samples for family in families([state])}
     assert [sample.value for sample in found["tallymark_mirror_lag_records"]] == [7]
     assert found["tallymark_mirror_lag_bytes"] == []
     assert found["tallymark_mirror_lag_seconds"] == []
+    (gaps,) = found["tallymark_mirror_gaps"]
+    assert (gaps.labels, gaps.value) == ({"mirror": "a-to-b", "reason": "aborted"}, 4)
     (copied,) = found["tallymark_mirror_records_copied"]
     assert (copied.name, copied.value) == ("tallymark_mirror_records_copied_total", 3)
 

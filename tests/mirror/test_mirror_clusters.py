@@ -28,7 +28,7 @@ from tallymark.mirror.several import Mirrors
 from tallymark.protocol.murmur2 import partition_of
 
 __all__ = ["rig", "zookeeper"]
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 
 def raw(rig: Rig, cluster: str, topic: str) -> list[tuple[str, int, bytes]]:
@@ -134,7 +134,7 @@ def test_the_key_decides_where_the_target_has_fewer_partitions(rig: Rig) -> None
     producer = rig.producer("source", linger_ms=20)
     for number in range(900):
         producer.send("clicks", b"%d" % number, key=b"k%d" % (number % 40))
-    producer.flush(10)
+    producer.flush(60)
     mirror = rig.mirror()
     eventually(lambda: rig.count("clicks") == 900)
     mirror.stop()
@@ -312,7 +312,7 @@ def test_the_command_serves_metrics_and_ends_in_order(rig: Rig) -> None:
         with urllib.request.urlopen(address[1], timeout=10) as page:
             assert b"tallymark_mirror_batches_in_flight" in page.read()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == 0, log.read_text()
+        assert process.wait(60) == 0, log.read_text()
     finally:
         process.kill()
         process.wait()

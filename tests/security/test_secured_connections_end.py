@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
-from typing import Any
+import threading
+from typing import Any, Self
 
+import psutil
+import pytest
+from cancel_everywhere import cancel_everywhere, reaches
 from security_world import Certificates
 
-from tallymark.net import Server
+from tallymark.net import Server, Stream
+from tallymark.net.connection_quota import ConnectionQuota
 from tallymark.net.tls import client_context, server_context
 from tallymark.net.tls_accept import TlsHandshake
+from tallymark.protocol.frames import encode_response
+from tallymark.protocol.messages import ApiVersionsResponse, ApiVersionsResponseKey
 
 
 async def _no_answer(*_: Any) -> None:
@@ -88,3 +96,102 @@ def test_a_connection_that_breaks_as_it_is_handed_over_is_lost_to_its_heir(
     handshake._hand_over(Secured())
     bound_before(None)
     assert heir.told == ["made", "lost"]
+
+
+def test_a_connection_that_broke_before_it_is_handed_over_is_given_back_to_its_host(
+    certificates: Certificates,
+) -> None:
+    """Its transport no longer knew whose it was, and the count of "local" went down instead: with
+    max.connections.per.ip a host was shut out in the end that had not one connection open."""
+
+    class Broken:
+        def get_extra_info(self, name: str) -> None: ...
+        def set_protocol(self, protocol: asyncio.BaseProtocol) -> None: ...
+        def set_write_buffer_limits(self, high: int) -> None: ...
+
+    async def scenario() -> None:
+        quota = ConnectionQuota(10, 1)
+        server = Server(_no_answer, quota=quota)
+        server.tls = server_context(certificates.broker)
+        handshake = server._secured()
+        handshake.host = "10.0.0.7"
+        assert server._count(handshake)
+        handshake._hand_over(Broken())
+        handshake.connection_lost(None)
+        assert quota.take("10.0.0.7") is None
+        assert quota.open == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["waiting", "just over"])
+def test_who_is_cancelled_while_it_opens_or_closes_one_leaves_no_socket(
+    late: bool, certificates: Certificates
+) -> None:
+    """A client that was cancelled as its handshake had just ended, or in its close(), said
+    good-bye in good form: it held the socket for the thirty seconds that a peer has to answer."""
+    trust = client_context(certificates.authority)
+
+    async def scenario(port: int) -> None:
+        async def once(at: int) -> bool:
+            async def work() -> None:
+                stream = await Stream.connect("127.0.0.1", port, tls=trust)
+                await stream.close(flush_timeout=0.5)
+
+            came = await reaches(work(), at, late)
+            async with asyncio.timeout(15):
+                while _connections_to(port):
+                    await asyncio.sleep(0.01)
+            return came
+
+        assert await cancel_everywhere(once) > 2
+
+    with _Silent(server_context(certificates.broker)) as silent:
+        asyncio.run(scenario(silent.port))
+
+
+class _Silent:
+    """Shakes hands, says which versions it serves, and reads and says nothing from then on."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._peers: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                plain, _ = self._listener.accept()
+            except OSError:
+                return
+            self._peers.append(plain)
+            with contextlib.suppress(OSError):  # a client that was cancelled
+                plain.settimeout(5)
+                self._peers[-1] = peer = self._context.wrap_socket(plain, server_side=True)
+                request = peer.recv(4096)
+                answer = encode_response(_VERSIONS, 3, int.from_bytes(request[8:12], "big"))
+                peer.sendall(answer)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+        for peer in self._peers:
+            peer.close()
+
+
+_VERSIONS = ApiVersionsResponse(
+    api_keys=(ApiVersionsResponseKey(api_key=18, min_version=0, max_version=3),)
+)
+
+
+def _connections_to(port: int) -> int:
+    """Sockets of this process that lead there."""
+    mine = psutil.Process().net_connections("tcp")
+    return sum(1 for each in mine if each.raddr and each.raddr.port == port and each.fd >= 0)

@@ -31,7 +31,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     up = Command("up", ["up", "--settings", settings], settings, deployment.log_dir)
     running = Stack(deployment, settings, up)
     try:
-        up.wait_for(lambda: up.said("The stack is up"), "start", 90)
+        up.wait_for(lambda: up.said("The stack is up"), "start", 240)
         yield running
     finally:
         running.close()

@@ -17,43 +17,58 @@ from tallymark_audit.store import open_store
 from tallymark_audit.store.tables import verdicts
 from tallymark_audit.verdicts import UNDECIDED
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(1800)]
 TOPIC = "orders"
+PATIENCE = 120.0
+"""Seconds, on a machine that has much else to do."""
 
 
 def test_kill_each_process_in_turn(stack: Stack) -> None:
     first = stack.publisher("dc1", TOPIC, "a")
     stack.publisher("dc2", TOPIC, "b")
-    wait_until(lambda: bool(stack.acked("a") and stack.acked("b")), 30, "both publish")
+    wait_until(lambda: bool(stack.acked("a") and stack.acked("b")), PATIENCE, "both publish")
     for spec in plan(stack.deployment):
-        stack.kill(spec.name)
+        stack.kill(spec.name, PATIENCE)
         time.sleep(1)
+    wait_until(lambda: len(stack.acked("a")) > 500, PATIENCE, "enough is published")
     first.kill()
     first.wait()
     stack.publisher("dc1", TOPIC, "c")
-    wait_until(lambda: bool(stack.acked("c")), 30, "the next publisher of the host publishes")
-    time.sleep(2)
+    wait_until(lambda: len(stack.acked("c")) > 100, PATIENCE, "the host's next publisher publishes")
     stack.stop_publishers()
 
-    wait_until(lambda: settled(stack), 60, "every window is decided")
-    contents = {one.name: read(stack, one.name) for one in stack.deployment.clusters}
-
     published = {"dc1": stack.acked("a") | stack.acked("c"), "dc2": stack.acked("b")}
+    contents = {name: read(stack, name) for name in published}
     for cluster, acked in published.items():
         assert acked - contents[cluster].values == set(), "acknowledged, but not in the log"
-        assert acked - contents["aggregate"].values == set(), "not mirrored"
-    assert len(published["dc1"]) > 1000
+    # How long the mirrors take is the machine's business; that nothing stays behind is theirs.
+    sent = contents["dc1"].values | contents["dc2"].values
+    wait_until(lambda: sent <= read(stack, "aggregate").values, PATIENCE, "all is mirrored")
+    # A window that was decided before is judged anew when something of it arrives.
+    wait_until(lambda: settled(stack), PATIENCE, "every window is decided")
+    deadline = time.monotonic() + PATIENCE
+    while (wrong := told_wrongly(stack, contents)) and time.monotonic() < deadline:
+        time.sleep(2)
+    assert wrong == ""
 
-    rows = all_verdicts(stack, "collector")
-    for source in ("dc1", "dc2"):
-        check_mirror_edge(rows, source, contents[source], contents["aggregate"])
-        check_producer_edge(rows, source, contents[source])
-
-    code, output = stack.command("reconcile", "--all", "--json", str(stack.settings) + ".json")
-    result = json.loads((stack.settings.with_name(stack.settings.name + ".json")).read_text())
+    path = stack.settings.with_name(stack.settings.name + ".json")
+    code, output = stack.command("reconcile", "--all", "--json", str(path), timeout=5 * PATIENCE)
+    result = json.loads(path.read_text())
     assert result["disagreements"] == [], output
-    wrong = sum(one["missing"] + one["duplicated"] for one in result["edges"])
-    assert code == (3 if wrong else 0), output
+    faults = sum(one["missing"] + one["duplicated"] for one in result["edges"])
+    assert code == (3 if faults else 0), output
+
+
+def told_wrongly(stack: Stack, sources: dict[str, Contents]) -> str:
+    """What the verdicts say that the logs do not bear out; empty: nothing."""
+    rows, aggregate = all_verdicts(stack, "collector"), read(stack, "aggregate")
+    try:
+        for source, contents in sources.items():
+            check_mirror_edge(rows, source, contents, aggregate)
+            check_producer_edge(rows, source, contents)
+    except AssertionError as wrong:
+        return str(wrong)
+    return ""
 
 
 def check_mirror_edge(

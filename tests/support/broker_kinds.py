@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -20,6 +20,9 @@ APACHE_KAFKA: Final = pytest.param(
 KINDS: Final = (OURS, APACHE_KAFKA)
 """For ``params`` of a fixture."""
 
+AT_ONCE: Final[dict[str, Any]] = {"group_initial_rebalance_delay_ms": 0}
+"""A setting of ours: the first member of a group waits for no other. Apache Kafka is started so."""
+
 _numbers = itertools.count()
 
 
@@ -32,13 +35,26 @@ class AnyBroker(Protocol):
     def kill(self) -> None: ...
 
 
+def either_broker(
+    request: pytest.FixtureRequest, folder: Path, **settings: Any
+) -> Iterator[AnyBroker]:
+    """For a fixture with ``params=KINDS``: a broker of ours with its data in ``folder`` and these
+    settings, or the Apache Kafka of all tests."""
+    if request.param == OURS:
+        with BrokerThread(folder, **settings) as running:
+            yield running
+    else:
+        yield request.getfixturevalue("apache_kafka")
+
+
 def start_apache_kafka(
-    folder: Path, settings: Mapping[str, str] | None = None
+    folder: Path, settings: Mapping[str, str] | None = None, secured: Sequence[str] = ()
 ) -> ApacheKafkaServer:
-    """A running broker of Apache Kafka; skips the test, and says why, where it cannot be had. It
-    fetches nothing: that is for deploy/ensure-apache-kafka, before the tests."""
+    """A running broker of Apache Kafka, with listeners of these protocols beside the plain one;
+    skips the test, and says why, where it cannot be had. It fetches nothing: that is for
+    deploy/ensure-apache-kafka, before the tests."""
     skip_without_jars()
-    server = ApacheKafkaServer(folder, settings, node_id=0)
+    server = ApacheKafkaServer(folder, settings, node_id=0, secured=secured)
     try:
         server.start()
     except NotAvailableError as missing:

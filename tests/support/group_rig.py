@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from group_world import consumer_settings
+from group_settings import consumer_settings
 
 from tallymark import Producer
 from tallymark.client.admin.admin import Admin
@@ -19,6 +19,8 @@ from tallymark.client.group.link import GroupLink
 from tallymark.client.group.offsets import BrokerOffsets
 from tallymark.client.reading.message import Message
 
+SECONDS = 90.0
+"""A process that a test starts takes long to begin on a loaded machine."""
 _names = itertools.count()
 QUICK: dict[str, Any] = {"heartbeat_interval_ms": 100, "fetch_max_wait_ms": 50}
 BROKER: dict[str, Any] = {
@@ -72,7 +74,7 @@ class Rig:
 
 def take(stream: Stream, count: int) -> list[Message]:
     found: list[Message] = []
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + SECONDS
     while len(found) < count:
         assert time.monotonic() < deadline, f"only {len(found)} of {count} came"
         found += stream.poll(0.05, count - len(found))
@@ -83,7 +85,7 @@ def numbers(messages: list[Message]) -> list[int]:
     return [int(message.value or b"") for message in messages]
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 20) -> None:
+def eventually(holds: Callable[[], bool], seconds: float = SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not come to hold"

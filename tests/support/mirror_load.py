@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from mirror_rig import Rig
 
@@ -54,11 +55,22 @@ class Load:
 
 def all_there(rig: Rig, topic: str, sent: Mapping[int, int]) -> bool:
     """Whether every message of the source has arrived."""
+    if rig.count(topic) < sum(sent.values()):
+        return False
     found = rig.read("target", topic)
     return all(
         len({record.value for record in found.get(partition, ())}) >= count
         for partition, count in sent.items()
     )
+
+
+def steps_back(found: Mapping[int, Sequence[Record]]) -> list[int]:
+    """How many messages come again at each place where a partition begins anew further back."""
+    steps: list[int] = []
+    for records in found.values():
+        numbers = [int(record.value or b"") for record in records]
+        steps += [before + 1 - after for before, after in pairwise(numbers) if after <= before]
+    return steps
 
 
 def repeated(found: Mapping[int, Sequence[Record]], sent: Mapping[int, int]) -> Counter[int]:

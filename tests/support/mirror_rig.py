@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mirror_fork import Command
 
 from tallymark.client.admin.admin import Admin
 from tallymark.client.producing.producer import Producer
@@ -55,14 +56,15 @@ class Rig:
         self.mirrors: tuple[MirrorSettings, ...] | None = None
         """Default: every cluster into ``target``."""
 
-    def start(self, *names: str) -> None:
-        """A cluster of each name."""
+    def start(self, *names: str, **settings: Any) -> None:
+        """A cluster of each name; ``settings`` are the broker's."""
         for name in names:
             broker = BrokerThread(
                 self.folder / name,
                 enable_zookeeper=True,
                 zookeeper_connect=f"{self.zookeeper.connect}{self.root}/{name}",
                 auto_create_topics_enable=False,
+                **settings,
             )
             self.brokers[name] = self._opened.enter_context(broker)
 
@@ -98,6 +100,11 @@ class Rig:
         with log.open("ab") as file:
             return subprocess.Popen([*command, *options], stdout=file, stderr=file)
 
+    def fork(self, log: Path, *options: str) -> Command:
+        """The same, sooner."""
+        log.touch()
+        return Command(["mirror", "--settings", str(self.settings()), *options], log)
+
     def topic(
         self, cluster: str, name: str, partitions: int = 1, configs: dict[str, str] | None = None
     ) -> None:
@@ -119,7 +126,7 @@ class Rig:
         producer = self.producer(cluster, **settings)
         for value in values:
             producer.send(topic, value, partition=partition)
-        producer.flush(20)
+        producer.flush(60)
 
     def read(self, cluster: str, topic: str) -> dict[int, list[Record]]:
         """All records of the topic, by partition."""
@@ -143,7 +150,12 @@ class Rig:
         return [record.value or b"" for part in sorted(records) for record in records[part]]
 
     def count(self, topic: str) -> int:
-        return len(self.values(topic))
+        """How many offsets the target has."""
+        servers = self.brokers["target"].bootstrap_servers
+        with SimpleConsumer(bootstrap_servers=servers) as consumer:
+            if topic not in consumer.topics():
+                return 0
+            return sum(consumer.end_offsets(topic).values())
 
     def holds(self, topic: str, count: int) -> bool:
         return self.count(topic) >= count
@@ -215,7 +227,7 @@ class RunningMirror:
     def stop(self) -> None:
         if not self._stopped.is_set():
             self._stopped.set()
-            self._thread.join(30)
+            self._thread.join(60)
             self.mirror.close()
             assert self.seen.closed
             assert self.mirror.observer_errors == 0
@@ -231,7 +243,7 @@ class RunningMirror:
         self.stop()
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not come to hold"

@@ -76,7 +76,8 @@ class Consumer:
         if self.session and self.session not in self.world.registry.live:
             self.session = 0
             self.gate.suspend()
-            self._tell(ev.Lost())
+            if self.world.random.random() < 0.8:  # or only the new session says it
+                self._tell(ev.Lost())
         if self.session == 0:
             self.session = self.world.registry.new_session()
         self.connected = True
@@ -84,7 +85,8 @@ class Consumer:
 
     def suspend(self) -> None:
         """The connection drops: what is under way was done or was not, its answer is lost; then
-        consumption stops this very moment, and the watches are gone, which each of them hears."""
+        consumption stops this very moment. The watches are gone, which each of them hears; or the
+        server is told of them again with the next connection, and nobody hears anything."""
         if self._step is not None and self.served and self.world.random.random() < 0.5:
             self._mute = True
             for _ in self._step:
@@ -99,7 +101,8 @@ class Consumer:
             self._give_up_action()
         self.gate.suspend()
         self._tell(ev.Suspended())
-        self.notes += self.world.registry.drop_watches(self.name)
+        if self.world.random.random() < 0.5:
+            self.notes += self.world.registry.drop_watches(self.name)
 
     # -- events -------------------------------------------------------------------------------
 
@@ -135,6 +138,7 @@ class Consumer:
         if actions or self.state.phase is not before:
             names = [type(action).__name__ for action in actions]
             self.world.note(f"{self.name}: {event} -> {self.state.phase.value} {names}")
+        self.world.check_decided(self, event, before)
         self.actions.extend(actions)
         self.orders += sum(not _is_local(action) for action in actions)
         self._do_local()
@@ -156,8 +160,11 @@ class Consumer:
             self._do_local()
             return
         if not self.served:
-            if self._step is not None or self.world.random.random() < 0.3:
+            if self._step is not None or self.world.random.random() < 0.05:
                 self._give_up_action()  # no answer in time; otherwise it waits for the connection
+            return
+        if self.world.may_fail(self) and self.world.random.random() < 0.01:
+            self._give_up_action()  # a broker or the server refused it, or answered too late
             return
         if self._step is None:
             self.world.note(f"{self.name} begins {self.actions[0]}")

@@ -19,14 +19,24 @@ def strike(world: World) -> None:
     world.random.choice(_FAULTS)(world, world.random.choice(world.consumers))
 
 
+def change_once(world: World) -> None:
+    """One change of those that nobody needs help to get over."""
+    world.random.choice(_CHANGES)(world, world.random.choice(world.consumers))
+
+
+def reconnect(world: World, consumer: Consumer) -> None:
+    """Before the session timed out, or after."""
+    if world.crashes and world.random.random() < 0.5:
+        world.note(f"{consumer.name}'s session times out")
+        world.registry.expire(consumer.session)
+    world.note(f"{consumer.name} is connected again")
+    consumer.connect()
+
+
 def _lose_connection(world: World, consumer: Consumer) -> None:
-    """Or get it back, after the session timed out or before."""
+    """Or get it back."""
     if not consumer.connected:
-        if world.crashes and world.random.random() < 0.5:
-            world.note(f"{consumer.name}'s session times out")
-            world.registry.expire(consumer.session)
-        world.note(f"{consumer.name} is connected again")
-        consumer.connect()
+        reconnect(world, consumer)
     elif world.crashes or not consumer.leaving:
         # Who loses the connection while it leaves cannot store its offsets any more.
         world.note(f"{consumer.name} loses its connection")
@@ -111,3 +121,4 @@ _FAULTS = (
     _lose_session_unseen,
     _produce,
 )
+_CHANGES = (_leave, _join, _change_topic, _change_topic, _delete_member_node, _kill)

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import random
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
 
 from rebalance_consumer import AWAITING, Consumer
-from rebalance_faults import BROKERS, TOPICS, strike
+from rebalance_faults import BROKERS, TOPICS, change_once, reconnect, strike
 from rebalance_registry import Registry
 
 from tallymark.client.connector import events as ev
-from tallymark.client.connector.rebalance import TopicPartition, assign
+from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.coordination.subscriptions import Subscription
 
 QUIET_STEPS = 3000
 """Steps of all consumers together in which everything must be owned after the last fault: several
 times the slowest of ten thousand worlds."""
+LAST_CHANGES = 3
+"""Single changes after the faults; only the watch on what changes tells of each."""
 CLAIMS_WHEN_QUIET = 10
 """Claims one consumer may need to settle after the last fault; more is a livelock."""
 _TRACE_SHOWN = 60
@@ -46,7 +48,8 @@ class World:
         self.seen: defaultdict[TopicPartition, set[int]] = defaultdict(set)
         self.repeated = 0
         self.settled_in = 0
-        """Steps of all consumers together from the last fault to quiet."""
+        """Steps of all consumers together from a last fault to quiet, at most."""
+        self.faulty = True
         self.consumers: list[Consumer] = []
         self._numbers = iter(range(1000))
         for topic in self.random.sample(TOPICS, 2):
@@ -65,6 +68,9 @@ class World:
                 self._move()
             self._end_of_faults()
             self._settle()
+            for _ in range(LAST_CHANGES):
+                self._change_once()
+                self._settle()
             self._rest()
         except AssertionError as error:
             trace = "\n".join(self.trace[-_TRACE_SHOWN:])
@@ -99,12 +105,15 @@ class World:
             moves.append(consumer.tick)
         if consumer.connected and not consumer.served and self.random.random() < 0.2:
             moves.append(consumer.suspend)  # it notices that its session is over
+        if self.faulty and not consumer.connected and self.random.random() < 0.1:
+            moves.append(lambda: reconnect(self, consumer))
         self.random.choice(moves or [consumer.tick])()
         self._check_step()
 
     def _end_of_faults(self) -> None:
         self.note("-- no more faults")
-        for broker in range(BROKERS):
+        self.faulty = False
+        for broker in set(range(BROKERS)) - self.registry.brokers:
             self.registry.set_broker(broker, True)
         for consumer in self.consumers:
             consumer.paused_until = 0
@@ -112,17 +121,25 @@ class World:
                 if consumer.connected:
                     consumer.suspend()
                 consumer.connect()
+        self._time_out_the_killed()
+
+    def _change_once(self) -> None:
+        self.note("-- one change")
+        change_once(self)
+        self._time_out_the_killed()
+
+    def _time_out_the_killed(self) -> None:
         for session in self.registry.live - {c.session for c in self.consumers}:
-            self.registry.expire(session)  # the killed time out in the end
-        for consumer in self.consumers:
-            consumer.claims = 0
+            self.registry.expire(session)
 
     def _settle(self) -> None:
         began = self.steps
+        for consumer in self.consumers:
+            consumer.claims = 0
         for _ in range(QUIET_STEPS):
             self._move()
             if self._is_quiet():
-                self.settled_in = self.steps - began
+                self.settled_in = max(self.settled_in, self.steps - began)
                 return self._check_quiet()
         states = {c.name: c.state.phase.value for c in self.consumers}
         raise AssertionError(f"EverythingOwnedSoon: not settled after {QUIET_STEPS}: {states}")
@@ -148,7 +165,8 @@ class World:
     def _check_step(self) -> None:
         """OneDeliverer: no two consumers may deliver a partition between their owner node's
         creation and its loss or their own suspension. NoDeadlock: whoever waits, waits for
-        something that will come."""
+        something that will come. RunningIsConsumed: nothing is held for nothing. NothingForgotten:
+        whose owner nodes stand knows of them."""
         delivering: dict[TopicPartition, str] = {}
         for consumer in self.consumers:
             if consumer.gate.is_open and consumer.session in self.registry.live:
@@ -162,10 +180,30 @@ class World:
             assert phase not in AWAITING or has_work, f"NoDeadlock: {consumer.name} in {phase}"
             woken = consumer.state.wake_ms is not None
             assert (phase is ev.Phase.WAITING) == woken, f"NoDeadlock: {consumer.name} in {phase}"
+            if consumer.state.running and not consumer.actions:
+                held, fetched = set(consumer.state.held), set(consumer.fetching)
+                assert held == fetched, f"RunningIsConsumed: {consumer.name} {held} {fetched}"
+            if not has_work:
+                mine = {p for p, s in self.registry.owners.items() if s == consumer.session}
+                assert mine <= set(consumer.state.held), f"NothingForgotten: {consumer.name} {mine}"
+
+    def check_decided(self, consumer: Consumer, event: ev.Event, before: ev.Phase) -> None:
+        """WaitsEmptyHanded: who waits for another consumer's nodes to go has none of its own that
+        others may wait for. PausesBeforeRetry: nobody asks again and again."""
+        state = consumer.state
+        if state.phase is not ev.Phase.WAITING or before is ev.Phase.WAITING:
+            return
+        assert state.wake_ms is not None, f"PausesBeforeRetry: {consumer.name} waits for ever"
+        assert state.wake_ms > self.now, f"PausesBeforeRetry: {consumer.name} at once"
+        if isinstance(event, ev.Done | ev.Refused):
+            kept = [p for p, s in self.registry.owners.items() if s == consumer.session]
+            assert not kept, f"WaitsEmptyHanded: {consumer.name} keeps {kept}"
 
     def hand_out(self, consumer: Consumer, place: TopicPartition, offset: int) -> None:
-        """OwnedWhileDelivered: the owner node is this consumer's, or the server has given up its
+        """SilentWhileSuspended: who has heard that nobody answers hands out nothing.
+        OwnedWhileDelivered: the owner node is this consumer's, or the server has given up its
         session and it cannot know yet. NothingSkipped: all before went to somebody."""
+        assert consumer.connected, f"SilentWhileSuspended: {consumer.name} hands out {place}"
         if consumer.session in self.registry.live:
             owner = self.registry.owners.get(place)
             assert owner == consumer.session, f"OwnedWhileDelivered: {consumer.name} {place}"
@@ -209,12 +247,13 @@ class World:
         """EverythingOwned, by whom Algorithm 1 says; EverythingConsumed; BoundedRebalances."""
         members = {c.name: c.subscription for c in self.consumers}
         sessions = {c.name: c.session for c in self.consumers}
-        division = assign(members, self.registry.topics)
-        expected = {place: sessions[s.consumer] for place, s in division.items()}
+        division = algorithm_1(members, self.registry.topics)
+        expected = {place: sessions[name] for place, (name, _) in division.items()}
         assert self.registry.owners == expected, f"EverythingOwned: {expected}"
         for c in self.consumers:
-            own = {place for place, s in division.items() if s.consumer == c.name}
-            assert set(c.fetching) == own, f"EverythingOwned: {c.name} consumes {c.fetching}"
+            own = {place: number for place, (name, number) in division.items() if name == c.name}
+            assert c.state.held == own, f"EverythingOwned: {c.name} holds {c.state.held}"
+            assert set(c.fetching) == set(own), f"EverythingOwned: {c.name} consumes {c.fetching}"
             assert c.gate.is_open, f"EverythingOwned: {c.name} is held up"
             assert c.claims <= CLAIMS_WHEN_QUIET, f"BoundedRebalances: {c.name}: {c.claims}"
         for place in division:
@@ -223,6 +262,10 @@ class World:
         assert self.crashes or not self.repeated, f"FlushedBeforeReleased: {self.repeated} repeated"
 
     # -- the world ----------------------------------------------------------------------------
+
+    def may_fail(self, consumer: Consumer) -> bool:
+        """Whether what it does may fail. Who leaves tries to store its offsets once."""
+        return self.faulty and (self.crashes or not consumer.leaving)
 
     def has(self, place: TopicPartition, offset: int) -> bool:
         """Whether a fetch brings this message: its partition's leader is alive."""
@@ -259,6 +302,21 @@ class World:
         for partition in range(partitions):
             self.ends.setdefault((topic, partition), 5)
         self.registry.put_topic(topic, partitions)
+
+
+def algorithm_1(
+    members: Mapping[str, Subscription], topics: Mapping[str, Sequence[int]]
+) -> dict[TopicPartition, tuple[str, int]]:
+    """Partition -> (consumer, number of its stream), as the paper says, in other words than those
+    of the code under test: each stream in turn takes its even share of what is left, rounded up."""
+    division: dict[TopicPartition, tuple[str, int]] = {}
+    for topic, partitions in topics.items():
+        places = deque((topic, partition) for partition in sorted(partitions))
+        streams = [(m, n) for m, s in members.items() for n in range(s.streams_of(topic))]
+        for taken, stream in enumerate(sorted(streams)):
+            for _ in range(-(-len(places) // (len(streams) - taken))):
+                division[places.popleft()] = stream
+    return division
 
 
 def simulate(seed: int, steps: int = 600) -> World:

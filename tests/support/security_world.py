@@ -38,7 +38,10 @@ def make_certificates(folder: Path) -> Certificates:
     broker = authority.issue_cert("127.0.0.1", "localhost")
     broker.private_key_and_cert_chain_pem.write_to_path(str(found.broker))
     for issuer, path in ((authority, found.alice), (trustme.CA(), found.stranger)):
-        client = issuer.issue_cert(common_name="alice", organization_name="Example")
+        # Without an address Java takes the certificate for a broken one.
+        client = issuer.issue_cert(
+            "alice@example.com", common_name="alice", organization_name="Example"
+        )
         client.private_key_and_cert_chain_pem.write_to_path(str(path))
     return found
 

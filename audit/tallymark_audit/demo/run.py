@@ -30,7 +30,8 @@ from tallymark_audit.demo.truth import Identity
 from tallymark_audit.demo.visitor import Visitor
 from tallymark_audit.text import utc
 
-START_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
+"""For what takes seconds on a machine that does nothing else."""
 LIVE_SECONDS = 12.0
 AFTER_FAULT_SECONDS = 6.0
 BROKER = f"broker-{AGGREGATE}-0"
@@ -79,7 +80,7 @@ class Demo:
                     "--input", str(access_log),
                 )  # fmt: skip
             for publisher in self._publishers.values():
-                publisher.wait_for(partial(publisher.said, ": ready"), "start", START_SECONDS)
+                publisher.wait_for(partial(publisher.said, ": ready"), "start", PATIENCE_SECONDS)
             self._watch(LIVE_SECONDS)
 
     def _publish_input(self) -> None:
@@ -174,7 +175,7 @@ class Demo:
         return self._broker()["pid"] is None and not is_taken(address.host, address.port)
 
     def _wait_for(self, holds: Callable[[], bool], otherwise: str) -> None:
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE_SECONDS
         while not holds():
             if time.monotonic() > end:
                 raise UserError(otherwise, f"see the logs in {self.logs}")
@@ -196,7 +197,7 @@ class Demo:
         result = self.deployment.data_dir / f"{name}.json"
         arguments = ["--from", "1970-01-01", "--to", utc(until), "--json", str(result)]
         job = Command(name, ["reconcile", "--wait", "30", *arguments], self.settings, self.logs)
-        code = job.wait(240)  # with all cores taken by others
+        code = job.wait(600)  # with all cores taken by others
         self.narrator.console.print(job.log.read_text(encoding="utf-8").rstrip(), highlight=False)
         if code != expected:
             raise job.fail(f"ended with exit {code}, not {expected}")
@@ -235,7 +236,7 @@ class Demo:
     def _repair(self) -> None:
         with self.narrator.step("repairing: copying exactly those from upstream"):
             repair = Command("repair", ["audit", "repair", "--apply"], self.settings, self.logs)
-            code = repair.wait(60)
+            code = repair.wait(PATIENCE_SECONDS)
             text = repair.log.read_text(encoding="utf-8").rstrip()
             self.narrator.console.print(text, highlight=False)
             if code != 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from tallymark.coordination.zookeeper_server import java_property
@@ -36,15 +37,21 @@ def properties(
     controller_port: int,
     log_dir: Path,
     given: Mapping[str, str],
+    secured: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Its settings by name; ``given`` win. The controller listens on loopback."""
+    """Its settings by name; ``given`` win. The controller listens on loopback. ``secured`` are the
+    ports of listeners beside the plain one, named by their security protocol."""
+    ports = {"PLAINTEXT": port, **secured}
+    protocols = {"CONTROLLER": "PLAINTEXT", **{name: name for name in ports}}
+    listeners = [f"{name}://{host}:{number}" for name, number in ports.items()]
+    advertised = [f"{name}://{advertised_host}:{number}" for name, number in ports.items()]
     return {
         **_ONE_NODE,
         "node.id": str(node_id),
         "controller.quorum.voters": f"{node_id}@127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{advertised_host}:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller_port}"]),
+        "advertised.listeners": ",".join(advertised),
+        "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(log_dir),
         **given,

@@ -35,6 +35,7 @@ _LOGGING: Final = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 )
 _FORMAT_SECONDS: Final = 120
+"""Two seconds on a machine that does nothing else."""
 _FREE_SECONDS: Final = 10.0
 """A predecessor that was just killed may be dying still."""
 
@@ -43,9 +44,12 @@ class ApacheKafkaServer:
     """One broker on ``host:port`` with its data in ``folder``; port 0: a free one, kept.
 
     ``settings`` go into its ``server.properties``, ``heap`` is the JVM's (``512m``), ``jvm`` more
-    of its options. As a context manager it starts and stops; it may be stopped, killed and started
-    again in between. Not thread-safe; ``start`` must be called from a thread that lives as long as
-    the broker shall: on Linux the child is bound to the thread that made it.
+    of its options. ``secured`` names security protocols that it listens with beside PLAINTEXT, on
+    free ports (``ports``); what they need is among the settings.
+
+    As a context manager it starts and stops; it may be stopped, killed and started again in
+    between. Not thread-safe; ``start`` must be called from a thread that lives as long as the
+    broker shall: on Linux the child is bound to the thread that made it.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class ApacheKafkaServer:
         node_id: int = 1,
         heap: str = "512m",
         jvm: Sequence[str] = QUICK_START,
+        secured: Sequence[str] = (),
     ) -> None:
         self.folder = folder.absolute()
         self.host = host
@@ -66,14 +71,20 @@ class ApacheKafkaServer:
         self._given = dict(settings or {})
         self._node_id = node_id
         self._jvm = (f"-Xmx{heap}", *jvm, *_LOGGING)
-        free, self._controller_port = _free_ports(2)
+        free, self._controller_port, *others = _free_ports(2 + len(secured))
         self.port = port or free
+        self._secured = dict(zip(secured, others, strict=True))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         """``host:port`` for clients."""
         return f"{self.advertised_host}:{self.port}"
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Every listener's, by its security protocol."""
+        return {"PLAINTEXT": self.port, **self._secured}
 
     @property
     def pid(self) -> int:
@@ -91,7 +102,7 @@ class ApacheKafkaServer:
         """What it says."""
         return self.folder / "output.log"
 
-    def start(self, timeout: float = 90.0) -> None:
+    def start(self, timeout: float = 180.0) -> None:
         """Start it and wait until it takes connections. NotAvailableError without Java or jars,
         UserError with its last words when it does not start."""
         command = [_java(), *self._jvm, "-cp", f"{jars()}/*"]
@@ -171,6 +182,7 @@ class ApacheKafkaServer:
             controller_port=self._controller_port,
             log_dir=self.data,
             given=self._given,
+            secured=self._secured,
         )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -177,7 +177,7 @@ class Producing:
             index=index,
             error_code=error.code,
             base_offset=-1,
-            error_message=str(error),
+            error_message=error.context or error.text,  # the code says the rest
             current_leader=leader,
         )
 

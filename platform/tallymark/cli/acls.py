@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import click
 
 from tallymark.broker.acl_filter import ALLOW, ANY, DENY, AclFilter, entry
-from tallymark.broker.acl_names import operation_number, sentence
+from tallymark.broker.acl_names import kind_name, operation_number, sentence, stored
 from tallymark.broker.acl_rules import Acl, Pattern
 from tallymark.broker.authorizer import CLUSTER_NAME, ResourceType
+from tallymark.cli.output import json_option, show
 from tallymark.cli.security_target import opened_store, store_options
 from tallymark.errors import KafkaError, UserError
 
@@ -50,18 +51,13 @@ def add(
     denied: tuple[str, ...],
     hosts: tuple[str, ...],
     operations: tuple[str, ...],
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    whole_cluster: bool,
-    transactional_ids: tuple[str, ...],
-    prefixed: bool,
     **options: Any,
 ) -> None:
     """Allow or deny: every principal, host, operation and resource together.
 
     For example: tallymark acls add --allow User:alice --operation read --topic clicks --group g
     """
-    resources = _resources(topics, groups, whole_cluster, transactional_ids, prefixed)
+    resources = _take_resources(options)
     people = [(name, ALLOW) for name in allowed] + [(name, DENY) for name in denied]
     if not people or not resources:
         raise UserError(
@@ -85,20 +81,17 @@ def add(
 @command.command("list")
 @click.option("--principal", metavar="User:NAME", help="Only those of this principal.")
 @_resource_options
+@json_option
 @store_options
-def list_acls(
-    principal: str | None,
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    whole_cluster: bool,
-    transactional_ids: tuple[str, ...],
-    prefixed: bool,
-    **options: Any,
-) -> None:
+def list_acls(principal: str | None, as_json: bool, **options: Any) -> None:
     """Print the entries, or those of the resources named."""
-    resources = _resources(topics, groups, whole_cluster, transactional_ids, prefixed)
+    resources = _take_resources(options)
     with opened_store(options) as security:
-        _print(_meant(security.acls(), _filters(resources, principal)))
+        found = _meant(security.acls(), _filters(resources, principal))
+    if as_json:
+        show(map(_row, found), (), as_json)
+    else:
+        _print(found)
 
 
 @command.command("remove")
@@ -106,18 +99,9 @@ def list_acls(
 @click.option("--all", "everything", is_flag=True, help="All entries there are.")
 @_resource_options
 @store_options
-def remove(
-    principal: str | None,
-    everything: bool,
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    whole_cluster: bool,
-    transactional_ids: tuple[str, ...],
-    prefixed: bool,
-    **options: Any,
-) -> None:
+def remove(principal: str | None, everything: bool, **options: Any) -> None:
     """Remove the entries of a principal, of the resources named, or both; print them."""
-    resources = _resources(topics, groups, whole_cluster, transactional_ids, prefixed)
+    resources = _take_resources(options)
     if not (resources or principal or everything):
         raise UserError("which entries?", "give --principal, --topic, --group ... or --all")
     with opened_store(options) as security:
@@ -128,21 +112,16 @@ def remove(
     _print(doomed)
 
 
-def _resources(
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    whole_cluster: bool,
-    transactional_ids: tuple[str, ...],
-    prefixed: bool,
-) -> list[tuple[ResourceType, str, Pattern]]:
-    pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL
+def _take_resources(options: dict[str, Any]) -> list[tuple[ResourceType, str, Pattern]]:
+    """What :func:`_resource_options` were given, taken out of ``options``."""
+    pattern = Pattern.PREFIXED if options.pop("prefixed") else Pattern.LITERAL
     named = [
-        (ResourceType.TOPIC, topics),
-        (ResourceType.GROUP, groups),
-        (ResourceType.TRANSACTIONAL_ID, transactional_ids),
+        (ResourceType.TOPIC, options.pop("topics")),
+        (ResourceType.GROUP, options.pop("groups")),
+        (ResourceType.TRANSACTIONAL_ID, options.pop("transactional_ids")),
     ]
     found = [(kind, name, pattern) for kind, names in named for name in names]
-    if whole_cluster:
+    if options.pop("whole_cluster"):
         found.append((ResourceType.CLUSTER, CLUSTER_NAME, Pattern.LITERAL))
     return found
 
@@ -157,6 +136,11 @@ def _filters(
 
 def _meant(acls: frozenset[Acl], filters: list[AclFilter]) -> list[Acl]:
     return sorted(acl for acl in acls if any(each.matches(acl) for each in filters))
+
+
+def _row(acl: Acl) -> dict[str, Any]:
+    resource = {"resource": kind_name(acl.kind), "name": acl.name}
+    return {**stored(acl), **resource, "pattern": acl.pattern.name.capitalize()}
 
 
 def _print(acls: list[Acl]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
@@ -16,6 +15,7 @@ from tallymark.cli.reading.options import Range, range_options, take_range
 from tallymark.cli.reading.reader import Stopped, read_pieces
 from tallymark.cli.reading.records import FIELDS, Decode, Shown, as_json, as_line, avro, text
 from tallymark.cli.reading.spans import Span, matching_topics
+from tallymark.cli.std_streams import drop_output
 from tallymark.cli.target import cluster_options, take_target
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.client.security.deployment import ConnectionSettings
@@ -71,7 +71,7 @@ def _print(messages: Iterable[Shown | None], show: Callable[[Shown], bytes]) -> 
             count += 1
         out.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
     return count
 
 

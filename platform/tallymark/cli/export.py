@@ -60,14 +60,14 @@ def command(**options: Any) -> None:
 
 
 def _report(topic: str, export: Export, as_json: bool) -> None:
-    records, size = sum(export.counts.values()), export.path.stat().st_size
+    records, size = sum(export.totals.counts.values()), export.path.stat().st_size
     if as_json:
         document = {
             "topic": topic,
             "file": str(export.path),
             "bytes": size,
             "records": records,
-            "partitions": {str(number): count for number, count in export.counts.items()},
+            "partitions": {str(number): count for number, count in export.totals.counts.items()},
         }
         click.echo(json.dumps(document))
     else:

@@ -14,10 +14,10 @@ from tallymark.cli.reading.reader import Stopped
 from tallymark.cli.target import cluster_options, take_target
 from tallymark.cli.transfer.import_state import ImportState
 from tallymark.cli.transfer.importing import Import
-from tallymark.cli.transfer.open_file import reading
+from tallymark.cli.transfer.open_file import reading, verified
 from tallymark.cli.transfer.plan import ExportReader
 from tallymark.cli.writing.options import producer_options, take_producer
-from tallymark.client.admin.admin import Admin
+from tallymark.cli.writing.target_topic import ensure_topic
 from tallymark.client.producing.producer import Producer
 from tallymark.client.security.deployment import ConnectionSettings
 from tallymark.errors import TallymarkError, UserError
@@ -39,14 +39,16 @@ def command(**options: Any) -> None:
     """Send the records of an exported FILE to TOPIC [default: the name it had].
 
     Keys, values, headers and timestamps are kept, and the order within each partition; offsets are
-    the new topic's. The topic is created, with as many partitions, when it is not there. Counts
-    are compared with what the file says of itself.
+    the new topic's. The topic is created, with as many partitions, when it is not there. Nothing
+    is sent of a file whose counts or checksums are not what it says of itself.
 
     Exits with 0 when every record is acknowledged, 130 after Ctrl-C, 1 when it failed.
     """
     with stop_signals() as stop, reading(options["file"]) as reader:
-        if reader.counts is None:
+        if reader.totals is None:
             raise UserError(f"the export {options['file']} did not end", "end it with --resume")
+        if not verified(options["file"], stop):
+            raise UserError("stopped before anything was sent", "start it again", 130)
         topic = options["topic"] or reader.plan.topic
         client = take_target(options).client
         topic_id = _prepare_topic(client, topic, reader, options["by_key"])
@@ -60,7 +62,7 @@ def command(**options: Any) -> None:
         with Producer(**settings, client_id="tallymark-import") as producer:
             run = Import(producer, topic, done, state, not options["by_key"])
             _run(run, producer, reader, stop)
-    counts = reader.counts
+    counts = reader.totals.counts
     total = sum(counts.values())
     if options["as_json"]:
         by_partition = {str(number): count for number, count in counts.items()}
@@ -70,7 +72,7 @@ def command(**options: Any) -> None:
 
 
 def _run(run: Import, producer: Producer, reader: ExportReader, stop: Stopped) -> None:
-    counts = reader.counts or {}
+    counts = reader.totals.counts if reader.totals else {}
     try:
         with progress(reader.plan.topic, sum(counts.values())) as meter:
             ended = run.send_all(reader.records(), stop, meter)
@@ -108,9 +110,7 @@ def _prepare_topic(
 ) -> str:
     """Create the topic if it is missing; its id."""
     needed = 1 + max(reader.plan.partitions, default=0)
-    with Admin(**client) as admin:
-        admin.create_topic(topic, needed)
-        info = admin.topics()[topic]
+    info = ensure_topic(client, topic, needed)
     if info.partition_count < needed and not by_key:
         raise UserError(
             f"{topic} has {info.partition_count} partitions, the file {needed}",

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points, version
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from tallymark.cli.std_streams import ReaderGone, drop_output, noticing_readers, open_missing
 from tallymark.errors import TallymarkError, UserError
 
 SUMMARIES = {
@@ -73,6 +76,20 @@ class _Commands(click.Group):
         ]
         return names or click.Command.shell_complete(self, ctx, incomplete)
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        with noticing_readers():  # --help prints while options are read
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with noticing_readers():
+            return super().invoke(ctx)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(
@@ -103,24 +120,30 @@ def command() -> None:
 
 
 def main() -> None:
-    """The console script. Exit codes: 0 done, 1 failed, 2 wrong usage, others as commands say."""
+    """The console script. Exit codes: 0 done, 1 failed, 2 wrong usage, others as commands say;
+    they are the same where nobody reads standard error."""
+    open_missing()
     try:
         # Without its standalone mode click returns what a command hands to ctx.exit().
         sys.exit(code if isinstance(code := command(standalone_mode=False), int) else 0)
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("tallymark: stopped", err=True)
+        with suppress(OSError):
+            click.echo("tallymark: stopped", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): nothing left to say, and to nobody.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGone:
+        drop_output()
         sys.exit(0)
     except UserError as error:
         _fail(str(error), error.exit_code)
     except TallymarkError as error:
         _fail(str(error), 1)
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else "reading or writing failed: "
+        _fail(f"{name}{error.strerror or error}; see what it reads and where its output goes", 1)
     except Exception as error:
         _fail(
             f"unexpected {type(error).__name__}: {error}; this is a bug, "
@@ -134,5 +157,6 @@ def _fail(text: str, code: int) -> None:
         import traceback
 
         traceback.print_exc()
-    click.echo(f"tallymark: {text}", err=True)
+    with suppress(OSError):
+        click.echo(f"tallymark: {text}", err=True)
     sys.exit(code)

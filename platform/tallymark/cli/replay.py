@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from tallymark.cli.writing.ending import close_producer
 from tallymark.cli.writing.options import producer_options, take_producer
 from tallymark.cli.writing.pace import Pace
 from tallymark.cli.writing.tally import Tally
+from tallymark.cli.writing.target_topic import ensure_topic
 from tallymark.client.producing.producer import Producer
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import TallymarkError, UserError
@@ -100,6 +101,13 @@ def _run(options: dict[str, Any], tally: Tally, stop: Stop) -> None:
         **source.client, client_id="tallymark-replay", isolation=asked.isolation
     ) as consumer:
         spans = asked.spans(consumer, [topic])
+        if manner.keep_partitions:
+            has = ensure_topic(sink.client, target, needed := _partitions(spans)).partition_count
+            if has < needed:
+                raise UserError(
+                    f"{target} has {has} partitions, {topic} {needed}",
+                    "leave out --keep-partitions, or grow it with 'tallymark topics grow'",
+                )
         producer = Producer(**settings, client_id="tallymark-replay")
         try:
             total = sum(span.left for span in spans)
@@ -107,6 +115,11 @@ def _run(options: dict[str, Any], tally: Tally, stop: Stop) -> None:
                 _send_all(read_merged(consumer, spans, stop), producer, manner, tally, stop, meter)
         finally:
             close_producer(producer, stop)
+
+
+def _partitions(spans: Iterable[Span]) -> int:
+    """So many partitions a topic needs that takes those of ``spans`` by their numbers."""
+    return 1 + max((span.partition for span in spans), default=0)
 
 
 def take_clusters(options: dict[str, Any]) -> tuple[Target, Target]:

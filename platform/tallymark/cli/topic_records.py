@@ -14,7 +14,7 @@ from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.records import END_OF_LOG
 from tallymark.client.admin.results import Results, TopicPartition
 from tallymark.client.reading.fetched import EARLIEST, LATEST
-from tallymark.errors import UserError
+from tallymark.errors import TallymarkError, UserError
 
 _TIME = "Delete what is older: 2026-01-31T12:00:00Z, or 7d for seven days ago."
 
@@ -83,12 +83,21 @@ def _plan(
     admin: Admin, chosen: list[TopicPartition], offset: int | None, time: str | None
 ) -> Results[TopicPartition, int]:
     """Below which offset each partition is deleted."""
-    if offset is not None:
-        return Results(dict.fromkeys(chosen, offset))
     ends = admin.list_offsets(dict.fromkeys(chosen, LATEST))
     last = {at: one.offset or 0 for at, one in ends.done.items()}
+    if offset is not None:
+        # A broker refuses what is behind the end: so --dry-run has to say so, too.
+        beyond = {at: _beyond(at, offset, end) for at, end in last.items() if offset > end}
+        below = {at: offset for at in last if at not in beyond}
+        return Results(below, {**ends.errors, **beyond})
     if time is None:
         return Results(last, ends.errors)
     found = admin.offsets_at(last, parse_time(time).value)
     below = {at: last[at] if one == END_OF_LOG else one for at, one in found.done.items()}
     return Results(below, {**ends.errors, **found.errors})
+
+
+def _beyond(at: TopicPartition, offset: int, end: int) -> TallymarkError:
+    return UserError(
+        f"{at[0]}-{at[1]} ends at offset {end}, before {offset}", "give a smaller --before-offset"
+    )

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tallymark.broker.users import check_iterations, check_user
+from tallymark.cli.output import json_option, show
 from tallymark.cli.security_target import opened_store, store_options
 from tallymark.errors import KafkaError, UserError
 from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
@@ -61,11 +62,16 @@ def add(
 
 
 @command.command("list")
+@json_option
 @store_options
-def list_users(**options: Any) -> None:
+def list_users(as_json: bool, **options: Any) -> None:
     """Print every user, and how it can log in."""
     with opened_store(options) as security:
         users = security.users()
+    if as_json:
+        rows = [{"user": name, "iterations": dict(held)} for name, held in sorted(users.items())]
+        show(rows, (), as_json)
+        return
     for name, held in sorted(users.items()):
         ways = (f"{mechanism} {held[mechanism]} iterations" for mechanism in sorted(held))
         click.echo(f"{name}\t{', '.join(ways)}")

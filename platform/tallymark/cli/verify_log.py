@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import click
 
+from tallymark.cli.progress import Meter, progress
 from tallymark.errors import UserError
 from tallymark.log import OsFiles
 from tallymark.log.partition_folder import parse_folder
-from tallymark.log.progress import Progress
 from tallymark.log.verify import LogReport, Surroundings, verify_log
 
 _SHOWN = 10
@@ -34,29 +34,45 @@ def command(folders: tuple[str, ...], deep: bool, as_json: bool) -> None:
     Exits with 0 when all is well, 1 when there is damage.
     """
     found = [folder for path in folders for folder in _partitions(path)]
-    progress = Progress(
-        sum(map(_size, found)), "bytes", lambda text: click.echo(f"verified {text}", err=True)
-    )
-    files, reports = OsFiles(), list[LogReport]()
+    total, files, reports = sum(map(_size, found)), OsFiles(), list[LogReport]()
     surroundings: dict[str, Surroundings] = {}
-    for folder in found:
-        above = os.path.dirname(folder)
-        try:
-            around = surroundings.get(above) or Surroundings.of(files, above)
-            surroundings[above] = around
-            reports.append(verify_log(files, folder, around, deep=deep, step=progress.step))
-        except OSError as error:
-            raise UserError(
-                f"cannot read {folder}: {error.strerror or error}", "see its permissions and disk"
-            ) from error
-        if not as_json:
-            _print(reports[-1])
+    with progress("verify-log", total) as meter:
+        done = _Bytes(total, meter)
+        for folder in found:
+            above = os.path.dirname(folder)
+            try:
+                around = surroundings.get(above) or Surroundings.of(files, above)
+                surroundings[above] = around
+                reports.append(verify_log(files, folder, around, deep=deep, step=done.step))
+            except OSError as error:
+                raise UserError(
+                    f"cannot read {folder}: {error.strerror or error}",
+                    "see its permissions and disk",
+                ) from error
+            if not as_json:
+                _print(reports[-1])
     if as_json:
         click.echo(json.dumps(_document(reports), indent=2))
     else:
         click.echo(_total(reports))
     if not all(report.ok for report in reports):
         raise click.exceptions.Exit(1)
+
+
+class _Bytes:
+    """Adds up what has been verified, and shows it."""
+
+    def __init__(self, total: int, meter: Meter) -> None:
+        self._done = 0
+        self._total = total
+        self._meter = meter
+
+    def step(self, count: int) -> None:
+        self._done += count
+        self._meter.tick(self._state)
+
+    def _state(self) -> tuple[int, str]:
+        return self._done, f"verified {self._done:,} of {self._total:,} bytes"
 
 
 def _partitions(path: str) -> list[str]:

@@ -88,16 +88,16 @@ class Cluster:
         last reason after ``timeout`` seconds.
         """
         deadline = asyncio.get_running_loop().time() + timeout
+        reason: TallymarkError | None = None
         while True:
             info = self.metadata.topic(name)
             if info is not None:
                 return info
-            reason: TallymarkError | None
             try:
                 await asyncio.wait_for(self.refresh([name]), _left(deadline))
                 reason = self._topic_error(name)
             except TimeoutError:
-                reason = None
+                pass  # what was said before says more
             except AuthenticationError:
                 raise
             except ConnectError as error:

@@ -16,10 +16,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from tallymark.client.producing.batch import ProducerBatch
 from tallymark.client.producing.lane import Lane
 
 AHEAD: Final = 16
-"""Batches that may be sealed before the sender steps aside."""
+"""Batches that may be sealed before the sender steps aside; one that has grown counts as many."""
 LOW: Final = 4
 """Batches not yet sent at which it goes on."""
 LONGEST: Final = 0.001
@@ -39,13 +40,13 @@ class Pace:
         self._waiting = False
         self._go_on = threading.Event()
 
-    def sealed(self, lane: Lane, may_wait: bool = True) -> None:
-        """A batch of ``lane`` was sealed: have it sent, and perhaps wait a moment. Do not hold
+    def sealed(self, lane: Lane, batch: ProducerBatch, may_wait: bool = True) -> None:
+        """``batch`` of ``lane`` was sealed: have it sent, and perhaps wait a moment. Do not hold
         the lane's lock when ``may_wait``."""
         self.full.append(lane)
         if not lane.crowded:
             self._wake()
-        self._since += 1
+        self._since += batch.grown
         if may_wait and self._since >= AHEAD:
             self._since = 0
             self._step_aside()

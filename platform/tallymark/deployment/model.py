@@ -146,6 +146,15 @@ class Mirror(_Part):
     partitions: Literal["keep", "by-key"] = "keep"
     """``keep``: what is in partition 3 stays in partition 3, where the target has as many; where it
     has fewer, or with ``by-key``, the key decides, as with a producer."""
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    """Whether what transactions of the source aborted is left out; then what they have not ended
+    yet is waited for."""
+    on_corrupt: Literal["stop", "skip"] = "stop"
+    """What becomes of a batch of the source that cannot be read: the mirror ends and names it, or
+    it is left out, logged, and reported as a gap of kind ``corrupt``."""
+    max_repeated_records: Annotated[int, Field(ge=1)] = 100_000
+    """What a process that is killed may leave there twice: so many records at most are under way
+    or not stored as copied, or one batch if that has more."""
     checkpoint_groups: str = ""
     """A regular expression: the offsets that such consumer groups have committed at the source are
     translated, and committed at the target, every few seconds."""

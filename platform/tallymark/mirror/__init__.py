@@ -4,11 +4,12 @@
 group, its offsets, what is wrong with the log) and has :mod:`.copier` send to :mod:`.target`.
 
 * decisions, pure: :mod:`.progress` (how far a partition is safely copied, and what a batch is that
-  comes again), :mod:`.holes` (why offsets are not there), :mod:`.recoding` (records put together
-  anew), :mod:`.target_lane` (the order at the target), :mod:`.offset_syncs` (which offset is which
-  there);
+  comes again), :mod:`.repeats` (how much a kill may leave there twice), :mod:`.holes` (why offsets
+  are not there), :mod:`.recoding` (records put together anew), :mod:`.target_lane` (the order at
+  the target), :mod:`.offset_syncs` (which offset is which there);
 * :mod:`.topics` says where things go, :mod:`.origins` what has come from there already,
-  :mod:`.identity` keeps apart topics that had the same name one after the other;
+  :mod:`.identity` keeps apart topics that had the same name one after the other, :mod:`.damage`
+  where a log goes on behind what cannot be read;
 * :mod:`.batch_sender` takes batches to the brokers, :mod:`.identities` gets producer ids for it;
 * :mod:`.observer` is the port by which the audit hears of all that; :mod:`.news`, :mod:`.lag`,
   :mod:`.metrics` and :mod:`.status` tell people; :mod:`.translator` and :mod:`.checkpoints` bring

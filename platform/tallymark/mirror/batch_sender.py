@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections import deque
+from functools import partial
 from typing import Any, Final
 
 from tallymark.client import supervised
@@ -29,12 +30,13 @@ from tallymark.errors import (
     TallymarkError,
     TimedOutError,
 )
-from tallymark.mirror.batch_request import Parcel, build_request, read_response
+from tallymark.mirror.batch_request import Parcel, read_response, request_writer
 from tallymark.mirror.identities import Announce, Identities
 from tallymark.mirror.ready_batch import ReadyBatch
 from tallymark.mirror.target_lane import IN_FLIGHT, TargetLane
 from tallymark.net import Address, Stream
 from tallymark.protocol.messages import ProduceResponse
+from tallymark.protocol.produce_client_wire import Appended, read_produced
 
 PATIENCE: Final = 30.0
 """Seconds."""
@@ -81,8 +83,12 @@ class BatchSender:
         """Return when there is room for more. TimedOutError: not within ``seconds``."""
         with self._room:
             if not self._room.wait_for(lambda: self._used < BUFFER_BYTES, seconds):
-                last = f": {self._errands.problem}" if self._errands.problem else ""
-                raise TimedOutError(f"the target does not take what is sent{last}")
+                raise self.not_taken()
+
+    def not_taken(self) -> TimedOutError:
+        """What to say when the target has not answered for long."""
+        last = f": {self._errands.problem}" if self._errands.problem else ""
+        return TimedOutError(f"the target does not take what is sent{last}")
 
     def send(self, batch: ReadyBatch) -> None:
         """Send a batch behind all others of its partition; ``batch.tell`` is called at its end."""
@@ -191,10 +197,11 @@ class BatchSender:
         while self._in_flight.get(address, 0) < IN_FLIGHT:
             if not stream.writable:
                 self._wake_at(now + _UNWRITABLE_PAUSE)
-                return
+                break
             parcels = self._fill_request(lanes, now)
             if not parcels or not self._submit(address, stream, parcels):
-                return
+                break
+        stream.push()
 
     def _fill_request(self, lanes: list[TargetLane], now: float) -> list[Parcel]:
         parcels: list[Parcel] = []
@@ -212,8 +219,14 @@ class BatchSender:
 
     def _submit(self, address: Address, stream: Stream, parcels: list[Parcel]) -> bool:
         try:
-            version, request = build_request(stream, parcels, self._cluster)
-            future = stream.submit(request, version, timeout=self._cluster.request_timeout)
+            version, write = request_writer(stream, parcels, self._cluster)
+            stream.exchange(
+                write,
+                partial(read_produced, version=version),
+                partial(self._answered, address, parcels),
+                self._cluster.request_timeout,
+                "Produce",
+            )
         except (KafkaError, LocalProtocolError) as error:
             for lane, batch in parcels:
                 if isinstance(error, KafkaError) and error.retriable:
@@ -222,7 +235,6 @@ class BatchSender:
                     self._refused(lane, batch, error)
             return False
         self._in_flight[address] = self._in_flight.get(address, 0) + 1
-        future.add_done_callback(lambda done: self._answered(address, parcels, done))
         return True
 
     def _wake_at(self, at: float) -> None:
@@ -243,24 +255,27 @@ class BatchSender:
     # --- answers ----------------------------------------------------------------------------
 
     def _answered(
-        self, address: Address, parcels: list[Parcel], done: asyncio.Future[ProduceResponse]
+        self,
+        address: Address,
+        parcels: list[Parcel],
+        response: list[Appended] | ProduceResponse,
+        error: TallymarkError | None,
     ) -> None:
         self._in_flight[address] -= 1
-        if done.cancelled():
-            return
-        error = done.exception()
         if error is not None:
             for lane, batch in parcels:
-                self._refused(lane, batch, _as_ours(error))
+                self._refused(lane, batch, error)
         else:
-            for lane, batch, problem, offset in read_response(parcels, done.result()):
+            for lane, batch, problem, offset in read_response(parcels, response):
                 if problem is not None:
                     self._refused(lane, batch, problem)
                 else:
                     self._errands.problem = lane.refused_at = None
                     lane.pipeline.acknowledged(batch)
                     self._settle(batch, None, offset)
-        self._pump()
+        if not self._woken:  # once for all answers that came together
+            self._woken = True
+            self._io.loop.call_soon(self._pump)
 
     def _refused(self, lane: TargetLane, batch: ReadyBatch, error: TallymarkError) -> None:
         now = time.monotonic()

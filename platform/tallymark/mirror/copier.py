@@ -25,11 +25,13 @@ from tallymark.mirror.progress import UNKNOWN as NONE
 from tallymark.mirror.progress import CopyProgress, Partition, PartitionCopy, Turn
 from tallymark.mirror.ready_batch import Origin, ReadyBatch, Settled
 from tallymark.mirror.recoding import gaps_of, is_small, ranges_of, recode
-from tallymark.mirror.source import Piece, Source
+from tallymark.mirror.repeats import Repeats
+from tallymark.mirror.source import Piece, Source, damaged
 from tallymark.mirror.stretch import Stretch
 from tallymark.mirror.target import Target
 from tallymark.mirror.topics import Layout, TopicCopier
 from tallymark.protocol.rebatch import is_dense
+from tallymark.protocol.records import Record
 
 _POLL_SECONDS: Final = 0.05
 MERGED_BYTES: Final = 256 * 1024
@@ -52,8 +54,13 @@ class Copier:
         origins: Origins,
         source_id: str,
         target_id: str,
+        repeats: Repeats,
+        *,
+        skip_corrupt: bool = False,
     ) -> None:
         self.progress = CopyProgress()
+        self.repeats = repeats
+        self._skip_corrupt = skip_corrupt
         self.copied = self.copied_bytes = self.whole = self.returned = 0
         self.failure: UserError | None = None
         """A batch that the target refuses: the mirror cannot go on."""
@@ -68,33 +75,36 @@ class Copier:
         self._target_id = target_id
         self._settled: queue.SimpleQueue[tuple[Stretch, Exception | None]] = queue.SimpleQueue()
 
-    def copy(self, waiting: deque[Piece]) -> None:
+    def copy(self, waiting: deque[Piece]) -> bool:
         """Send on the first piece, and small ones behind it, unless this run has sent it already.
-        What passes by itself (ConnectError, TimedOutError, retriable KafkaError ...) leaves it
-        where it is: try again."""
+        False: offsets have to be stored before it may be sent (:mod:`.repeats`). What passes by
+        itself (ConnectError, TimedOutError, retriable KafkaError ...) leaves it where it is: try
+        again."""
         piece = waiting[0]
         partition = (piece.topic, piece.partition)
         header = piece.batch.header
         first = self._first_unsent(partition, piece)
         if first is None:
             waiting.popleft()
-            return
+            return True
         came_from = self._origins.of(header.producer_id)
         if header.is_control or self._target_id in came_from:
             if not header.is_control:
                 self.returned += header.record_count
             self._pass_by(partition, piece, first)
             waiting.popleft()
-            return
+            return True
+        if not self.repeats.may_send(header.record_count):
+            return False
         layout = self._layout(piece)
         if layout is None:
             waiting.popleft()
-            return
+            return True
         self._target.wait_for_room()
         pieces = self._alike(waiting, layout, came_from)
         origin = came_from | {self._source_id}
         whole = layout.keeps and first == header.base_offset and is_dense(piece.batch)
-        if not whole or self._copy_of(partition).next not in (NONE, first):
+        if not whole or self._copy_of(partition).next != first:
             self._topics.is_compacted(piece.topic)  # asked before anything is sent: it may fail
         if whole and len(pieces) == 1:
             self._send_whole(partition, piece, layout, origin)
@@ -102,6 +112,7 @@ class Copier:
             self._send_recoded(partition, pieces, first, layout, origin)
         for _ in pieces:
             waiting.popleft()
+        return True
 
     def settle(self, seconds: float = 0.0) -> None:
         """Take note of what has arrived; wait up to ``seconds`` for news."""
@@ -139,9 +150,12 @@ class Copier:
         turn = self.progress.turn(partition, first, header.partition_leader_epoch)
         if turn is Turn.ASK:
             turn = self.progress.again(partition, self._source.stored(partition))
+        copy = self._copy_of(partition)
+        if copy.next == NONE:
+            copy.next = min(piece.start, first)
         if turn is Turn.COPY:
             return first
-        rest = self._copy_of(partition).next
+        rest = copy.next
         return rest if rest < header.next_offset else None
 
     def _layout(self, piece: Piece) -> Layout | None:
@@ -165,11 +179,7 @@ class Copier:
     def _pass_by(self, partition: Partition, piece: Piece, first: int) -> None:
         """A batch without anything to copy."""
         copy, header = self._copy_of(partition), piece.batch.header
-        start = copy.next
-        if header.is_control:
-            self._tell_hole(partition, first if start == NONE else start, header.next_offset)
-        else:
-            self._tell_hole(partition, start, first)
+        self._tell_hole(partition, copy.next, header.next_offset if header.is_control else first)
         copy.passed(header.next_offset, header.partition_leader_epoch)
 
     def _send_whole(
@@ -198,18 +208,12 @@ class Copier:
         origin: Origin,
     ) -> None:
         last = pieces[-1].batch.header
-        try:
-            records = [
-                record
-                for piece in pieces
-                for record in piece.batch.records()
-                if record.offset >= first
-            ]
-        except CorruptRecordError as error:
-            raise UserError(
-                f"{partition[0]}-{partition[1]} at offset {first} cannot be read: {error}",
-                "the source's log is damaged there: tallymark verify-log shows where",
-            ) from error
+        records = [
+            record
+            for piece in pieces
+            for record in self._records(partition, piece)
+            if record.offset >= first
+        ]
         copy = self._copy_of(partition)
         holes = gaps_of(records, copy.next, last.next_offset)
         if not records:
@@ -233,11 +237,24 @@ class Copier:
         for hole in holes:  # once it is sent: what fails before that is tried again
             self._tell_hole(partition, *hole)
 
+    def _records(self, partition: Partition, piece: Piece) -> Sequence[Record]:
+        try:
+            return piece.batch.records()
+        except CorruptRecordError as error:
+            header = piece.batch.header
+            if not self._skip_corrupt:
+                raise damaged(*partition, header.base_offset, error) from error
+            text = "%s-%d: offsets %d to %d cannot be read and are left out: %s"
+            _log.error(text, *partition, header.base_offset, header.last_offset, error)
+            self._source.holes.corrupt(partition, header.base_offset, header.next_offset)
+            return ()
+
     def _alike(self, waiting: deque[Piece], layout: Layout, came_from: Origin) -> list[Piece]:
         """The first piece, and the small ones behind it that may go out in one batch with it."""
         pieces = [waiting[0]]
         head = waiting[0].batch.header
         size, count = head.size, head.record_count
+        most = min(MERGED_RECORDS, self.repeats.room)
         if layout.keeps and not is_small(waiting[0].batch):
             return pieces
         for piece in islice(waiting, 1, None):
@@ -248,7 +265,7 @@ class Copier:
             alike = header.partition_leader_epoch == head.partition_leader_epoch
             if not (same and follows and alike and (is_small(piece.batch) or not layout.keeps)):
                 break
-            if size > MERGED_BYTES or count > MERGED_RECORDS:
+            if size > MERGED_BYTES or count > most:
                 break
             if self._origins.of(header.producer_id) != came_from:
                 break
@@ -264,7 +281,8 @@ class Copier:
             stretch.target = (batches[0].topic, batches[0].partition)
         for batch in batches:
             self._target.send(batch)
-        copy.sent(stretch.first, epoch, stretch.oldest, stretch.end)
+        copy.sent(stretch.first, epoch, stretch.oldest, stretch.end, stretch.records)
+        self.repeats.sent(stretch.records)
         if stretch.whole:
             self._tell_hole(stretch.partition, start, stretch.first)
 

@@ -4,6 +4,8 @@ Offsets of consecutive messages need not be consecutive. What is between them is
 headers of the record batches they came in::
 
     control        a transaction marker stood there: no message at all
+    aborted        messages of a transaction that was aborted
+    corrupt        a batch that could not be read, and was to be left out then
     compaction     the batch that covers the offset lacks the record: a later one has its key
     unknown        no batch covers the offset. Compaction does that too, when no record of a batch
                    is left; on a topic that is not compacted nothing should.
@@ -22,6 +24,8 @@ from tallymark.mirror.progress import Partition
 from tallymark.protocol.records import BatchHeader
 
 CONTROL: Final = "control"
+ABORTED: Final = "aborted"
+CORRUPT: Final = "corrupt"
 COMPACTION: Final = "compaction"
 UNKNOWN: Final = "unknown"
 TOLD: Final = ""
@@ -52,6 +56,15 @@ class HoleNotes:
                 self._add(partition, header.base_offset, header.next_offset, CONTROL)
             elif header.record_count <= header.last_offset_delta:
                 self._add(partition, header.base_offset, header.next_offset, COMPACTION)
+
+    def aborted(self, partition: Partition, headers: Iterable[BatchHeader]) -> None:
+        """Batches that were fetched and left out, since their transaction was aborted."""
+        for header in headers:
+            self._add(partition, header.base_offset, header.next_offset, ABORTED)
+
+    def corrupt(self, partition: Partition, start: int, end: int) -> None:
+        """Offsets [``start``, ``end``) cannot be read, and are left out."""
+        self._add(partition, start, end, CORRUPT)
 
     def told(self, partition: Partition, start: int, end: int) -> None:
         """Offsets [``start``, ``end``) whose absence is told otherwise."""

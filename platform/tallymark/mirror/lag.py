@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tallymark.mirror.progress import UNKNOWN, CopyProgress, Partition
@@ -47,7 +47,8 @@ class MirrorState:
     """Of the copied records, those in batches that were passed on as they were."""
     returned: int = 0
     """Records that were left out because they had come from the target."""
-    gaps: int = 0
+    gaps: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Stretches of offsets that were not copied, by reason."""
     open_batches: int = 0
     lags: tuple[PartitionLag, ...] = ()
 

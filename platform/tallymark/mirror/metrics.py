@@ -27,7 +27,6 @@ _COUNTS: Final = (
     ("bytes_copied", "copied_bytes", "Bytes of their batches, as they went over the wire."),
     ("records_passed_whole", "whole", "Copied records in batches that nobody opened."),
     ("records_returned", "returned", "Records left out because they had come from the target."),
-    ("gaps", "gaps", "Stretches of offsets that could not be copied, each with a reason."),
 )
 _LAGS: Final = (
     ("lag_records", "records", "Records of the partition that the target has not acknowledged."),
@@ -87,6 +86,15 @@ def families(states: Sequence[MirrorState]) -> list[Metric]:
         for state in states:
             counter.add_metric([state.name], getattr(state, field))
         found.append(counter)
+    gaps = CounterMetricFamily(
+        PREFIX + "gaps",
+        "Stretches of offsets that could not be copied, by reason.",
+        labels=["mirror", "reason"],
+    )
+    for state in states:
+        for reason, count in sorted(state.gaps.items()):
+            gaps.add_metric([state.name, reason], count)
+    found.append(gaps)
     open_batches = GaugeMetricFamily(
         PREFIX + "batches_in_flight", "Handed to the target, not acknowledged.", labels=["mirror"]
     )

@@ -2,11 +2,11 @@
 
 The copied record keeps key, value, headers (so the stamp) and timestamp; it is neither stamped nor
 tallied again, and mostly not even looked at (:mod:`tallymark.mirror.copier`). It is copied at least
-once: a mirror that is killed goes on at the last offsets it stored, so at most what it copied since
-(:data:`STORE_SECONDS` and what was in flight) is there twice, and the audit names those by their
-identity. A rebalance repeats nothing: before partitions are given up, what is in flight is waited
-for and stored; and what is handed out again after all, because the session was lost or the target
-kept us waiting, is known (:mod:`tallymark.mirror.progress`).
+once: a mirror that is killed goes on at the last offsets it stored, so what it copied since is
+there twice. How much that can be is a setting, whatever the speed (:mod:`.repeats`), and the audit
+names those messages by their identity. A rebalance repeats nothing: before partitions are given up,
+what is in flight is waited for and stored; and what is handed out again after all, because the
+session was lost or the target kept us waiting, is known (:mod:`tallymark.mirror.progress`).
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ from tallymark.mirror.progress import Partition
 from tallymark.mirror.source import Piece
 
 STORE_SECONDS = 1.0
+"""How often offsets are stored at least, where there is news."""
+FULL_SECONDS = 0.05
+"""How long acknowledgements are waited for before it is tried again to store offsets, while
+nothing may be sent until then."""
+FULL_PATIENCE = 2.0
+"""How long nothing may arrive meanwhile before that is told."""
 LOOK_SECONDS = 2.0
 """How often topics are looked at for having been made again."""
 TICK_SECONDS = 0.5
@@ -69,7 +75,8 @@ class Mirror:
         self._lock = threading.Lock()
         self._releasing = threading.Event()
         self._waiting: deque[Piece] = deque()
-        self._trouble = ""
+        self._troubles: dict[str, str] = {}
+        self._full_since: float | None = None
         self._closed = False
         self._store_at = self._look_at = self._tick_at = 0.0
         self._syncs = SyncBook(self._settings.name)
@@ -157,11 +164,29 @@ class Mirror:
                 stale = self._look()
                 if stale:
                     break
-            if self._source.knows(partition):
-                self._copier.copy(self._waiting)
-            else:  # it went to somebody else, unsent
+            if not self._source.knows(partition):  # it went to somebody else, unsent
                 self._waiting.popleft()
+            elif not self._copier.copy(self._waiting):
+                self._make_room()
+                break
+            else:
+                self._full_since = None
+                if self._copier.repeats.is_due:
+                    self._copier.settle()
+                    self._tried("store offsets", self._store)
         return stale
+
+    def _make_room(self) -> None:
+        """As much is sent as may be there twice: store what has arrived. TimedOutError: nothing has
+        for a while."""
+        opened = self._copier.progress.open_count
+        self._copier.settle(FULL_SECONDS)
+        self._tried("store offsets", self._store)
+        now = time.monotonic()
+        if self._full_since is None or self._copier.progress.open_count < opened:
+            self._full_since = now
+        elif self._copier.progress.open_count and now - self._full_since > FULL_PATIENCE:
+            raise self._target.not_taken()
 
     def _take_gaps(self) -> set[Partition]:
         """What the connector has told of; it does so before it hands out what comes after."""
@@ -254,16 +279,17 @@ class Mirror:
             self._news.look(self._copier, self._source, waiting, _now_ms())
 
     def _store(self) -> None:
-        progress = self._copier.progress
-        offsets = progress.to_store(self._source.owned)
-        if not offsets:
-            return
-        lost = self._source.store(offsets)
-        progress.stored({at: offset for at, offset in offsets.items() if at not in lost})
-        for partition in lost:
-            # Another consumer has the partition now, and went on from what was stored.
-            progress.forget(partition)
-        self._source.forget(lost)
+        progress, owned = self._copier.progress, self._source.owned
+        offsets = progress.to_store(owned)
+        try:
+            lost = self._source.store(offsets) if offsets else set[Partition]()
+            progress.stored({at: offset for at, offset in offsets.items() if at not in lost})
+            for partition in lost:
+                # Another consumer has the partition now, and went on from what was stored.
+                progress.forget(partition)
+            self._source.forget(lost)
+        finally:
+            self._copier.repeats.stored(progress.unstored(owned))
 
     def _take_arrived(self) -> None:
         """Which offset of the source is which of the target."""
@@ -306,13 +332,12 @@ class Mirror:
         except _PASSING as error:
             if isinstance(error, KafkaError) and not error.retriable:
                 raise
-            if str(error) != self._trouble:
-                self._trouble = str(error)
+            if str(error) != self._troubles.get(what):
+                self._troubles[what] = str(error)
                 _log.warning("cannot %s, trying on: %s", what, error)
             return False
-        if self._trouble and what == "copy":
-            self._trouble = ""
-            _log.info("going on")
+        if self._troubles.pop(what, ""):
+            _log.info("can %s again", what)
         return True
 
 

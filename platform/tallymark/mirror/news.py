@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -23,7 +24,7 @@ class News:
 
     def __init__(self, name: str) -> None:
         self.state = MirrorState(name)
-        self._gaps = 0
+        self._gaps: Counter[str] = Counter()
         self._copied: dict[Partition, Copied] = {}
         self._line_at = 0
         self._line_bytes = 0
@@ -43,7 +44,7 @@ class News:
             copied_bytes=copier.copied_bytes,
             whole=copier.whole,
             returned=copier.returned,
-            gaps=self._gaps,
+            gaps=dict(self._gaps),
             open_batches=copier.progress.open_count,
             lags=lags,
         )
@@ -76,7 +77,7 @@ class News:
     def on_gap(
         self, topic: str, partition: int, from_offset: int, to_offset: int, reason: str
     ) -> None:
-        self._gaps += 1
+        self._gaps[reason] += 1
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None: ...
 

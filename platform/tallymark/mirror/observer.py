@@ -64,6 +64,8 @@ class MirrorObserver(Protocol):
         * ``truncation``: copied, and cut off since; other messages may stand there now;
         * ``recreated``: the topic was deleted and made again; ``from_offset`` = ``to_offset`` is
           how far the old one was copied, how much more it had nobody can tell;
+        * ``aborted``: messages of transactions that were aborted;
+        * ``corrupt``: cannot be read, and the settings say to leave that out;
         * ``control``, ``compaction``, ``unknown``: never was a message, or is none any more; see
           :mod:`tallymark.mirror.holes`;
         * ``deleted``: the topic is gone, and was never made at the target.

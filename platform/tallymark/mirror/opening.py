@@ -22,6 +22,7 @@ from tallymark.mirror.observer import MirrorContext, ObserverChain
 from tallymark.mirror.origins import Origins
 from tallymark.mirror.progress import Partition
 from tallymark.mirror.reach import REQUEST_TIMEOUT_MS, reach
+from tallymark.mirror.repeats import Repeats
 from tallymark.mirror.source import Source, SourceSettings
 from tallymark.mirror.target import Target
 from tallymark.mirror.topics import TopicCopier
@@ -87,6 +88,8 @@ def open_parts(
             topics_pattern(deployment, settings),
             deployment.zookeeper.session_timeout_ms,
             source.bootstrap_servers if foreign else None,
+            settings.isolation,
+            settings.on_corrupt == "skip",
             security_settings(source.security),
         ),
         TopicIdentities(session, client_id, catalog),
@@ -95,7 +98,15 @@ def open_parts(
     opened.callback(reads.close)
     topics = TopicCopier(settings, catalog, ends.source, ends.target)
     copier = Copier(
-        reads, sends, topics, observers, Origins(reader), ends.source_id, ends.target_id
+        reads,
+        sends,
+        topics,
+        observers,
+        Origins(reader),
+        ends.source_id,
+        ends.target_id,
+        Repeats(settings.max_repeated_records),
+        skip_corrupt=settings.on_corrupt == "skip",
     )
     observers.attach(
         MirrorContext(

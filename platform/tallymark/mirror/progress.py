@@ -18,7 +18,7 @@ the stored offset, and this run may have sent some of that already. What a messa
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Container, Iterable, Mapping
 from enum import Enum
 
@@ -48,7 +48,17 @@ class PartitionCopy:
     ``copied`` collects the ranges that were acknowledged: those of the partition's life in this
     mirror, whatever happened to it in between."""
 
-    __slots__ = ("_copied", "_cuts", "_open", "_skip_below", "epoch", "next", "stored", "storing")
+    __slots__ = (
+        "_copied",
+        "_cuts",
+        "_open",
+        "_skip_below",
+        "_unstored",
+        "epoch",
+        "next",
+        "stored",
+        "storing",
+    )
 
     def __init__(self, stored: int = UNKNOWN, copied: list[Range] | None = None) -> None:
         self.next = stored
@@ -64,6 +74,8 @@ class PartitionCopy:
         self._open: OrderedDict[int, tuple[int, int]] = OrderedDict()
         """First offset of a stretch -> (timestamp, how many cuts there had been)."""
         self._copied: list[Range] = [] if copied is None else copied
+        self._unstored: deque[tuple[int, int, int]] = deque()
+        """First offset, end and records of what was sent since the offset that is stored."""
 
     def is_repeated(self, offset: int) -> bool:
         """Whether the message was found to be one that this run has sent."""
@@ -78,11 +90,15 @@ class PartitionCopy:
         """What the acknowledgement of a message that is sent now has to show."""
         return self._cuts
 
-    def sent(self, offset: int, epoch: int, timestamp: int, end: int | None = None) -> None:
+    def sent(
+        self, offset: int, epoch: int, timestamp: int, end: int | None = None, records: int = 1
+    ) -> None:
         """The stretch [``offset``, ``end``), default: one message, was handed to the target.
         ``timestamp`` of its oldest message, in ms."""
+        end = offset + 1 if end is None else end
         self._open[offset] = (timestamp, self._cuts)
-        self.passed(offset + 1 if end is None else end, epoch)
+        self._unstored.append((offset, end, records))
+        self.passed(end, epoch)
 
     def passed(self, end: int, epoch: int) -> None:
         """Before ``end`` there is nothing more to copy."""
@@ -104,6 +120,8 @@ class PartitionCopy:
         """From ``offset`` on the log holds other messages now; what is open before it stays so."""
         for at in [at for at in self._open if at >= offset]:
             del self._open[at]
+        while self._unstored and self._unstored[-1][0] >= offset:
+            self._unstored.pop()  # the source has it no more, so it cannot come again
         self._cuts += 1
         self._skip_below = UNKNOWN
         self.next = offset
@@ -113,6 +131,17 @@ class PartitionCopy:
         whatever comes again has to be copied again."""
         if self.epoch == UNKNOWN:
             self.epoch = _NOTHING_COPIED
+
+    def was_stored(self, offset: int) -> None:
+        """The next start begins there."""
+        self.stored = offset
+        while self._unstored and self._unstored[0][1] <= offset:
+            self._unstored.popleft()
+
+    @property
+    def unstored(self) -> int:
+        """How many messages the target would get again if the mirror were killed now."""
+        return sum(records for _, _, records in self._unstored)
 
     @property
     def to_store(self) -> int:
@@ -184,7 +213,7 @@ class CopyProgress:
         """The offsets are in the registry now."""
         for partition, offset in offsets.items():
             if partition in self._partitions:
-                self._partitions[partition].stored = offset
+                self._partitions[partition].was_stored(offset)
 
     def release(self) -> dict[Partition, int]:
         """All partitions are given up: the offsets to store. Those with open messages are
@@ -201,6 +230,10 @@ class CopyProgress:
         for ranges in self._copied.values():
             ranges.clear()
         return taken
+
+    def unstored(self, owned: Container[Partition]) -> int:
+        """How many messages of ``owned`` partitions the target would get again after a kill."""
+        return sum(copy.unstored for at, copy in self._partitions.items() if at in owned)
 
     @property
     def open_count(self) -> int:

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from tallymark.client.producing.batch import NO_IDENTITY, Identity, ProducerBatch
 from tallymark.protocol.rebatch import rebatch
 from tallymark.protocol.records import Batch, BatchBuilder, Record, split_batches
+from tallymark.protocol.schema import Buffer
 
 Origin: TypeAlias = frozenset[str]
 """The clusters that records have been in before they came to the target."""
@@ -53,8 +54,9 @@ class ReadyBatch(ProducerBatch):
         """How the records are compressed."""
         return self.batch.header.codec
 
-    def encode_ready(self) -> bytes:
-        """The bytes that go out, under the present identity and sequence."""
+    def pieces(self, compression: str = "", level: int | None = None) -> tuple[bytes, Buffer]:
+        """The header that goes out, under the present identity and sequence, and the records as
+        they came in; they are compressed already."""
         producer_id, epoch = self.identity
         return rebatch(self.batch, producer_id, epoch, self.base_sequence)
 

@@ -6,19 +6,22 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.client.connector.stream import Stream
+from tallymark.client.connector.stream_queue import Chunk
 from tallymark.client.metadata import TopicInfo
 from tallymark.client.reading.fetched import Fetched, FetchSpec
+from tallymark.client.reading.isolation import Isolation
 from tallymark.client.reading.message import Gap
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.client.security.security import SecuritySettings
-from tallymark.errors import KafkaError
+from tallymark.errors import CorruptMessageError, KafkaError, UserError
 from tallymark.mirror.catalog import NO_ID
+from tallymark.mirror.damage import Damage, end_of_damage
 from tallymark.mirror.holes import HoleNotes
 from tallymark.mirror.identity import TopicIdentities
 from tallymark.mirror.progress import UNKNOWN, Partition
@@ -35,18 +38,22 @@ _log = logging.getLogger("mirror")
 class SourceSettings:
     """``connect`` is ``host:port/chroot`` of the source's ZooKeeper, ``topics`` a regular
     expression on whole names. ``bootstrap_servers``: of a source that is not in ZooKeeper itself,
-    where then only the group is."""
+    where then only the group is. ``isolation``: whether what was aborted is read too.
+    ``skip_corrupt``: whether batches that cannot be read are left out."""
 
     connect: str
     group: str
     topics: str
     session_timeout_ms: int
     bootstrap_servers: str | None = None
+    isolation: Isolation = "read_committed"
+    skip_corrupt: bool = False
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
 
 class Piece(NamedTuple):
-    """A batch as it was fetched; only what is in it from ``start`` on is wanted."""
+    """A batch as it was fetched; only what is in it from ``start`` on is wanted, and between
+    ``start`` and its first record there is nothing to be copied."""
 
     topic: str
     partition: int
@@ -85,6 +92,8 @@ class Source:
         """Where the logs of the partitions ended when they were last fetched."""
         self.gaps: deque[Gap] = deque()
         """What the connector has told of, oldest first. Whoever deals with one removes it."""
+        self._empty: dict[Partition, tuple[int, int]] = {}
+        """Where nothing was to be read: it belongs to what the next batch lies behind."""
 
     def open(self) -> None:
         """Join the group, if that is not done. ConnectError, UserError: ZooKeeper is not there, or
@@ -119,14 +128,25 @@ class Source:
             connector.shutdown()
 
     def poll(self, seconds: float) -> list[Piece]:
-        """Batches that are there; waits for the first. What it raises lasts."""
+        """Batches that are there; waits for the first. What it raises lasts. UserError: a batch
+        cannot be read."""
         if self._connector is None or self._stream is None:
             return []
-        return [
-            Piece(chunk.progress.topic, chunk.progress.partition, chunk.start, batch)
-            for chunk in self._stream.poll_chunks(seconds, POLL_BYTES)
-            for batch in chunk.batches
-        ]
+        try:
+            chunks = self._stream.poll_chunks(seconds, POLL_BYTES)
+        except CorruptMessageError as error:
+            raise damaged(error.topic, error.partition, error.offset, error) from error
+        return [piece for chunk in chunks for piece in self._pieces(chunk)]
+
+    def _pieces(self, chunk: Chunk) -> Iterator[Piece]:
+        partition = (chunk.progress.topic, chunk.progress.partition)
+        start, end = self._empty.pop(partition, (chunk.start, chunk.start))
+        start = start if end == chunk.start else chunk.start
+        for batch in chunk.batches:
+            yield Piece(*partition, start, batch)
+            start = batch.header.next_offset
+        if not chunk.batches:
+            self._empty[partition] = (start, chunk.next_offset)
 
     @property
     def owned(self) -> set[Partition]:
@@ -225,6 +245,7 @@ class Source:
     def _release(self) -> Mapping[Partition, int]:
         offsets = self._before_release()
         self._ids = {}
+        self._empty = {}
         self.holes.forget()
         return offsets
 
@@ -232,9 +253,18 @@ class Source:
         return _NotingClient(servers, self._settings, self.holes, self.ends)
 
 
+def damaged(topic: str, partition: int, offset: int, error: Exception) -> UserError:
+    """A batch that cannot be read, as the end of the mirror."""
+    return UserError(
+        f"{topic}-{partition} cannot be copied from offset {offset} on: {error}",
+        "tallymark verify-log shows what the source's log has there; with "
+        'on_corrupt = "skip" in its settings the mirror leaves it out',
+    )
+
+
 class _NotingClient:
     """A simple consumer that notes what is remarkable in the batches it fetches, and where the
-    logs end."""
+    logs end; and that leaves out what cannot be read, if it may."""
 
     def __init__(
         self,
@@ -245,12 +275,24 @@ class _NotingClient:
     ) -> None:
         self._holes = holes
         self._ends = ends
+        self._damage = Damage()
         self._consumer = SimpleConsumer(
             bootstrap_servers=servers,
             client_id=settings.group,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
+            isolation=settings.isolation,
             **settings.security,
         )
+        self._unchecked: SimpleConsumer | None = None
+        """For looking at what cannot be read."""
+        if settings.skip_corrupt:
+            self._unchecked = SimpleConsumer(
+                bootstrap_servers=servers,
+                client_id=settings.group,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                check_crcs=False,
+                **settings.security,
+            )
 
     def multifetch(
         self, specs: Sequence[FetchSpec], *, max_bytes: int, max_wait_ms: int, min_bytes: int
@@ -259,7 +301,7 @@ class _NotingClient:
             specs, max_bytes=max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes
         )
         self._note(answers)
-        return answers
+        return [self._mended(answer) for answer in answers]
 
     def multifetch_ready(
         self, specs: Sequence[FetchSpec], *, max_bytes: int, max_wait_ms: int, min_bytes: int
@@ -268,13 +310,28 @@ class _NotingClient:
             specs, max_bytes=max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes
         )
         self._note(answers)
-        return answers
+        return [None if answer is None else self._mended(answer) for answer in answers]
+
+    def _mended(self, answer: Fetched | KafkaError) -> Fetched | KafkaError:
+        if self._unchecked is None or not isinstance(answer, CorruptMessageError):
+            return answer
+        if not self._damage.is_lasting(answer):
+            return answer
+        behind = end_of_damage(self._unchecked, answer)
+        if behind is None:
+            return answer
+        text = "%s-%d: offsets %d to %d cannot be read and are left out: %s"
+        where = (behind.topic, behind.partition)
+        _log.error(text, *where, behind.offset, behind.next_offset - 1, answer)
+        self._holes.corrupt(where, behind.offset, behind.next_offset)
+        return behind
 
     def _note(self, answers: Sequence[Fetched | KafkaError | None]) -> None:
         for answer in answers:
             if isinstance(answer, Fetched):
                 headers = (batch.header for batch in answer.batches)
                 self._holes.note((answer.topic, answer.partition), headers)
+                self._holes.aborted((answer.topic, answer.partition), answer.aborted)
                 self._ends[answer.topic, answer.partition] = answer.high_watermark
 
     def get_offsets_before(self, topic: str, partition: int, time: int) -> Sequence[int]:
@@ -285,3 +342,5 @@ class _NotingClient:
 
     def close(self) -> None:
         self._consumer.close()
+        if self._unchecked is not None:
+            self._unchecked.close()

@@ -91,8 +91,11 @@ def _with_ages(found: list[PartitionStatus], reader: SimpleConsumer) -> list[Par
     ages: dict[Partition, int] = {}
     for one in behind:
         at = max(one.log_start, one.copied or 0)
-        fetched = reader.fetch(one.topic, one.partition, at, max_bytes=1, max_wait_ms=0)
-        records = fetched.records()
+        try:
+            fetched = reader.fetch(one.topic, one.partition, at, max_bytes=1, max_wait_ms=0)
+            records = fetched.records()
+        except KafkaError:  # damaged there, or gone meanwhile: the rest is worth telling
+            continue
         if records:
             ages[one.topic, one.partition] = max(0, now_ms - records[0].timestamp)
     return [one._replace(lag_ms=ages.get((one.topic, one.partition))) for one in found]

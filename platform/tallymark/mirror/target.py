@@ -69,6 +69,10 @@ class Target:
         """Return when there is room for another batch. TimedOutError: there is none now."""
         self._sender.wait_for_room(MAX_BLOCK_MS / 1000)
 
+    def not_taken(self) -> TimedOutError:
+        """What to say when it has not acknowledged anything for long."""
+        return self._sender.not_taken()
+
     def send(self, batch: ReadyBatch) -> None:
         """Send a batch; ``batch.tell`` is called from another thread when the target has it, or has
         refused it."""

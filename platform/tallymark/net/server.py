@@ -165,7 +165,10 @@ class Server:
 
     def _shaken(self, handshake: TlsHandshake) -> ServerConnection:
         self._handshakes.discard(handshake)
-        return ServerConnection(self)
+        connection = ServerConnection(self)
+        # A connection that has just broken has forgotten whose it was; it was counted as theirs.
+        connection.host, connection.peer = handshake.host, handshake.peer
+        return connection
 
     def _not_shaken(self, handshake: TlsHandshake, why: str) -> None:
         held = self._failures.passes(handshake.host)

@@ -140,7 +140,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         self._writer = PayloadWriter(transport, self._writable.wait)
-        self.host, self.peer = names_of(transport)
+        if self.host == "?":
+            self.host, self.peer = names_of(transport)
         if name := peer_name(transport.get_extra_info("ssl_object")):
             self.principal = f"User:{self._server.principals.user(name)}"
         self.last_activity = self._loop.time()

@@ -37,6 +37,8 @@ CONNECT_TIMEOUT: Final = 10.0
 REQUEST_TIMEOUT: Final = 30.0
 UNREAD_TIMEOUT: Final = 30.0
 """Seconds without room for more bytes after which a connection is given up."""
+_JOINED: Final = 64 * 1024
+"""Up to so many bytes one copy takes less than asyncio's handling of several buffers."""
 _CLIENT_NAME: Final = "tallymark"
 _API_VERSIONS: Final = 3
 """The version we begin with: the first that names the client's software (KIP-511)."""
@@ -211,7 +213,10 @@ class Stream(asyncio.BufferedProtocol):
         if parts and self._error is None and transport is not None and not transport.is_closing():
             # On a transport that is closing (the peer has hung up) asyncio's writelines() raises
             # TypeError, where write() does nothing. connection_lost() ends what waits.
-            transport.writelines(parts)
+            if sum(map(len, parts)) <= _JOINED:
+                transport.write(b"".join(parts))
+            else:
+                transport.writelines(parts)
 
     async def close(self, flush_timeout: float = 1.0) -> None:
         """Let what was written leave (``flush_timeout`` seconds at most), then close. Requests
@@ -228,6 +233,10 @@ class Stream(asyncio.BufferedProtocol):
         except TimeoutError:
             self._transport.abort()
             await asyncio.shield(self._lost)
+        except asyncio.CancelledError:
+            # On TLS the socket would stay for as long as the peer may take to say good-bye.
+            self._transport.abort()
+            raise
 
     def abort(self) -> None:
         """Close at once, without waiting for anything."""
@@ -413,11 +422,14 @@ async def _open(
     stage = "resolve"
     found: list[Any] = []
 
+    made: Stream | None = None
+
     def connected() -> Stream:
         # asyncio makes the protocol between the TCP connection and the handshake.
-        nonlocal stage
+        nonlocal stage, made
         stage = "tls" if tls is not None else stage
-        return Stream(address, connection)
+        made = Stream(address, connection)
+        return made
 
     try:
         async with asyncio.timeout_at(deadline):
@@ -433,10 +445,22 @@ async def _open(
     except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are of the former
         if isinstance(error, UnicodeError):  # no name that the DNS could know
             error = OSError(str(error))
+        _drop(made)
         refusal = refusals.unopened(str(address), stage, error)
         refusal.add("", _resolved(address, [each[4][0] for each in found]))
         raise refusal from error
+    except BaseException:
+        _drop(made)
+        raise
     return stream
+
+
+def _drop(made: Stream | None) -> None:
+    """Who gives up in the turn in which the handshake ended leaves a connection that asyncio
+    closes in good form: on TLS its socket would stay for as long as the peer may take to say
+    good-bye."""
+    if made is not None:
+        made.abort()
 
 
 def _resolved(address: Address, ips: list[str]) -> tuple[str, ...]:

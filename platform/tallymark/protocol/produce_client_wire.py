@@ -31,9 +31,11 @@ _SIZE_TO_ID: Final = struct.Struct(">ihhi")
 _ACKS: Final = struct.Struct(">hi")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-_ANSWER: Final = struct.Struct(">ihqqqbbbbib")
+_APPENDED: Final = struct.Struct(">ihqqqbbb")
 """index, error, base offset, append time, log start, no record errors, no message, tags of the
-partition, tags of the topic, throttle time, tags of the answer."""
+partition."""
+_END: Final = struct.Struct(">bib")
+"""Tags of the topic, throttle time, tags of the answer."""
 
 Batch: TypeAlias = tuple[int, bytes, Buffer]
 """Partition, header and records of a record batch."""
@@ -41,7 +43,7 @@ Topic: TypeAlias = tuple[str, uuid.UUID, list[Batch]]
 
 
 class Appended(NamedTuple):
-    """The one partition of an answer in which nothing failed."""
+    """One partition of an answer in which nothing failed."""
 
     partition: int
     base_offset: int
@@ -137,32 +139,37 @@ def _front(
     )
 
 
-def read_produced(frame: memoryview, version: int) -> Appended | ProduceResponse:
-    """The answer: the short form when it is about one partition and nothing failed.
+def read_produced(frame: memoryview, version: int) -> list[Appended] | ProduceResponse:
+    """The answer: the short form when it is about partitions of one topic and nothing failed.
 
     Raises RemoteProtocolError for bytes that are none."""
     if version >= _FLEXIBLE:
-        short = _read_one(frame, version)
+        short = _read_short(frame, version)
         if short is not None:
             return short
     return decode_response(frame, ProduceRequest, version)[1]
 
 
-def _read_one(frame: memoryview, version: int) -> Appended | None:
-    """``correlation i32 | tags 0 | topics 2 | name or id | partitions 2 | _ANSWER``."""
+def _read_short(frame: memoryview, version: int) -> list[Appended] | None:
+    """``correlation i32 | tags 0 | topics 2 | name or id | partitions | _APPENDED each | _END``."""
     try:
         if frame[4] or frame[5] != 2:
             return None
         pos = 22 if version >= IDS_FROM else 6 + frame[6]
-        if frame[pos] != 2 or len(frame) != pos + 1 + _ANSWER.size:
+        end = len(frame) - _END.size
+        count = frame[pos] - 1
+        # A number or name of more bytes has its high bit set and does not fit either.
+        if pos + 1 + count * _APPENDED.size != end or any(_END.unpack_from(frame, end)[::2]):
             return None
-        found = _ANSWER.unpack_from(frame, pos + 1)
+        found: list[Appended] = []
+        for answer in _APPENDED.iter_unpack(frame[pos + 1 : end]):
+            index, error, base, appended, _, errors, message, tags = answer
+            if error or errors != 1 or message or tags:
+                return None
+            found.append(Appended(index, base, appended))
     except (IndexError, struct.error):
         return None
-    index, error, base, appended, _, errors, message, tags, topic_tags, _, end = found
-    if error or errors != 1 or message or tags or topic_tags or end:
-        return None
-    return Appended(index, base, appended)
+    return found
 
 
 def _count(count: int, flexible: bool) -> bytes:

@@ -30,8 +30,11 @@ def is_dense(batch: Batch) -> bool:
     return dense and not header.is_control and not header.is_log_append_time
 
 
-def rebatch(batch: Batch, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
-    """The batch as a producer of these numbers (-1: none) sends it.
+def rebatch(
+    batch: Batch, producer_id: int, producer_epoch: int, base_sequence: int
+) -> tuple[bytes, memoryview]:
+    """The batch as a producer of these numbers (-1: none) sends it: its header, and its records
+    where they are.
 
     Of its attributes only the codec stays: whether it was part of a transaction of the other
     cluster, or stands below its compaction's horizon, means nothing here. Wants :func:`is_dense`.
@@ -48,4 +51,4 @@ def rebatch(batch: Batch, producer_id: int, producer_epoch: int, base_sequence: 
         header.record_count,
     )
     crc = crc32c.crc32c(payload, crc32c.crc32c(tail))
-    return b"".join((_HEAD.pack(0, header.batch_length, -1, 2, crc), tail, payload))
+    return _HEAD.pack(0, header.batch_length, -1, 2, crc) + tail, payload

@@ -62,8 +62,8 @@ class RecordColumns:
         """The timestamps, ms."""
         if self._timestamp is not None:
             return [self._timestamp] * len(self.offsets)
-        base = self._base_timestamp
-        return self._kept([base + delta for part in self._parts for delta in part.timestamps])
+        deltas = chain.from_iterable([part.timestamps for part in self._parts])
+        return self._kept(list(map(self._base_timestamp.__add__, deltas)))
 
     def keys(self) -> list[bytes | None]:
         """The keys; None for null."""
@@ -166,4 +166,4 @@ def joined(columns: Sequence[Sequence[int]]) -> Sequence[int]:
 
 def concatenated(columns: Sequence[Sequence[T]]) -> list[T]:
     """All columns as one list."""
-    return list(chain.from_iterable(columns))
+    return list(columns[0] if len(columns) == 1 else chain.from_iterable(columns))

@@ -16,7 +16,9 @@ every single record would not have shown.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import repeat
 from typing import Final, NamedTuple
 
@@ -27,6 +29,10 @@ LEAST: Final = 4
 """Fewer records than this are read faster one by one."""
 
 _MOST_BYTES: Final = 48  # that are compared; a shape with more of them has no gain
+_BLOCK: Final = 128
+"""So many fields are cut out at once, or half as many, or a quarter ...: few patterns to keep."""
+_FEW: Final = 16
+"""Fewer than this are not worth a pattern."""
 _WIDEST: Final = 3  # bytes of a number that differs from record to record
 _ASCII: Final = bytes(range(0x80))
 _SWAP: Final = bytes(range(0x80, 0x100)) + _ASCII
@@ -100,8 +106,25 @@ class RecordRun:
         at, size = field
         if size <= 0:
             return [None if size else b""] * self.count
-        data, stride = self._data, self._shape.stride
-        return [data[i : i + size] for i in range(self._pos + at, self.end, stride)]
+        stride, pos, left, block = self._shape.stride, self._pos + at, self.count, _BLOCK
+        if left < _FEW:
+            data = self._data
+            return [data[i : i + size] for i in range(pos, self.end, stride)]
+        found: list[bytes | None] = []
+        while left:
+            while block > left:
+                block >>= 1
+            found += _every(size, stride - size, block).unpack_from(self._data, pos)
+            pos += block * stride
+            left -= block
+        return found
+
+
+@lru_cache(maxsize=512)
+def _every(size: int, gap: int, count: int) -> struct.Struct:
+    """Cuts out ``size`` bytes ``count`` times, with ``gap`` bytes between: a fifth of the time that
+    a slice for each takes."""
+    return struct.Struct("=" + f"{size}s{gap}x" * (count - 1) + f"{size}s")
 
 
 def find_run(data: bytes, pos: int, count: int) -> RecordRun | None:
@@ -225,7 +248,10 @@ def _columns(data: bytes, pos: int, field: _Field, stride: int, count: int) -> l
 def _numbers(columns: list[bytes]) -> list[int]:
     """Of varints that all have so many bytes, the first bytes, the second bytes, ..."""
     if len(columns) == 1:
-        return [ZIGZAG[byte] for byte in columns[0]]
+        column = columns[0]
+        if column.count(column[0]) == len(column):  # as timestamps are of what is sent together
+            return [ZIGZAG[column[0]]] * len(column)
+        return list(map(ZIGZAG.__getitem__, column))
     if len(columns) == 2:
         plain = (low & 0x7F | high << 7 for low, high in zip(*columns, strict=True))
     else:

@@ -142,9 +142,12 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         or header.base_offset < 0
         or header.last_offset_delta < 0
         or not 0 <= header.record_count <= header.last_offset_delta + 1
-        or header.attributes & _CODEC_MASK >= len(CODECS)
     ):
         raise CorruptRecordError(f"batch at byte {pos} has an impossible header: {header}")
+    codec = header.attributes & _CODEC_MASK
+    if codec >= len(CODECS):
+        known = ", ".join(CODECS)
+        raise CorruptRecordError(f"batch at byte {pos} has the unknown codec {codec}, not {known}")
     return header
 
 

@@ -33,28 +33,28 @@ def driver(version: str) -> str:
 
 def run(version: str, servers: str, prefix: str, folder: Path, others: list[str]) -> dict[str, Any]:
     """Run every scenario: its name to the line that the driver printed for it."""
+    lines = _run(version, "foreign.Driver", servers, prefix, str(folder), *others)
+    return {line["scenario"]: line for line in lines}
+
+
+def write_transactions(version: str, servers: str, topic: str, seed: int) -> dict[str, Any]:
+    """``Transactions.java`` says what is written and returned."""
+    (line,) = _run(version, "foreign.Transactions", servers, topic, str(seed))
+    return line
+
+
+def _run(version: str, main: str, *arguments: str) -> list[dict[str, Any]]:
     options = (
         "-Xmx256m",
         "-XX:TieredStopAtLevel=1",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     )
     done = subprocess.run(
-        [
-            "java",
-            *options,
-            "-cp",
-            driver(version),
-            "foreign.Driver",
-            servers,
-            prefix,
-            folder,
-            *others,
-        ],
+        ["java", *options, "-cp", driver(version), main, *arguments],
         capture_output=True,
         text=True,
         timeout=_TIMEOUT,
         check=False,
     )
     print(done.stderr)  # what the client had to say, beside a test that fails
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return {line["scenario"]: line for line in lines}
+    return [json.loads(line) for line in done.stdout.splitlines()]

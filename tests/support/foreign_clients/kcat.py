@@ -57,6 +57,10 @@ def expected(rows: list[Row]) -> bytes:
 def _printed(offset: int, row: Row) -> bytes:
     key, value, headers, timestamp = row
     sizes = [-1 if data is None else len(data) for data in (key, value)]
-    told = b",".join(name.encode() + b"=" + data for name, data in headers)
+    # It prints the value of a header as a string of C, which ends at the first zero.
+    told = b",".join(
+        name.encode() + b"=" + (b"NULL" if data is None else data.partition(b"\0")[0])
+        for name, data in headers
+    )
     front = f"{offset} {timestamp} {sizes[0]} {sizes[1]} ".encode()
     return front + b"|".join([key or b"", value or b"", told]) + b"\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import random
 import struct
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Final, TypeAlias
 
 from tallymark.protocol.compression import CODECS
 
-Row: TypeAlias = tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int]
+Row: TypeAlias = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]
 """Key, value, headers, timestamp in ms."""
 
 COUNT: Final = 60
@@ -25,15 +26,40 @@ LINGER_MS: Final = 100
 that batches hold many, however slow the test is."""
 
 
-def rows(seed: str) -> list[Row]:
-    """Empty, null and binary keys, values and headers among them."""
+def rows(seed: str, null_headers: bool = False) -> list[Row]:
+    """Empty, null and binary keys, values and headers among them; null values of headers only when
+    asked for: kafka-python reads them but refuses to send them."""
     found: list[Row] = []
     for n in range(COUNT):
-        key = None if n % 7 == 5 else b"k%d" % n
+        key = None if n % 7 == 5 else b"" if n % 11 == 4 else b"k%d" % n
+        value = bytes(range(256)) * (n % 4) + seed.encode()
+        if n % 12 == 8:
+            value = b""
         # Both null is what kafka-python refuses to send.
-        value = None if n % 10 == 3 and key else bytes(range(256)) * (n % 4) + seed.encode()
-        headers = [("h", b"%d" % n), ("h", b""), ("ä", bytes([n]))][: n % 4]
-        found.append((key, value, headers, FIRST_TIMESTAMP + n * 1000))
+        tombstone = n % 10 == 3 and key is not None
+        last = None if null_headers else b"\0"
+        headers = [("h", b"%d" % n), ("h", b""), ("ä", bytes([n])), ("last", last)]
+        row = key, None if tombstone else value, headers[: n % 5], FIRST_TIMESTAMP + n * 1000
+        found.append(row)
+    return found
+
+
+COLUMN_HEADERS: Final[list[tuple[str, bytes | None]]] = [("h", b""), ("ä", b"\xff"), ("null", None)]
+LARGE: Final = 700_000
+_DAY_MS: Final = 86_400_000
+
+
+def columns(seed: str) -> list[Row]:
+    """Rows with the same headers, as one call with columns makes them: lengths on both sides of
+    where a varint grows, one that no codec makes smaller, times that go back by days, both null."""
+    chance = random.Random(seed)
+    found: list[Row] = []
+    for n in range(2 * COUNT):
+        value = None if n % 9 == 5 else chance.randbytes(n + n // 60 * 8_000)
+        key = None if n % 7 == 5 else b"" if n % 11 == 4 else b"k" * (n // 2)
+        timestamp = FIRST_TIMESTAMP + chance.choice([0, 1, -1, -70_000, -4 * _DAY_MS])
+        found.append((key, value, COLUMN_HEADERS, timestamp))
+    found[COUNT] = None, chance.randbytes(LARGE), COLUMN_HEADERS, FIRST_TIMESTAMP
     return found
 
 
@@ -52,7 +78,7 @@ def from_tsv(file: Path) -> list[Row]:
     for line in file.read_text(encoding="ascii").splitlines():
         key, value, timestamp, *cells = line.split("\t")
         headers = [
-            ((_bytes(name) or b"").decode(), _bytes(data) or b"")
+            ((_bytes(name) or b"").decode(), _bytes(data))
             for name, _, data in (cell.partition(".") for cell in cells)
         ]
         found.append((_bytes(key), _bytes(value), headers, int(timestamp)))

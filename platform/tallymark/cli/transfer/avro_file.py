@@ -16,11 +16,9 @@ import fastavro
 import fastavro.write
 
 from tallymark.cli.transfer.plan import (
-    Counts,
     Exported,
     Plan,
-    counts_document,
-    counts_of,
+    Totals,
     one_line,
 )
 
@@ -52,8 +50,8 @@ SCHEMA: Final[Any] = {
     ],
 }
 _BLOCK_BYTES: Final = 256 * 1024
-_COUNT_ROOM: Final = 32
-"""Bytes for the count of one partition: its number, its count, what stands around them."""
+_COUNT_ROOM: Final = 64
+"""Bytes for one partition: its number and count, its number and checksum, what is around them."""
 
 
 class AvroWriter:
@@ -83,12 +81,14 @@ class AvroWriter:
         """End the block, to the operating system."""
         self._writer.flush()
 
-    def finish(self, counts: Counts) -> None:
-        """End the block, write the counts into the header."""
+    def finish(self, totals: Totals) -> None:
+        """End the block, write the counts and checksums into the header."""
         self.flush()
         self._file.seek(0)
         old, at = _metadata(self._file)
-        document = {**json.loads(old), **counts_document(counts)}
+        document = {**json.loads(old), **totals.document()}
+        if len(one_line(document)) > len(old):  # begun by a version that left no room for them
+            del document["crc32"]
         self._file.seek(at)
         self._file.write(one_line(document).ljust(len(old)))
         self._file.flush()
@@ -107,7 +107,7 @@ class AvroReader:
         raw, _ = _metadata(file)
         document = json.loads(raw)
         self.plan = Plan.of(document)
-        self.counts: Counts | None = counts_of(document) if "records" in document else None
+        self.totals: Totals | None = Totals.of(document) if "records" in document else None
         file.seek(0)
         self._blocks: Any = fastavro.block_reader(file)
         self.intact = file.tell()
@@ -121,7 +121,7 @@ class AvroReader:
                     return
                 found = [_record(item) for item in block]
             except Exception as error:  # broken bytes come out as anything
-                if self.counts is None:
+                if self.totals is None:
                     return
                 raise ValueError(f"the block at byte {self.intact} is broken ({error!r})") from None
             yield from found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +13,7 @@ from tallymark.cli.progress import Meter
 from tallymark.cli.reading.reader import Stopped, read_pieces
 from tallymark.cli.reading.spans import Span
 from tallymark.cli.transfer.open_file import Format, create, go_on, reading
-from tallymark.cli.transfer.plan import Counts, Exported, ExportWriter, Plan
+from tallymark.cli.transfer.plan import Exported, ExportWriter, Plan, Totals
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import UserError
 
@@ -28,7 +27,7 @@ class Export:
     def __init__(self, path: Path, form: Format) -> None:
         self.path = path
         self.partial = path.with_name(path.name + ".partial")
-        self.counts: Counts = {}
+        self.totals = Totals({}, {})
         self._form: Format = form
         if path.exists():
             raise UserError(f"{path} is there already", "remove it, or name another file")
@@ -44,7 +43,7 @@ class Export:
         ends = {span.partition: (span.position, span.end or span.position) for span in spans}
         now_ms = time.time_ns() // 1_000_000
         plan = Plan(topic, str(info.topic_id), consumer.cluster_id or "", now_ms, ends)
-        self.counts = dict.fromkeys(ends, 0)
+        self.totals = Totals.start(ends)
         return create(self.partial, self._form, plan)
 
     def resume(self, consumer: SimpleConsumer, topic: str) -> tuple[ExportWriter, list[Span]]:
@@ -52,12 +51,12 @@ class Export:
         none, or it is of another topic."""
         if not self.partial.exists():
             raise UserError(f"there is no {self.partial} to go on with", "leave out --resume")
-        counts: Counter[int] = Counter()
         with reading(self.partial) as reader:
             plan = reader.plan
+            totals = Totals.start(plan.partitions)
             positions = {number: first for number, (first, _) in plan.partitions.items()}
             for record in reader.records():
-                counts[record.partition] += 1
+                totals.add(record)
                 positions[record.partition] = record.offset + 1
             size = reader.intact
         info = consumer.topics().get(topic)
@@ -66,7 +65,7 @@ class Export:
                 f"{self.partial} is of another topic: {plan.topic}, id {plan.topic_id}",
                 f"remove it to export {topic}",
             )
-        self.counts = {number: counts[number] for number in plan.partitions}
+        self.totals = totals
         spans = [
             Span(topic, number, positions[number], end)
             for number, (_, end) in plan.partitions.items()
@@ -89,8 +88,9 @@ class Export:
             for piece in read_pieces(consumer, spans, stop):
                 if piece is not None:
                     for record in piece.records:
-                        writer.write(Exported(piece.span.partition, *record[:5]))
-                    self.counts[piece.span.partition] += len(piece.records)
+                        exported = Exported(piece.span.partition, *record[:5])
+                        writer.write(exported)
+                        self.totals.add(exported)
                 if time.monotonic() - flushed > _FLUSH_S:
                     writer.flush()
                     flushed = time.monotonic()
@@ -98,13 +98,13 @@ class Export:
             if not all(span.done for span in spans):
                 writer.flush()
                 return False
-            writer.finish(self.counts)
+            writer.finish(self.totals)
         os.rename(self.partial, self.path)
         _sync_folder(self.path.parent)
         return True
 
     def _text(self) -> str:
-        return f"{sum(self.counts.values()):,} records"
+        return f"{sum(self.totals.counts.values()):,} records"
 
 
 def _sync_folder(folder: Path) -> None:

@@ -62,13 +62,13 @@ class Import:
         self._state.store(self.done)
 
     def check(self, counts: Mapping[int, int]) -> None:
-        """All is sent and settled: UserError unless as many are acknowledged as the file says."""
+        """All is sent and settled: UserError unless as many are acknowledged as the file has."""
         for number, count in counts.items():
             if self.done[number] != count:
                 raise UserError(
-                    f"partition {number} of the file has {self.done[number]} records, but says "
-                    f"that it has {count}",
-                    "export it again",
+                    f"{self.done[number]} records of partition {number} are acknowledged, the file "
+                    f"has {count}",
+                    "was it changed meanwhile? import it again",
                 )
         self._state.remove()
 

@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from tallymark.cli.transfer.plan import (
-    Counts,
     Exported,
     Plan,
-    counts_document,
-    counts_of,
+    Totals,
     one_line,
 )
 
@@ -43,9 +41,9 @@ class JsonWriter:
         """To the operating system."""
         self._file.flush()
 
-    def finish(self, counts: Counts) -> None:
+    def finish(self, totals: Totals) -> None:
         """The last line."""
-        self._file.write(one_line(counts_document(counts)) + b"\n")
+        self._file.write(one_line(totals.document()) + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -63,7 +61,7 @@ class JsonReader:
         self.plan = Plan.of(_document(line, 1))
         self.intact = len(line)
         self._body = self.intact
-        self.counts = self._last_line()
+        self.totals = self._last_line()
 
     def records(self) -> Iterator[Exported]:
         """Line by line; a line that is cut short at the end of an unfinished file ends it."""
@@ -71,7 +69,7 @@ class JsonReader:
         self.intact = self._body
         for number, line in enumerate(self._file, start=2):
             if not line.endswith(b"\n"):
-                if self.counts is None:
+                if self.totals is None:
                     return
                 raise ValueError(f"line {number} is cut short")
             document = _document(line, number)
@@ -84,15 +82,15 @@ class JsonReader:
         """Close the file."""
         self._file.close()
 
-    def _last_line(self) -> Counts | None:
+    def _last_line(self) -> Totals | None:
         size = self._file.seek(0, os.SEEK_END)
-        # The last line is short: a number and a count for each partition.
-        tail = min(size - self._body, 100 + 40 * (1 + len(self.plan.partitions)))
+        # The last line is short: a number, a count and a checksum for each partition.
+        tail = min(size - self._body, 100 + 80 * (1 + len(self.plan.partitions)))
         self._file.seek(size - tail)
         lines = self._file.read(tail).split(b"\n")
         if len(lines) < 2 or lines[-1] or not lines[-2].startswith(b'{"records":'):
             return None
-        return counts_of(_document(lines[-2], None))
+        return Totals.of(_document(lines[-2], None))
 
 
 def _document(line: bytes, number: int | None) -> Any:

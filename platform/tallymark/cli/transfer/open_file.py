@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
+from tallymark.cli.progress import progress
+from tallymark.cli.reading.reader import Stopped
 from tallymark.cli.transfer.avro_file import AvroReader, AvroWriter
 from tallymark.cli.transfer.json_file import JsonReader, JsonWriter
-from tallymark.cli.transfer.plan import ExportReader, ExportWriter, Plan
+from tallymark.cli.transfer.plan import ExportReader, ExportWriter, Plan, Totals
 from tallymark.errors import UserError
 
 Format = Literal["jsonl", "avro"]
 _AVRO_MAGIC: Final = b"Obj\x01"
+_LOOK_EVERY: Final = 1000
 
 
 def format_of(path: Path, given: Format | None) -> Format:
@@ -36,6 +40,30 @@ def reading(path: Path) -> Iterator[ExportReader]:
             yield AvroReader(file) if is_avro else JsonReader(file)
         except ValueError as error:
             raise UserError(f"{path} is no whole export: {error}", "export it again") from error
+
+
+def verified(path: Path, stop: Stopped) -> bool:
+    """Read the whole file and compare it with what it says of itself; False when it is to stop
+    first. UserError when it is damaged."""
+    with reading(path) as reader:
+        said = reader.totals
+        found = Totals.start(said.counts if said else ())
+        with progress(
+            f"checking {path.name}", sum(said.counts.values()) if said else None
+        ) as meter:
+            for number, record in enumerate(reader.records()):
+                found.add(record)
+                if number % _LOOK_EVERY == 0:
+                    if stop.is_set():
+                        return False
+                    meter.tick(partial(_checked, number))
+        if said is not None:
+            said.check(found)
+    return True
+
+
+def _checked(number: int) -> tuple[int, str]:
+    return number, f"{number:,} records"
 
 
 def create(path: Path, form: Format, plan: Plan) -> ExportWriter:

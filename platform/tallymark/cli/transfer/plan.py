@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -67,18 +69,76 @@ class Plan:
 Counts = dict[int, int]
 """Partition -> records."""
 
-
-def counts_document(counts: Mapping[int, int]) -> dict[str, Any]:
-    """The last line of a file."""
-    return {"records": {str(number): count for number, count in sorted(counts.items())}}
+_NUMBERS = struct.Struct(">qqi")
+_LENGTH = struct.Struct(">i")
 
 
-def counts_of(document: Any) -> Counts:
-    """The counts in a last line. ValueError when there are none."""
-    try:
-        return {int(number): int(count) for number, count in document["records"].items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"its counts cannot be read ({error!r})") from None
+@dataclass(slots=True)
+class Totals:
+    """What the file holds of each partition: how many records, and the CRC-32 of them all.
+    ``checksums`` is empty for a file that has none (those of the first version)."""
+
+    counts: Counts
+    checksums: dict[int, int]
+
+    @classmethod
+    def start(cls, partitions: Iterable[int]) -> Totals:
+        """Nothing yet, of these partitions."""
+        return cls(zeros := dict.fromkeys(partitions, 0), dict(zeros))
+
+    def add(self, record: Exported) -> None:
+        """Count the next record of its partition."""
+        number = record.partition
+        self.counts[number] = self.counts.get(number, 0) + 1
+        self.checksums[number] = _checksum(record, self.checksums.get(number, 0))
+
+    def document(self) -> dict[str, Any]:
+        """The last line of a file."""
+        return {
+            "records": {str(number): self.counts[number] for number in sorted(self.counts)},
+            "crc32": {str(number): self.checksums[number] for number in sorted(self.checksums)},
+        }
+
+    @classmethod
+    def of(cls, document: Any) -> Totals:
+        """The totals in a last line. ValueError when there are none."""
+        try:
+            counts, checksums = (
+                {int(number): int(value) for number, value in found.items()}
+                for found in (document["records"], document.get("crc32", {}))
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"its counts cannot be read ({error!r})") from None
+        return cls(counts, checksums)
+
+    def check(self, found: Totals) -> None:
+        """ValueError unless ``found``, of the records that were read, is what the file says."""
+        for number in sorted({*self.counts, *found.counts}):
+            says, has = self.counts.get(number, 0), found.counts.get(number, 0)
+            if says != has:
+                raise ValueError(
+                    f"partition {number} of the file has {has} records, but says that it has {says}"
+                )
+        for number, checksum in self.checksums.items():
+            if found.checksums.get(number, 0) != checksum:
+                raise ValueError(
+                    f"the records of partition {number} are not those that were exported "
+                    "(checksum): the file was damaged"
+                )
+
+
+def _checksum(record: Exported, before: int) -> int:
+    """Over the offset, time and number of headers, then the lengths (-1: null) and bytes of key,
+    value, and each header's name and value."""
+    crc = zlib.crc32(_NUMBERS.pack(record.offset, record.timestamp, len(record.headers)), before)
+    pieces = [record.key, record.value]
+    for name, value in record.headers:
+        pieces += (name.encode("utf-8", "surrogateescape"), value)
+    for piece in pieces:
+        crc = zlib.crc32(_LENGTH.pack(-1 if piece is None else len(piece)), crc)
+        if piece:
+            crc = zlib.crc32(piece, crc)
+    return crc
 
 
 def one_line(document: Mapping[str, Any]) -> bytes:
@@ -97,8 +157,8 @@ class ExportWriter(Protocol):
         """Hand everything over to the operating system: a kill loses nothing of it."""
         ...
 
-    def finish(self, counts: Counts) -> None:
-        """Say how many it were, and sync."""
+    def finish(self, totals: Totals) -> None:
+        """Say what it were, and sync."""
         ...
 
     def close(self) -> None:
@@ -107,11 +167,11 @@ class ExportWriter(Protocol):
 
 
 class ExportReader(Protocol):
-    """Reads a file; ``counts`` is None for one that was never finished. ValueError and OSError of
+    """Reads a file; ``totals`` is None for one that was never finished. ValueError and OSError of
     ``records`` say what is wrong with it."""
 
     plan: Plan
-    counts: Counts | None
+    totals: Totals | None
 
     def records(self) -> Iterator[Exported]:
         """All records. After the last one ``intact`` is the size of the file up to its end."""

@@ -24,7 +24,7 @@ from tallymark.client.admin.users import UserAdmin
 class Admin(TopicAdmin, ConfigAdmin, LagAdmin, ClusterAdmin, AclAdmin, UserAdmin):
     """Manages one cluster, ours or Apache Kafka. Thread-safe; close it, or use ``with``.
 
-    Methods about many things give :class:`~.admin_results.Results`: what succeeded, and for the
+    Methods about many things give :class:`~.results.Results`: what succeeded, and for the
     rest why not; ``.check()`` raises if anything failed. What a broker that has just lost its part
     (controller, leader, coordinator) refuses is asked again for ``request_timeout_ms``. Any call
     raises ConnectError or AuthenticationError when the cluster cannot be reached, KafkaError

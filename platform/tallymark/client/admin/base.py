@@ -74,7 +74,7 @@ class AdminBase:
         return self._io.run(work, 3 * self._timeout + _MARGIN, what)
 
     def _settle(self, keys: Iterable[K], attempt: Attempt[K, V], what: str) -> Results[K, V]:
-        """``attempt`` until every key is settled (:func:`~.admin_routes.settle`)."""
+        """``attempt`` until every key is settled (:func:`~.routes.settle`)."""
         work = settle(self._cluster, keys, attempt, self._timeout)
         results = Results.of(self._run(work, what))
         # A cluster that nobody can reach is one error, not one for each thing.

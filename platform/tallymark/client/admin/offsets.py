@@ -11,6 +11,7 @@ from tallymark.client.admin.reset import LogFacts, OffsetReset, OffsetTarget, de
 from tallymark.client.admin.results import Outcomes, Results, TopicPartition, V, by_topic, refusal
 from tallymark.client.admin.routes import ask_at_most
 from tallymark.client.reading.fetched import EARLIEST, LATEST
+from tallymark.client.reading.isolation import Isolation, isolation_level
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.net import Address
 from tallymark.protocol.messages import (
@@ -20,9 +21,11 @@ from tallymark.protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponseTopic,
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
+    OffsetDeleteResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
@@ -60,11 +63,11 @@ class OffsetAdmin(AdminBase):
     """The part of Admin that is about offsets."""
 
     def list_offsets(
-        self, times: Mapping[TopicPartition, int], *, isolation: str = "read_uncommitted"
+        self, times: Mapping[TopicPartition, int], *, isolation: Isolation = "read_uncommitted"
     ) -> Results[TopicPartition, ListedOffset]:
         """Per partition: EARLIEST (-2), LATEST (-1), -3 (the record with the largest timestamp), or
         the first record at or after a time in milliseconds."""
-        level = {"read_uncommitted": 0, "read_committed": 1}[isolation]
+        level = isolation_level(isolation)
 
         async def ask(
             address: Address, mine: list[TopicPartition]
@@ -115,15 +118,7 @@ class OffsetAdmin(AdminBase):
                 topics=tuple(_committed(name, parts) for name, parts in topics.items()),
             )
             response = await ask_at_most(self._cluster, address, request, _BY_NAME)
-            return {
-                (topic.name, part.partition_index): refusal(
-                    part.error_code, f"group {group}, {topic.name}-{part.partition_index}"
-                )
-                if part.error_code
-                else None
-                for topic in response.topics
-                for part in topic.partitions
-            }
+            return _outcomes(group, response.topics)
 
         return Results.of(self._of_coordinator(group, commit, "setting group offsets"))
 
@@ -150,15 +145,7 @@ class OffsetAdmin(AdminBase):
             response = await self._cluster.ask(address, request)
             if response.error_code:
                 raise KafkaError(response.error_code, f"group {group}")
-            return {
-                (topic.name, part.partition_index): refusal(
-                    part.error_code, f"group {group}, {topic.name}-{part.partition_index}"
-                )
-                if part.error_code
-                else None
-                for topic in response.topics
-                for part in topic.partitions
-            }
+            return _outcomes(group, response.topics)
 
         return Results.of(self._of_coordinator(group, delete, "deleting group offsets"))
 
@@ -261,6 +248,18 @@ class OffsetAdmin(AdminBase):
 
 def _is_of_group(outcome: object) -> TypeGuard[KafkaError]:
     return isinstance(outcome, KafkaError) and outcome.code in _OF_GROUP
+
+
+def _outcomes(
+    group: str, topics: Iterable[OffsetCommitResponseTopic | OffsetDeleteResponseTopic]
+) -> Outcomes[TopicPartition, None]:
+    found: Outcomes[TopicPartition, None] = {}
+    for topic in topics:
+        for part in topic.partitions:
+            at = topic.name, part.partition_index
+            context = f"group {group}, {topic.name}-{part.partition_index}"
+            found[at] = refusal(part.error_code, context) if part.error_code else None
+    return found
 
 
 def _looked_up(name: str, parts: Mapping[int, int]) -> ListOffsetsRequestTopic:

@@ -26,7 +26,7 @@ class Worker:
     def submit(self, function: Callable[[], T]) -> Future[T]:
         """Call ``function`` when the jobs before it are done. ClosedError after :meth:`stop`."""
         outcome: Future[T] = Future()
-        outcome.set_running_or_notify_cancel()  # see async_calls.outcome_of()
+        outcome.set_running_or_notify_cancel()  # see calls.outcome_of()
 
         def job() -> None:
             if self._stopped:

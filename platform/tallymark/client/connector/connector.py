@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, Unpack
 
 from tallymark.client.connector.brokers import BrokerLink, FetchClient
 from tallymark.client.connector.commit import OffsetCommitter
-from tallymark.client.connector.fetcher import Fetcher, FetchSettings
+from tallymark.client.connector.engine import Engine
+from tallymark.client.connector.fetcher import FetchSettings
 from tallymark.client.connector.progress import ProgressBook
 from tallymark.client.connector.rebalance import TopicPartition
-from tallymark.client.connector.rewind import Rewinder
 from tallymark.client.connector.settings import (
     ConsumerSettings,
     Delivery,
@@ -32,7 +31,7 @@ from tallymark.client.connector.settings import (
     Policy,
     Where,
 )
-from tallymark.client.connector.sides import BrokersSide, Coordination, Parts, Side, ZooKeeperSide
+from tallymark.client.connector.sides import BrokersSide, Side, ZooKeeperSide
 from tallymark.client.connector.stream import QUEUE_BYTES, Gate, Stream
 from tallymark.client.metrics import Metrics
 from tallymark.client.reading.message import Gap
@@ -183,12 +182,8 @@ class ConsumerConnector:
         self._closed = False
         self._error: Exception | None = None
         self._gate = Gate()
-        self._room = threading.Event()
         self._book = ProgressBook()
-        self._streams: list[Stream] = []
-        self._coordinator: Coordination | None = None
-        self._fetcher: Fetcher | None = None
-        self._rewinder: Rewinder | None = None
+        self._engine: Engine | None = None
         self._link = _link(settings, secured, check_crcs, client_factory, security)
         self._side: Side = (
             ZooKeeperSide(settings)
@@ -258,7 +253,7 @@ class ConsumerConnector:
         no offset. One that the log does not have is a matter of ``out_of_range``, later.
         """
         self._check()
-        self._rewinding().seek((topic, partition), offset)
+        self._running().rewinder.seek((topic, partition), offset)
 
     def rewind(
         self,
@@ -278,7 +273,7 @@ class ConsumerConnector:
         brokers do not tell what is where (what was moved before stays moved).
         """
         self._check()
-        return self._rewinding().rewind(
+        return self._running().rewinder.rewind(
             to_time_ms,
             to_offset,
             to,
@@ -293,7 +288,8 @@ class ConsumerConnector:
         and the session's end removes what is left. Idempotent. The thread that reads a stream says
         by this call that it has dealt with its last message; another thread does not."""
         me = threading.get_ident()
-        self._shut_down(timeout, [stream for stream in self._streams if stream.reader == me])
+        streams = self._engine.streams if self._engine is not None else ()
+        self._shut_down(timeout, [stream for stream in streams if stream.reader == me])
 
     def __enter__(self) -> Self:
         return self
@@ -316,101 +312,60 @@ class ConsumerConnector:
             if self._closed:
                 return
             self._closed = True
-            coordinator, fetcher = self._coordinator, self._fetcher
+            engine = self._engine
         for stream in settled:
             stream.settle()
-        if coordinator is not None and fetcher is not None:
-            coordinator.stop()
-            fetcher.stop()
-            if not coordinator.join(timeout):
-                LOG.warning("consumer %s leaves without having stored all", self.consumer_id)
+        if engine is not None:
+            engine.stop(timeout)
         self._link.close()
         self._side.close()
-        if coordinator is not None and fetcher is not None:
-            coordinator.join(2.0)
-            fetcher.join(5.0)
-        for stream in self._streams:
-            stream.end()
+        if engine is not None:
+            engine.join()
+            engine.end_streams()
 
     def _subscribe(
         self, subscription: Subscription, first: Mapping[str, int], count: int
     ) -> list[Stream]:
         self._check()
         with self._lock:
-            if self._coordinator is not None:
+            if self._engine is not None:
                 raise UserError(
                     "this connector has its streams already", "make another ConsumerConnector"
                 )
-            clear = self._committer.clear if self._settings.delivery == "at_most_once" else None
-            self._streams = [
-                Stream(
-                    self._gate,
-                    self._room,
-                    self._settings.queue_bytes,
-                    clear,
-                    self._consumer_timeout_ms,
-                )
-                for _ in range(count)
-            ]
-            self._committer.watch(self._streams)
-            self._fetcher = Fetcher(
-                self._link, self._streams, self._gate, self._room, self._fetch_settings, self._fail
+            engine = self._engine = Engine(
+                self._settings,
+                self._fetch_settings,
+                subscription,
+                first,
+                count,
+                side=self._side,
+                link=self._link,
+                book=self._book,
+                committer=self._committer,
+                gate=self._gate,
+                consumer_timeout_ms=self._consumer_timeout_ms,
+                before_release=self._before_release,
+                on_error=self._fail,
             )
-            self._rewinder = Rewinder(self._link, self._book, self._streams, self._fetcher)
-            self._coordinator = self._side.coordinate(
-                Parts(
-                    subscription=subscription,
-                    streams=self._streams,
-                    first_stream=first,
-                    gate=self._gate,
-                    link=self._link,
-                    fetcher=self._fetcher,
-                    book=self._book,
-                    committer=self._committer,
-                    before_release=self._before_release,
-                    on_error=self._fail,
-                )
-            )
-            self._fetcher.start()
-            self._coordinator.start()
-        self._await_start(self._coordinator)
-        return self._streams
+            engine.start()
+        problem = engine.await_start(self._check)
+        if problem is not None:
+            self._fail(problem)
+            self._check()
+        return engine.streams
 
-    def _rewinding(self) -> Rewinder:
-        if self._rewinder is None:
+    def _running(self) -> Engine:
+        if self._engine is None:
             raise UserError("this connector has no streams yet", "create them before seeking")
-        return self._rewinder
-
-    def _await_start(self, coordinator: Coordination) -> None:
-        """Until the partitions are divided and every own one knows where it begins: what is
-        published after that is not missed, also with ``largest``."""
-        seconds = self._settings.start_timeout_ms / 1000
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            self._check()
-            if coordinator.settled.is_set() and all(i.fetch for i in self._book.items()):
-                return
-            time.sleep(0.005)
-        if coordinator.problem is not None and not coordinator.settled.is_set():
-            self._fail(coordinator.problem)
-            self._check()
-        LOG.warning(
-            "consumer %s starts without its partitions after %g s: %s",
-            self.consumer_id,
-            seconds,
-            "no broker answers" if coordinator.settled.is_set() else "the group is not settled yet",
-        )
+        return self._engine
 
     def _fail(self, error: Exception) -> None:
         """From the background threads: the next call of anything raises the error."""
         LOG.error("consumer %s ends: %s: %s", self.consumer_id, type(error).__name__, error)
         self._error = self._error or error
         self._gate.suspend()
-        for stream in self._streams:
-            stream.end(error)
-        if self._fetcher is not None and self._coordinator is not None:
-            self._fetcher.stop()
-            self._coordinator.stop()
+        if self._engine is not None:
+            self._engine.fail(error)
 
     def _check(self) -> None:
         if self._closed:

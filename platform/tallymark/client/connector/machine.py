@@ -132,7 +132,7 @@ def _stop(state: State) -> Decision:
     if state.phase is Phase.OFFLINE:
         # Nothing can be stored now, and the end of the session removes what is ephemeral.
         return _closed(state)
-    state = _outstanding(state, Phase.LEAVING_COMMIT)
+    state = replace(_outstanding(state, Phase.LEAVING_COMMIT), running=False)
     return state, (StopFetchers(), CommitOffsets(state.ticket))
 
 

@@ -68,8 +68,8 @@ class PartitionProgress:
         return (reading.taken() if reading is not None else None) or self._taken
 
     def read(self, reading: Reading) -> None:
-        """The messages of a batch are handed out from now on, without further word."""
-        self._note_epoch(reading.columns.offsets[0], reading.epoch)
+        """These messages are handed out from now on, without further word."""
+        self._note_epoch(reading.offsets[0], reading.epoch)
         self._taken = self.taken
         self._reading = reading
 

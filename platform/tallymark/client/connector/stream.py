@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Never, TypeVar
+from itertools import chain
+from typing import Final, TypeVar
 
 from tallymark.client.connector.progress import PartitionProgress
 from tallymark.client.connector.reading import Reading
 from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.stream_queue import Chunk, ChunkQueue, Gate
 from tallymark.client.reading.message import Message
-from tallymark.client.reading.message_batch import MessageBatch, messages
+from tallymark.client.reading.message_batch import MessageBatch
 from tallymark.errors import ClosedError, TallymarkError, TimedOutError
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import BatchHeader
@@ -29,6 +30,8 @@ __all__ = ["QUEUE_BYTES", "Chunk", "Gate", "Stream", "StreamMetrics"]
 T = TypeVar("T")
 QUEUE_BYTES: Final = 4 * 1024 * 1024
 _BATCH_BYTES: Final = 1024 * 1024
+_RUN_BYTES: Final = 128 * 1024
+"""So much is unpacked to be handed out without the lock: a batch may be a few messages only."""
 _CLEAR_AGAIN_SECONDS: Final = 0.1
 
 
@@ -47,7 +50,8 @@ class StreamMetrics:
 
 
 class Stream:
-    """An endless iterator of messages; it blocks while there is none. For one thread.
+    """Messages without end: ``for message in stream`` blocks while there is none, and so does
+    ``next(stream)``. For one thread.
 
     After ``shutdown()`` iteration ends. When the connector failed, every call raises its error.
     A partition's messages come in order; those of different partitions are not ordered. A batch
@@ -73,7 +77,7 @@ class Stream:
         self._changed = threading.Condition()
         self._queue = ChunkQueue(queue_bytes, room)
         self._reading: Reading | None = None
-        self._pop: Callable[[], Message] = _nothing
+        self._run: Iterator[Message] = iter(())  # may be had without the lock
         self._ended = False
         self._error: Exception | None = None
         self._in_hand: dict[PartitionProgress, int] = {}
@@ -85,25 +89,34 @@ class Stream:
         self._counted = [0, 0, 0]  # messages, batches, bytes
         self.reader = 0
         """Identity of the thread that asked last."""
+        gate.on_close(self._stop)
 
     # -- for the application ------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Message]:
-        return self
+        """As with any iterator, one that has raised an error is at its end; the next one goes on
+        where it was."""
+        return chain.from_iterable(self._runs())
 
     def __next__(self) -> Message:
         """The next message. StopIteration after ``shutdown()``."""
-        if self._gate.is_open:
-            try:
-                return self._pop()
-            except IndexError:
-                pass
+        message = next(self._run, None)
+        if message is not None:
+            return message
         found = self._wait_for(self._take_one, self._patience)
         if found:
             return found[0]
         if self._ended:
             raise StopIteration
         raise self._nothing_came()
+
+    def _runs(self) -> Iterator[Iterable[Message]]:
+        """What iterating hands out, so that there is no Python code between two messages."""
+        while found := self._wait_for(self._take_one, self._patience):
+            yield found
+            yield self._run
+        if not self._ended:
+            raise self._nothing_came()
 
     def batches(self) -> Iterator[MessageBatch]:
         """The same messages as columns, of one partition at a time: what has come, about 1 MB at
@@ -178,10 +191,9 @@ class Stream:
                 item.active = False
                 self._ends.pop(item, None)
             if self._queue and self._queue.first in gone:
-                if self._reading is not None:
-                    self._reading.cut()
+                self._stop()
                 self._in_hand, self._one_in_hand = self._held(), False
-                self._reading, self._pop = None, _nothing
+                self._reading = None
             self._queue.drop(gone)
             if self._reading is None:  # so the next call will be noticed
                 self._frozen = standing
@@ -195,8 +207,8 @@ class Stream:
     def settle(self) -> None:
         """The application says that it is done with what it has in hand."""
         with self._changed:
+            self._stop()  # the next message is in hand again
             self._in_hand, self._one_in_hand = {}, False
-            self._pop = _nothing  # the next message is in hand again
 
     def standing(self) -> tuple[int, ...] | None:
         """Where the application is at work; the same value later says that it has not asked since.
@@ -214,7 +226,7 @@ class Stream:
         with self._changed:
             self._ended = True
             self._error = self._error or error
-            self._pop = _nothing
+            self._stop()
             self._changed.notify_all()
 
     # -- handing out --------------------------------------------------------------------------
@@ -253,8 +265,8 @@ class Stream:
         self.reader = threading.get_ident()
         self._calls += 1
         self._waiting = True
+        self._stop()
         self._in_hand, self._one_in_hand = {}, False
-        self._pop = _nothing
         self._frozen = None
 
     def _standing(self) -> tuple[int, ...] | None:
@@ -287,12 +299,21 @@ class Stream:
         return self._clear is None or chunk.cleared
 
     def _take_one(self) -> list[Message]:
-        """One message; the rest of its batch can be had without waiting and locking."""
+        """One message; more can be had without waiting and locking."""
         found = self._take(1)
         if found and self._reading is not None:
             self._one_in_hand = True
-            self._pop = self._reading.left.popleft
+            self._run = self._reading.run()
+            if not self._gate.is_open:  # who closed it may have looked before
+                self._stop()
         return found
+
+    def _stop(self) -> None:
+        """Let nothing be had without the lock. Any thread may say so; the lock is needed only where
+        that is to last."""
+        reading = self._reading
+        if reading is not None:
+            reading.stop()
 
     def _take(self, limit: int) -> list[Message]:
         taken: list[Message] = []
@@ -301,48 +322,48 @@ class Stream:
             reading = self._reading or self._begin(bool(taken))
             if reading is None:
                 break
-            self._in_hand.setdefault(self._queue.first, reading.left[0].offset)
-            number = min(limit - len(taken), len(reading.left))
-            taken += [reading.left.popleft() for _ in range(number)]
+            self._in_hand.setdefault(self._queue.first, reading.first())
+            taken += reading.take(limit - len(taken))
         self._finish_done()
         return taken
 
     def _begin(self, is_enough: bool) -> Reading | None:
-        """Read the next batch."""
+        """Read on: the next batch, and more of them when they are small."""
         found = self._read(is_enough)
         if found is None:
             return None
         header, columns = found
         item, epoch = self._queue.first, header.partition_leader_epoch
-        self._reading = Reading(
-            columns,
-            messages(item.topic, item.partition, epoch, columns),
-            header.next_offset,
-            epoch,
-        )
+        parts, size = [columns], columns.size
+        while size < _RUN_BYTES and (found := self._queue.read_on(epoch)) is not None:
+            header, columns = found
+            self._count(columns)
+            parts.append(columns)
+            size += columns.size
+        self._reading = Reading(item.topic, item.partition, epoch, parts, header.next_offset)
         item.read(self._reading)
         return self._reading
 
     def _take_batch(self) -> list[MessageBatch]:
         parts: list[tuple[int, RecordColumns]] = []
+        size, end = 0, -1
         reading, self._reading = self._reading, None
         if reading is not None and reading.left:
-            parts.append((reading.epoch, reading.columns.since(reading.left[0].offset)))
-            end = reading.next_offset
-            self._take_part(parts[-1], end)
-        else:
-            end = -1
+            parts = [(reading.epoch, columns) for columns in reading.rest()]
+            size, end = sum(columns.size for _, columns in parts), reading.next_offset
+            self._take_part(parts[0], end)
         item = self._queue.first if parts else None
-        while sum(columns.size for _, columns in parts) < _BATCH_BYTES:
+        while size < _BATCH_BYTES:
             self._queue.finish()
             if item is not None and not (self._queue and self._queue.first is item):
                 break
-            found = self._read(bool(parts))
+            found = self._read(bool(parts), item)
             if found is None:
                 break
             header, columns = found
             item, end = self._queue.first, header.next_offset
             parts.append((header.partition_leader_epoch, columns))
+            size += columns.size
             self._take_part(parts[-1], end)
         self._queue.finish()
         if item is None:
@@ -355,20 +376,30 @@ class Stream:
         self._in_hand.setdefault(item, first)
         item.take(first, next_offset, epoch)
 
-    def _read(self, is_enough: bool) -> tuple[BatchHeader, RecordColumns] | None:
-        """The next batch; ``is_enough``: some was taken before it. One that does not decode must
-        not swallow that: it is met again, and raises, at the next call."""
+    def _read(
+        self, is_enough: bool, only: PartitionProgress | None = None
+    ) -> tuple[BatchHeader, RecordColumns] | None:
+        """The next batch, if it is ``only``'s; ``is_enough``: some was taken before it. One that
+        does not decode must not swallow that: it is met again, and raises, at the next call."""
+
+        def may(chunk: Chunk) -> bool:
+            return only in (None, chunk.progress) and self._is_clear(chunk)
+
         try:
-            found = self._queue.read(self._is_clear)
+            found = self._queue.read(may)
         except TallymarkError:
             if is_enough:
                 return None
             raise
         if found is not None:
-            self._counted[0] += len(found[1])
-            self._counted[1] += 1
-            self._counted[2] += found[1].size
+            self._count(found[1])
         return found
+
+    def _count(self, columns: RecordColumns) -> None:
+        counted = self._counted
+        counted[0] += len(columns)
+        counted[1] += 1
+        counted[2] += columns.size
 
     def _take_chunks(self, max_bytes: int) -> list[Chunk]:
         taken: list[Chunk] = []
@@ -394,8 +425,3 @@ class Stream:
         if self._reading is None or not self._reading.left:
             self._reading = None
             self._queue.finish()
-
-
-def _nothing() -> Never:
-    """Nothing can be had without asking the long way."""
-    raise IndexError

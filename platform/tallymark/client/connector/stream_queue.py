@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tallymark.client.connector.progress import PartitionProgress
 from tallymark.client.reading.message_batch import read_columns
+from tallymark.errors import TallymarkError
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch, BatchHeader
 
@@ -27,12 +28,18 @@ class Gate:
         self.is_open = False
         self._lock = threading.Lock()
         self._suspensions = 0
+        self._stops: list[Callable[[], None]] = []
+
+    def on_close(self, stop: Callable[[], None]) -> None:
+        """Have ``stop`` called by whoever closes, once it is closed: it must not wait."""
+        self._stops.append(stop)
 
     def suspend(self) -> None:
         """Close, and let nobody open who has not seen this suspension."""
         with self._lock:
             self._suspensions += 1
             self.is_open = False
+        self._tell()
 
     def mark(self) -> int:
         """What :meth:`open` wants to be shown: the number of suspensions so far."""
@@ -42,11 +49,18 @@ class Gate:
     def close(self) -> None:
         """Close until the next :meth:`open`."""
         self.is_open = False
+        self._tell()
 
     def open(self, mark: int) -> None:
         """Open, unless there was a suspension since ``mark`` was taken."""
         with self._lock:
             self.is_open = mark == self._suspensions
+        if not self.is_open:
+            self._tell()
+
+    def _tell(self) -> None:
+        for stop in self._stops:
+            stop()
 
 
 @dataclass(slots=True)
@@ -139,13 +153,33 @@ class ChunkQueue:
             self.finish()
             if not self.chunks or not may(self.chunks[0]):
                 return None
-            chunk = self.chunks[0]
-            batch = chunk.batches[self.next_batch]
-            found = None
-            if not batch.header.is_control:  # transaction markers are no messages
-                item = chunk.progress
-                # A fetch answers with whole batches, also when it asked for the middle of one.
-                found = read_columns(item.topic, item.partition, batch, chunk.start, chunk.source)
+            batch = self.chunks[0].batches[self.next_batch]
+            # Transaction markers are no messages.
+            found = None if batch.header.is_control else self._columns(batch)
             self.next_batch += 1
             if found:
                 return batch.header, found
+
+    def read_on(self, epoch: int) -> tuple[BatchHeader, RecordColumns] | None:
+        """The batch that follows in the same chunk, if it has messages and this leader epoch, and
+        decodes; else None, and what it is :meth:`read` will tell."""
+        batches = self.chunks[0].batches
+        if self.next_batch >= len(batches):
+            return None
+        batch = batches[self.next_batch]
+        if batch.header.is_control or batch.header.partition_leader_epoch != epoch:
+            return None
+        try:
+            found = self._columns(batch)
+        except TallymarkError:
+            return None
+        if not found:
+            return None
+        self.next_batch += 1
+        return batch.header, found
+
+    def _columns(self, batch: Batch) -> RecordColumns:
+        chunk = self.chunks[0]
+        item = chunk.progress
+        # A fetch answers with whole batches, also when it asked for the middle of one.
+        return read_columns(item.topic, item.partition, batch, chunk.start, chunk.source)

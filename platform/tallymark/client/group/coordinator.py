@@ -9,52 +9,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
 import threading
 import time
-from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tallymark.client.connector.settings import ConsumerSettings
 from tallymark.client.connector.slowness import Pace, PollWatch
+from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
 from tallymark.client.group.hands import Hands
 from tallymark.client.group.link import GroupLink
 from tallymark.client.group.machine import decide
 from tallymark.client.group.offsets import BrokerOffsets, Term
-from tallymark.client.group.requests import (
-    heartbeat_request,
-    join_request,
-    leave_request,
-    read_joined,
-    read_synced,
-    sync_request,
-)
+from tallymark.client.group.questions import Question, Questions
 from tallymark.client.group.routine import next_due_ms
+from tallymark.client.group.state import Phase, Setup, State
+from tallymark.client.group.worker import Worker
 from tallymark.errors import (
     AuthenticationError,
+    ClientFailedError,
     ClosedError,
     ConnectError,
     KafkaError,
     TallymarkError,
     TimedOutError,
 )
-from tallymark.protocol.messages import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-)
 
 if TYPE_CHECKING:
     from tallymark.client.connector.sides import Parts
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
-_LEAVE_SECONDS: Final = 2.0
 _JOINING: Final = (
-    *(ev.Phase.FINDING, ev.Phase.READING, ev.Phase.JOINING),
-    *(ev.Phase.ASSIGNING, ev.Phase.SYNCING),
+    *(Phase.FINDING, Phase.READING, Phase.JOINING),
+    *(Phase.ASSIGNING, Phase.SYNCING),
 )
 
 
@@ -71,6 +59,7 @@ class GroupCoordinator:
         parts: Parts,
     ) -> None:
         self._link = link
+        self._questions = Questions(link, settings)
         link.io.on_failure = self._fail
         self._offsets = offsets
         self._settings = settings
@@ -89,8 +78,8 @@ class GroupCoordinator:
         )
         self._watch = PollWatch(parts.streams, settings.poll_interval_ms)
         offsets.why_slow = self._watch.numbers
-        self._state = ev.State(
-            ev.Setup(
+        self._state = State(
+            Setup(
                 parts.subscription,
                 settings.strategies,
                 settings.session_ms,
@@ -106,12 +95,11 @@ class GroupCoordinator:
         self._said: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._failed = False
         self._committing = False
         self._next_commit_ms = 0
         self._next_look_ms = 0
-        self._worker = threading.Thread(target=self._work, name="tallymark-group", daemon=True)
+        self._worker = Worker(lambda error: link.io.call(self._fail, error))
 
     def start(self) -> None:
         """Begin to join."""
@@ -125,17 +113,15 @@ class GroupCoordinator:
 
     def join(self, timeout: float) -> bool:
         """Wait for the end; whether it has come."""
-        if self._worker.ident is not None and self._worker is not threading.current_thread():
-            if self._link.io.stopped:
-                self._jobs.put(None)
-            self._worker.join(timeout)
-        return not self._worker.is_alive()
+        if self._link.io.stopped:
+            self._worker.end()
+        return self._worker.join(timeout)
 
     # -- the loop -----------------------------------------------------------------------------
 
     def _tell(self, event: ev.Event) -> None:
         """One event and everything that follows from it at once."""
-        if self._state.phase is ev.Phase.CLOSED:
+        if self._state.phase is Phase.CLOSED:
             return
         try:
             before = self._state
@@ -143,22 +129,27 @@ class GroupCoordinator:
             state = self._state
             if state.phase is not before.phase:
                 LOG.debug("%s: %s", self._member, state.phase.value)
-            self._offsets.term = Term(state.member_id, state.generation, state.phase in _JOINING)
+            self._offsets.term = Term(
+                state.member_id, state.generation, state.phase in _JOINING, state.owned
+            )
             for action in actions:
                 self._perform(action)
-            if state.phase is ev.Phase.STABLE:
+            if state.phase is Phase.STABLE:
                 self.problem = None
                 self._said.clear()
                 self.settled.set()
             self._keep_time()
-        except Exception as error:
+        except TallymarkError as error:
             self._fail(error)
+        except Exception as error:
+            LOG.exception("consumer %s: %s", self._member, event)
+            self._fail(ClientFailedError(self._member, "its place in the group", error))
 
     def _keep_time(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._state.phase is ev.Phase.CLOSED:
+        if self._state.phase is Phase.CLOSED:
             return
         due = next_due_ms(self._state)
         soonest = min(at for at in (due, self._next_look_ms) if at is not None)
@@ -167,7 +158,7 @@ class GroupCoordinator:
 
     def _on_time(self) -> None:
         self._timer = None
-        if self._state.phase is ev.Phase.CLOSED:
+        if self._state.phase is Phase.CLOSED:
             return
         now_ms = _now_ms()
         if now_ms >= self._next_look_ms:
@@ -186,7 +177,7 @@ class GroupCoordinator:
                     self._watch.numbers(),
                     self._watch.culprit(),
                 )
-            case Pace.SLOW if self._state.phase is ev.Phase.STABLE and self._state.owned:
+            case Pace.SLOW if self._state.phase is Phase.STABLE and self._state.owned:
                 LOG.error(
                     "consumer %s gives up its partitions: %s. It works on %s",
                     self._member,
@@ -202,67 +193,50 @@ class GroupCoordinator:
     def _commit_if_due(self, now_ms: int) -> None:
         every = self._settings.auto_commit_ms
         due = every and now_ms >= self._next_commit_ms
-        if due and not self._committing and self._state.phase is ev.Phase.STABLE:
+        if due and not self._committing and self._state.phase is Phase.STABLE:
             self._next_commit_ms = now_ms + every
             self._committing = True
-            self._jobs.put(self._commit)
+            self._worker.put(self._commit)
 
     # -- actions ------------------------------------------------------------------------------
 
-    def _perform(self, action: ev.Action) -> None:
+    def _perform(self, action: act.Action) -> None:
         match action:
-            case ev.StopFetchers(places):
+            case act.StopFetchers(places):
                 self._hands.stop(places)
-            case ev.StartFetchers(places):
+            case act.StartFetchers(places):
                 self._next_commit_ms = _now_ms() + self._settings.auto_commit_ms
                 self._hands.start(places)
                 LOG.info("consumer %s owns %d partitions", self._member, len(self._state.owned))
-            case ev.Pause():
+            case act.Pause():
                 LOG.warning("consumer %s pauses: its coordinator is silent", self._member)
                 self._hands.pause()
-            case ev.Resume():
+            case act.Resume():
                 self._hands.resume()
-            case ev.Forget(places):
-                self._jobs.put(lambda: self._hands.forget(places))
-            case ev.Release(ticket, _):
-                self._jobs.put(lambda: self._release(ticket))
-            case ev.Load(ticket, places):
-                self._jobs.put(lambda: self._load(ticket, places))
-            case ev.Fail(code):
+            case act.Forget(places):
+                self._worker.put(lambda: self._hands.forget(places))
+            case act.Release(ticket, _):
+                self._worker.put(lambda: self._release(ticket))
+            case act.Load(ticket, places):
+                self._worker.put(lambda: self._load(ticket, places))
+            case act.Fail(code):
                 self._fail(KafkaError(code, self._refusal()))
-            case ev.Close():
+            case act.Close():
                 self._end()
             case _:
-                self._ask(action)
+                self._begin(*self._questions.of(action))
 
-    def _ask(self, action: ev.Action) -> None:
-        """What the brokers are asked: in a task, whose answer comes back as an event."""
-        match action:
-            case ev.FindCoordinator():
-                self._begin(self._find(), ev.NotFound())
-            case ev.Join(ticket):
-                self._begin(self._join_group(action), ev.Failed(ticket))
-            case ev.Sync(ticket):
-                self._begin(self._sync(action), ev.Failed(ticket))
-            case ev.Heartbeat():
-                self._begin(self._heartbeat(action), ev.BeatFailed())
-            case ev.ReadTopics(ticket, names):
-                self._begin(self._read_topics(ticket, names), ev.Failed(ticket))
-            case ev.Look(names):
-                self._begin(self._look(names), ev.Looked(None))
-            case ev.Leave(ticket):
-                self._begin(self._leave(action), ev.Done(ticket))
-            case _:
-                raise AssertionError(f"no such action: {action}")
-
-    def _begin(self, work: Coroutine[Any, Any, ev.Event], otherwise: ev.Event) -> None:
-        task = asyncio.get_running_loop().create_task(self._answered(work, otherwise))
+    def _begin(self, question: Question, otherwise: ev.Event) -> None:
+        """Ask the brokers, in a task, whose answer comes back as an event."""
+        task = asyncio.get_running_loop().create_task(self._answered(question, otherwise))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answered(self, work: Coroutine[Any, Any, ev.Event], otherwise: ev.Event) -> None:
+    async def _answered(self, question: Question, otherwise: ev.Event) -> None:
         try:
-            event = await work
+            event = await question
+        except ClosedError:
+            return  # by us, meanwhile
         except (ConnectError, TimedOutError, KafkaError) as error:
             lasting = isinstance(error, KafkaError) and not error.retriable
             if isinstance(error, AuthenticationError) or lasting:
@@ -273,65 +247,15 @@ class GroupCoordinator:
                 LOG.warning("consumer %s: %s", self._member, error)
             self.problem = error
             event = otherwise
-        except Exception as error:
+        except TallymarkError as error:
             self._fail(error)
+            return
+        except Exception as error:
+            self._fail(ClientFailedError(self._member, "asking the brokers", error))
             return
         self._tell(event)
 
-    async def _find(self) -> ev.Event:
-        await self._link.find()
-        return ev.Found()
-
-    async def _join_group(self, join: ev.Join) -> ev.Event:
-        settings = self._settings
-        longest = settings.poll_interval_ms / 1000 + self._link.request_timeout
-        answer = await self._link.ask(
-            lambda _: join_request(join, settings),
-            *(JoinGroupRequest, 9),
-            timeout=longest,
-            waits=True,
-        )
-        return read_joined(join.ticket, answer)
-
-    async def _sync(self, sync: ev.Sync) -> ev.Event:
-        settings = self._settings
-        longest = settings.poll_interval_ms / 1000 + self._link.request_timeout
-        answer = await self._link.ask(
-            lambda _: sync_request(sync, settings),
-            *(SyncGroupRequest, 5),
-            timeout=longest,
-            waits=True,
-        )
-        return read_synced(sync.ticket, answer)
-
-    async def _heartbeat(self, beat: ev.Heartbeat) -> ev.Event:
-        seconds = min(self._link.request_timeout, self._settings.session_ms / 1000)
-        answer = await self._link.ask(
-            lambda _: heartbeat_request(beat, self._settings), HeartbeatRequest, 4, timeout=seconds
-        )
-        return ev.Beaten(beat.generation, answer.error_code)
-
-    async def _read_topics(self, ticket: int, names: tuple[str, ...] | None) -> ev.Event:
-        return ev.Topics(ticket, await self._link.partitions(names))
-
-    async def _look(self, names: tuple[str, ...] | None) -> ev.Event:
-        return ev.Looked(await self._link.partitions(names))
-
-    async def _leave(self, leave: ev.Leave) -> ev.Event:
-        request = leave_request(leave, self._settings)
-        await self._link.ask(lambda _: request, LeaveGroupRequest, 5, timeout=_LEAVE_SECONDS)
-        return ev.Done(leave.ticket)
-
     # -- the worker ---------------------------------------------------------------------------
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            try:
-                job()
-            except ClosedError:
-                pass  # the connector was shut down meanwhile
-            except Exception as error:
-                self._link.io.call(self._fail, error)
 
     def _release(self, ticket: int) -> None:
         try:
@@ -357,14 +281,14 @@ class GroupCoordinator:
         first, self._failed = not self._failed, True
         if first:
             self._on_error(error)  # which asks us to stop
-        if not first or self._state.phase is ev.Phase.CLOSED:
-            self._state = replace(self._state, phase=ev.Phase.CLOSED)
+        if not first or self._state.phase is Phase.CLOSED:
+            self._state = replace(self._state, phase=Phase.CLOSED)
             self._end()
 
     def _end(self) -> None:
         for task in self._tasks:
             task.cancel()
-        self._jobs.put(None)
+        self._worker.end()
 
     def _refusal(self) -> str:
         offered = ", ".join(self._settings.strategies)

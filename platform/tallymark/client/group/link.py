@@ -8,7 +8,7 @@ commits go by the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.cluster import Cluster
@@ -22,7 +22,8 @@ from tallymark.protocol.schema import Message, Request
 
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
-_MARGIN = 5.0
+_MARGIN: Final = 5.0
+_UNAUTHORIZED: Final = CODES["TOPIC_AUTHORIZATION_FAILED"]
 
 
 class GroupLink:
@@ -108,15 +109,27 @@ class GroupLink:
             build(version), version, timeout=timeout or self.request_timeout
         )
 
+    def hang_up(self) -> None:
+        """Close the connection of joins and syncs; what still waits there fails."""
+        for stream in self._waiting.open_streams():
+            stream.abort()
+
     def forget_coordinator(self) -> None:
         """It did not answer, or is somebody else: look for it before the next question."""
         self.coordinator = None
 
     async def partitions(self, names: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
-        """Topic to partitions, asked for now; topics that do not exist are left out."""
+        """Topic to partitions, asked for now; topics that do not exist are left out.
+
+        Raises KafkaError TOPIC_AUTHORIZATION_FAILED where one of ``names`` may not be read: a
+        group that never gets its messages would not know why.
+        """
         if names is not None and not names:
             return {}
         await self.cluster.refresh(names)
+        for name in names or ():
+            if self.cluster.metadata.error(name) == _UNAUTHORIZED:
+                raise KafkaError(_UNAUTHORIZED, f"topic {name}, group {self.group}")
         found = self.cluster.metadata.topics()
         return {
             name: info.partitions for name, info in found.items() if names is None or name in names

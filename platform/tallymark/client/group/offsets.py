@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tallymark.client.connector.rebalance import TopicPartition
@@ -38,6 +38,7 @@ from tallymark.protocol.messages import (
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _RETRY_SECONDS: Final = 0.1
+_ILLEGAL_GENERATION: Final = CODES["ILLEGAL_GENERATION"]
 _GONE_ON: Final = frozenset(
     CODES[name] for name in ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
 )
@@ -46,11 +47,24 @@ _REBALANCE: Final = CODES["REBALANCE_IN_PROGRESS"]
 
 
 class Term(NamedTuple):
-    """Who commits. ``joining``: it is on its way into another generation."""
+    """Who commits. ``joining``: it is on its way into another generation. ``owned``: what has not
+    been given up to others."""
 
     member_id: str = ""
     generation: int = -1
     joining: bool = False
+    owned: Collection[TopicPartition] = frozenset()
+
+    def is_of(self, other: Term) -> bool:
+        """Whether it is the same membership in the same generation."""
+        return (self.member_id, self.generation) == (other.member_id, other.generation)
+
+
+def lost_since(first: Term, now: Term, places: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Which of ``places``, owned in the first term, must not be stored any more. The coordinator
+    looks at the generation only: in a later one it would let us undo what the new owner of a
+    partition has stored."""
+    return set() if now.is_of(first) else set(places) - set(now.owned)
 
 
 class BrokerOffsets:
@@ -114,13 +128,20 @@ class BrokerOffsets:
         )
 
     async def _commit(self, positions: Mapping[TopicPartition, Position], metadata: str) -> None:
+        first = self.term
+
         async def attempt() -> None:
             term = self.term
-            request = self._commit_request(positions, metadata, term)
-            answer = await self._link.ask(lambda _: request, OffsetCommitRequest, 9)
-            for topic in answer.topics:
-                for part in topic.partitions:
-                    self._judge(topic.name, part.partition_index, part.error_code, term)
+            lost = lost_since(first, term, positions)
+            ours = {place: at for place, at in positions.items() if place not in lost}
+            if ours:
+                request = self._commit_request(ours, metadata, term)
+                answer = await self._link.ask(lambda _: request, OffsetCommitRequest, 9)
+                for topic in answer.topics:
+                    for part in topic.partitions:
+                        self._judge(topic.name, part.partition_index, part.error_code, term)
+            if lost:
+                raise self._too_late(min(lost), _ILLEGAL_GENERATION, first)
 
         await self._insist(attempt)
 
@@ -157,12 +178,15 @@ class BrokerOffsets:
         if code not in _GONE_ON:
             check(code, f"commit of {topic}-{partition}")
             return
-        if self.term.joining or self.term != term:
+        if self.term.joining or not self.term.is_of(term):
             raise KafkaError(_REBALANCE, f"commit of {topic}-{partition}")
+        raise self._too_late((topic, partition), code, term)
+
+    def _too_late(self, place: TopicPartition, code: int, term: Term) -> CommitFailedError:
         slow = self.why_slow()
-        raise CommitFailedError(
+        return CommitFailedError(
             code,
-            f"the offset of {topic}-{partition} was not stored: group {self._link.group} went on "
+            f"the offset of {place[0]}-{place[1]} was not stored: group {self._link.group} went on "
             f"without generation {term.generation} of this consumer"
             + (f" ({slow})" if slow else ""),
         )

@@ -9,6 +9,7 @@ from typing import Final
 
 from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.settings import ConsumerSettings
+from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
 from tallymark.client.group.assignors import COOPERATIVE, GroupMember
 from tallymark.errors import RemoteProtocolError
@@ -38,10 +39,11 @@ CONSUMER: Final = "consumer"
 """The type of a group whose members read topics."""
 
 _GENERATION: Final = struct.Struct(">i")
-"""User data of cooperative-sticky: what older versions of the subscription have no field for."""
+"""User data of cooperative-sticky, or its end: what older versions of the subscription have no
+field for. Kafka's own clients write nothing else, librdkafka the former partitions before it."""
 
 
-def join_request(join: ev.Join, settings: ConsumerSettings) -> JoinGroupRequest:
+def join_request(join: act.Join, settings: ConsumerSettings) -> JoinGroupRequest:
     """JoinGroup, with a subscription for each assignor."""
     return JoinGroupRequest(
         group_id=settings.group,
@@ -77,7 +79,7 @@ def read_joined(ticket: int, answer: JoinGroupResponse) -> ev.Joined | ev.Refuse
     )
 
 
-def sync_request(sync: ev.Sync, settings: ConsumerSettings) -> SyncGroupRequest:
+def sync_request(sync: act.Sync, settings: ConsumerSettings) -> SyncGroupRequest:
     """SyncGroup."""
     return SyncGroupRequest(
         group_id=settings.group,
@@ -108,7 +110,7 @@ def read_synced(ticket: int, answer: SyncGroupResponse) -> ev.Synced | ev.Refuse
     return ev.Synced(ticket, _places(assignment.assigned_partitions))
 
 
-def heartbeat_request(beat: ev.Heartbeat, settings: ConsumerSettings) -> HeartbeatRequest:
+def heartbeat_request(beat: act.Heartbeat, settings: ConsumerSettings) -> HeartbeatRequest:
     """Heartbeat."""
     return HeartbeatRequest(
         group_id=settings.group,
@@ -118,7 +120,7 @@ def heartbeat_request(beat: ev.Heartbeat, settings: ConsumerSettings) -> Heartbe
     )
 
 
-def leave_request(leave: ev.Leave, settings: ConsumerSettings) -> LeaveGroupRequest:
+def leave_request(leave: act.Leave, settings: ConsumerSettings) -> LeaveGroupRequest:
     """LeaveGroup, in the old form and in the new."""
     member = LeaveGroupRequestMember(
         member_id=leave.member_id, reason="the consumer was shut down, or its application is slow"
@@ -126,7 +128,7 @@ def leave_request(leave: ev.Leave, settings: ConsumerSettings) -> LeaveGroupRequ
     return LeaveGroupRequest(group_id=settings.group, member_id=leave.member_id, members=(member,))
 
 
-def _subscription(join: ev.Join, assignor: str) -> bytes:
+def _subscription(join: act.Join, assignor: str) -> bytes:
     sticky = assignor == COOPERATIVE
     return encode_subscription(
         ConsumerProtocolSubscription(
@@ -148,8 +150,8 @@ def _member(
         LOG.warning("member %s gets nothing: %s", member_id, error)
         return GroupMember((), instance_id=instance_id)
     generation, words = told.generation_id, bytes(told.user_data or b"")
-    if generation < 0 and len(words) == _GENERATION.size:
-        generation = _GENERATION.unpack(words)[0]
+    if generation < 0 and len(words) >= _GENERATION.size:
+        generation = _GENERATION.unpack(words[-_GENERATION.size :])[0]
     owned = _places(told.owned_partitions)
     return GroupMember(tuple(told.topics), owned, generation, instance_id)
 

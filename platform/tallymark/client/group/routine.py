@@ -6,22 +6,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tallymark.client.group import events as ev
-from tallymark.client.group.events import Phase, State
+from tallymark.client.group import actions as act
+from tallymark.client.group.state import Phase, State
 
 _OUT: Final = (Phase.IDLE, Phase.LEAVING_GROUP, Phase.CLOSED)
-_BETWEEN: Final = (Phase.FINDING, Phase.READING, Phase.JOINING)
-"""It has the id of a generation that may be over."""
+_BETWEEN: Final = (Phase.FINDING, Phase.READING)
+"""It has the id of a generation that may be over, and nothing to ask the coordinator yet."""
 
 
-def routine(state: State, now_ms: int) -> tuple[State, tuple[ev.Action, ...]]:
+def routine(state: State, now_ms: int) -> tuple[State, tuple[act.Action, ...]]:
     """What is due now, whatever happened."""
-    actions: list[ev.Action] = []
+    actions: list[act.Action] = []
     if _must_seek(state) and now_ms >= state.seek_at_ms:
         state = replace(state, seeking=True)
-        actions.append(ev.FindCoordinator())
+        actions.append(act.FindCoordinator())
     if _may_beat(state) and now_ms >= state.beat_at_ms:
-        actions.append(ev.Heartbeat(state.member_id, state.generation))
+        actions.append(act.Heartbeat(state.member_id, state.generation))
         state = replace(
             state,
             beat_out=True,
@@ -30,11 +30,11 @@ def routine(state: State, now_ms: int) -> tuple[State, tuple[ev.Action, ...]]:
         )
     if _may_look(state) and now_ms >= state.look_at_ms:
         state = replace(state, looking=True)
-        actions.append(ev.Look(None if state.setup.subscription.is_filter else state.group_topics))
+        actions.append(act.Look(None if state.setup.subscription.is_filter else state.group_topics))
     silent = _may_fall_silent(state) and now_ms >= _sure_until_ms(state)
     if silent != state.paused and state.phase is not Phase.LEAVING_RELEASE:
         state = replace(state, paused=silent)
-        actions.append(ev.Pause() if silent else ev.Resume())
+        actions.append(act.Pause() if silent else act.Resume())
     return state, tuple(actions)
 
 

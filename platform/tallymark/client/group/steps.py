@@ -8,14 +8,19 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from tallymark.client.connector.rebalance import TopicPartition
-from tallymark.client.group import events as ev
-from tallymark.client.group.events import NOBODY, Phase, Places, State
+from tallymark.client.group import actions as act
+from tallymark.client.group.assignors import Partitions
+from tallymark.client.group.state import NOBODY, Phase, Places, State
 from tallymark.errors import CODES, TABLE
 
-Decision: TypeAlias = tuple[State, tuple[ev.Action, ...]]
+Decision: TypeAlias = tuple[State, tuple[act.Action, ...]]
 GoOn: TypeAlias = Callable[[State, int], Decision]
 
 BACKOFF_MAX_MS: Final = 2_000
+ILLEGAL_GENERATION: Final = CODES["ILLEGAL_GENERATION"]
+PUT_OUT: Final = (CODES["UNKNOWN_MEMBER_ID"], ILLEGAL_GENERATION)
+REBALANCE: Final = CODES["REBALANCE_IN_PROGRESS"]
+MOVED: Final = frozenset({CODES["NOT_COORDINATOR"], CODES["COORDINATOR_NOT_AVAILABLE"]})
 
 
 def in_order(places: Places) -> tuple[TopicPartition, ...]:
@@ -23,12 +28,18 @@ def in_order(places: Places) -> tuple[TopicPartition, ...]:
     return tuple(sorted(places))
 
 
+def matching(state: State, partitions: Partitions) -> tuple[str, ...]:
+    """Which of these topics its filter wants."""
+    wanted = state.setup.subscription
+    return tuple(topic for topic in sorted(partitions) if wanted.streams_of(topic))
+
+
 def outstanding(state: State, phase: Phase, now_ms: int) -> State:
     """In this phase, and waiting for the answer to a new ticket."""
     return replace(state, phase=phase, ticket=state.ticket + 1, wake_ms=None, sent_ms=now_ms)
 
 
-def after(state: State, actions: tuple[ev.Action, ...], go_on: GoOn, now_ms: int) -> Decision:
+def after(state: State, actions: tuple[act.Action, ...], go_on: GoOn, now_ms: int) -> Decision:
     """``actions``, then what ``go_on`` decides."""
     state, more = go_on(state, now_ms)
     return state, (*actions, *more)
@@ -36,14 +47,14 @@ def after(state: State, actions: tuple[ev.Action, ...], go_on: GoOn, now_ms: int
 
 def forget(state: State, places: Places) -> Decision:
     """These are given up."""
-    return replace(state, owned=state.owned - places), (ev.Forget(in_order(places)),)
+    return replace(state, owned=state.owned - places), (act.Forget(in_order(places)),)
 
 
 def lose(state: State, code: int) -> Decision:
     """The group went on without us: what we owned may be others' by now."""
     gone = in_order(state.owned)
     state = without_id(replace(state, owned=NOBODY, target=NOBODY, generation=-1), code)
-    return state, (ev.StopFetchers(gone), ev.Forget(gone)) if gone else ()
+    return state, (act.StopFetchers(gone), act.Forget(gone)) if gone else ()
 
 
 def without_id(state: State, code: int) -> State:
@@ -62,6 +73,13 @@ def no_answer(state: State, now_ms: int) -> State:
     if state.phase in (Phase.JOINING, Phase.SYNCING):
         state = replace(state, phase=Phase.FINDING, ticket=state.ticket + 1, wake_ms=None)
     return state
+
+
+def without_coordinator(state: State, now_ms: int) -> State:
+    """A heartbeat found no coordinator where it was: look for it. At once the first time; whoever
+    is named again and again and is not it must not be asked in a loop."""
+    pause = backoff_ms(state.setup.backoff_ms, state.misses) if state.misses else 0
+    return replace(state, found=False, misses=state.misses + 1, seek_at_ms=now_ms + pause)
 
 
 def pause_unless_first(state: State, now_ms: int) -> State:

@@ -32,6 +32,10 @@ from tallymark.protocol.records import Header
 from tallymark.protocol.schema import Buffer
 
 _BATCH_OVERHEAD: Final = 61
+_GROWS_TO: Final = 128 * 1024
+"""Bytes of a batch that could not leave yet anyway, where ``batch_size`` is less ..."""
+_GROWS_FROM: Final = 4096
+"""... but not where it is less than this: who sets that wants small batches."""
 NO_WAIT: Final = -1.0
 """As ``block``: raise BufferFullError rather than wait."""
 FORCE: Final = None
@@ -69,18 +73,21 @@ class Accumulator:
         self.pace = Pace(wake)
         self._wake = wake
         self._last = rules.most_records - 1
+        self._grows = rules.batch_size >= _GROWS_FROM
 
     def append_value(self, topic: TopicLanes, value: bytes) -> Delivery | None:
-        """The quick way for a value alone, into a batch that is open and has room. None: take the
-        other way."""
+        """The quick way for a value alone, where there is room at once. None: take the other
+        way."""
         lane = topic.sticky
+        need = len(value) + lane.need
         lock = lane.lock
         lock.acquire()  # "with" takes longer, and this is the hottest line there is
         try:
             batch = lane.open
+            if batch is None:
+                batch = self._begin_plain(lane, need)
             if batch is None or not batch.plain:
                 return None
-            need = len(value) + lane.need
             room = batch.room - need
             if room < 0:
                 return None
@@ -90,12 +97,12 @@ class Accumulator:
             batch.times.append(_clock())
             batch.room = room
             delivery = Delivery(batch.fate, place)
-            if room >= need and place != self._last:
+            if place != self._last and (room >= need or self._grow(lane, batch, need)):
                 return delivery
             lane.seal()  # another one like it would not fit
         finally:
             lock.release()
-        self.pace.sealed(lane)
+        self.pace.sealed(lane, batch)
         return delivery
 
     def append(
@@ -139,12 +146,13 @@ class Accumulator:
                     batch.reports += report
                     if on_delivery is not None:
                         batch.callbacks[place] = on_delivery
-                    full = batch.room < need or place >= self._last
+                    full = place >= self._last
+                    full = full or not (batch.room >= need or self._grow(lane, batch, need))
                     if full:
                         lane.seal()  # another one like it would not fit
             if batch is not None:
                 if full:
-                    self.pace.sealed(lane, may_wait=block is not None and block > 0)
+                    self.pace.sealed(lane, batch, may_wait=block is not None and block > 0)
                 return Delivery(batch.fate, place)
             reserved = self.wait_for_room(lane.topic, need, block)
 
@@ -163,6 +171,8 @@ class Accumulator:
                     place = batch.count
                     most = min(self._last + 1 - place, len(records) - start)
                     taken, size = records.fitting(start, most, batch.room, lane, stamped)
+                    while taken < most and self._grow(lane, batch, need):
+                        taken, size = records.fitting(start, most, batch.room, lane, stamped)
                     records.put(batch, start, taken, _clock)
                     batch.room -= size
                     full = start + taken < len(records) or batch.room < need
@@ -171,7 +181,7 @@ class Accumulator:
                         lane.seal()
             if batch is not None:
                 if full:
-                    self.pace.sealed(lane, may_wait=block is not None and block > 0)
+                    self.pace.sealed(lane, batch, may_wait=block is not None and block > 0)
                 return batch.fate, place, taken
             reserved = self.wait_for_room(lane.topic, need, block)
 
@@ -185,16 +195,25 @@ class Accumulator:
             raise self.failure or ClosedError("the producer has been closed")
         batch = lane.open
         if batch is not None:
-            if batch.stamped is stamped and need <= batch.room:
+            alike = batch.stamped is stamped
+            if alike and (need <= batch.room or self._grow(lane, batch, need)):
                 if reserved:
                     self.budget.release(reserved)
                 return batch
             lane.seal()
-            self.pace.sealed(lane, may_wait=False)
+            self.pace.sealed(lane, batch, may_wait=False)
         if not reserved:
             size = self._room_for(need)
             reserved = size if self.budget.try_reserve(size) else 0
         return self._begin(lane, stamped, reserved) if reserved else None
+
+    def _begin_plain(self, lane: Lane, need: int) -> ProducerBatch | None:
+        """A new batch as records of the topic usually have it; None when that takes more than
+        doing it. Hold the lane's lock."""
+        size = self._room_for(need)
+        if self.closed or not self.budget.try_reserve(size):
+            return None
+        return self._begin(lane, lane.owner.stamped, size)
 
     def _begin(self, lane: Lane, stamped: bool, reserved: int) -> ProducerBatch:
         # Listed before the clock is read for the record: a tick that does not see the partition
@@ -218,6 +237,19 @@ class Accumulator:
         if not 0 < self.looks_at <= now + self.rules.linger:
             self._wake()
         return batch
+
+    def _grow(self, lane: Lane, batch: ProducerBatch, need: int) -> bool:
+        """Double the open batch, for a record of ``need`` bytes, when sealing it would not make it
+        leave any sooner and there is memory. Hold the lane's lock."""
+        if not (lane.crowded and lane.grows and self._grows):
+            return False
+        more = min(batch.reserved, _GROWS_TO - batch.reserved)
+        if batch.room + more < need or more <= 0 or not self.budget.try_reserve(more):
+            return False
+        batch.reserved += more
+        batch.room += more
+        batch.grown *= 2
+        return True
 
     def _room_for(self, need: int) -> int:
         return max(self.rules.batch_size, _BATCH_OVERHEAD + need)

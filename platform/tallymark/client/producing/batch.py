@@ -42,6 +42,7 @@ class ProducerBatch:
         "deadline",
         "fate",
         "first_stamp",
+        "grown",
         "headers",
         "identity",
         "keys",
@@ -82,6 +83,8 @@ class ProducerBatch:
         self.deadline = deadline
         self.reserved = 0
         self.room = room
+        self.grown = 1
+        """How many times the usual size it may have by now."""
         self.size = 0
         """Bytes, about: rather more than it will have uncompressed. Known when it is sealed."""
         self.values: list[Buffer | None] = []
@@ -157,7 +160,7 @@ class ProducerBatch:
             attributes=codec_number(compression),
             count=len(timestamps),
             base_timestamp=timestamps[0],
-            max_timestamp=max(timestamps),
+            max_timestamp=_latest(timestamps),
             producer=(producer_id, epoch, self.base_sequence),
         )
         return header, self._payload
@@ -208,9 +211,18 @@ class ProducerBatch:
         return part
 
 
+def _latest(timestamps: Sequence[int]) -> int:
+    first = timestamps[0]  # mostly that of all, and counting is quicker
+    return first if timestamps.count(first) == len(timestamps) else max(timestamps)
+
+
 def _milliseconds(times: Sequence[int]) -> list[int]:
-    """Most batches are filled within one millisecond, which is quick to see."""
-    first = times[0] // NS
+    """Most batches are filled within one millisecond, which is quick to see; those of send_many
+    at one moment, which is quicker."""
+    start = times[0]
+    first = start // NS
+    if times[-1] == start and times.count(start) == len(times):
+        return [first] * len(times)
     if first * NS <= min(times) and max(times) < (first + 1) * NS:
         return [first] * len(times)
     return [time // NS for time in times]

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from tallymark.client.producing.accumulator import NO_WAIT
+from tallymark.client.producing.arguments import check_headers, check_timestamp, check_topic
 from tallymark.client.producing.batch_delivery import BatchDelivery
 from tallymark.client.producing.columns import (
     Encoder,
@@ -58,8 +59,8 @@ class Intake:
             key = encoded_value("key", topic, key, self._key_encoder)
         if value is not None:
             value = encoded_value("value", topic, value, self._value_encoder)
-        if timestamp is not None and not 0 <= timestamp < 2**63:
-            raise ValueError(f"timestamp {timestamp} is not milliseconds since the epoch")
+        if timestamp is not None:
+            check_timestamp(timestamp)
         lanes = core.topics.get(topic) or self._open_topic(topic)
         lane = self._choose(lanes, key, record.partition)
         try:
@@ -163,6 +164,7 @@ class Intake:
         return topic.lanes[partition]
 
     def _open_topic(self, topic: str) -> TopicLanes:
+        check_topic(topic)
         core = self.core
         if core.accumulator.closed and core.accumulator.failure is None:
             raise ClosedError("the producer has been closed")
@@ -180,6 +182,8 @@ class Intake:
 
 def _headers(lanes: TopicLanes, headers: tuple[Header, ...]) -> tuple[Header, ...]:
     """A record read elsewhere and sent on is a new message of ours: without the old stamp."""
+    if headers:
+        check_headers(headers)
     if lanes.stamped and headers:
         return tuple(header for header in headers if header[0] != STAMP_HEADER)
     return headers

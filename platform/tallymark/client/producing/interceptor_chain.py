@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
-from typing import Final
+from typing import Final, TypeAlias
 
 from tallymark.client.producing.interceptors import (
     ENTRY_POINTS,
@@ -13,6 +13,10 @@ from tallymark.client.producing.interceptors import (
     ProducerContext,
     ProducerInterceptor,
 )
+from tallymark.client.producing.interceptors_queue import QueueInterceptor
+from tallymark.errors import UserError
+
+Interceptor: TypeAlias = ProducerInterceptor | QueueInterceptor
 
 log: Final = logging.getLogger(__name__)
 
@@ -20,12 +24,33 @@ _reported: set[str] = set()
 """Entry points whose failure to load this process has logged already."""
 
 
-def load_interceptors() -> list[ProducerInterceptor]:
+def checked_interceptors(interceptors: Iterable[Interceptor]) -> list[Interceptor]:
+    """All of them. UserError naming the first that is no interceptor: nothing would call it."""
+    if not isinstance(interceptors, Iterable):
+        raise UserError(
+            f"Producer: interceptors={interceptors!r} is not possible", "it must be a list of them"
+        )
+    found = list(interceptors)
+    for one in found:
+        if isinstance(one, type) or not isinstance(one, ProducerInterceptor | QueueInterceptor):
+            raise UserError(f"Producer: {one!r} in interceptors is none", _what_it_lacks(one))
+    return found
+
+
+def _what_it_lacks(one: object) -> str:
+    if isinstance(one, type):
+        return f"give an object: {one.__name__}()"
+    names = [name for name in vars(ProducerInterceptor) if not name.startswith("_")]
+    lacking = [name for name in names if not hasattr(one, name)]
+    return f"it must be a QueueInterceptor, or have the methods {', '.join(lacking)} too"
+
+
+def load_interceptors() -> list[Interceptor]:
     """One new interceptor per entry point. One that does not load is logged once and left out."""
-    loaded: list[ProducerInterceptor] = []
+    loaded: list[Interceptor] = []
     for entry in entry_points(group=ENTRY_POINTS):
         try:
-            loaded.append(entry.load()())
+            loaded += checked_interceptors([entry.load()()])
         except Exception as error:
             if entry.value not in _reported:
                 _reported.add(entry.value)

@@ -30,11 +30,13 @@ class Lane:
     ``lock``; ``pipeline`` belongs to the I/O thread alone, which takes batches out of ``sealed``.
 
     ``listed`` says that the I/O thread has been told to look here; ``crowded``, that it has more
-    than it may send now, and looks again as soon as it may: it need not be woken.
+    than it may send now, and looks again as soon as it may: it need not be woken. Batches that
+    begin then would only wait, so they may grow beyond the usual size, if the partition ``grows``.
     """
 
     __slots__ = (
         "crowded",
+        "grows",
         "listed",
         "lock",
         "need",
@@ -61,6 +63,8 @@ class Lane:
         self.sealed: deque[ProducerBatch] = deque()
         self.listed = False
         self.crowded = False
+        self.grows = True
+        """False once the broker has found a batch too large."""
         self.next_stamp = 0
         """Sequence of the first stamp of the next batch."""
         self.stamp_ends = (header_key(STAMP_HEADER), *stamp_ends(instance, partition, server))

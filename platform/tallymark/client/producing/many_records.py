@@ -70,7 +70,10 @@ class ManyRecords:
 
         if size(most) <= room:
             return most, size(most)
-        count = max(1, bisect_right(range(1, most + 1), room, key=size))
+        # If all are like the first, it is this many, and most often they are.
+        count = max(1, min(most - 1, room // size(1)))
+        if count == most or not size(count) <= room < size(count + 1):
+            count = max(1, bisect_right(range(1, most + 1), room, key=size))
         return count, size(count)
 
     def put(self, batch: ProducerBatch, start: int, count: int, clock: Callable[[], int]) -> None:

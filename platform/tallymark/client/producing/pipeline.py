@@ -125,7 +125,7 @@ class Pipeline:
         if not self.pending or now < self.retry_at:
             return None
         if self.in_flight:
-            oldest = min(batch.order for batch in self.in_flight)
+            oldest = self.in_flight[0].order  # what is in flight left in order
             alone = self._returned or self.needs_identity or not self._proven
             if alone or self.pending[0].order - oldest >= self.max_in_flight:
                 return None

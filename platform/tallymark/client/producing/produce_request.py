@@ -71,16 +71,12 @@ def request_writer(
 
 
 def read_response(
-    parcels: Sequence[Parcel], response: Appended | ProduceResponse, metadata: Metadata
+    parcels: Sequence[Parcel], response: list[Appended] | ProduceResponse, metadata: Metadata
 ) -> Iterator[Answer]:
     """The answer for each batch of the request; a batch the response forgets is unanswered, which
     says as little as a broken connection."""
-    if isinstance(response, Appended):
-        for lane, batch in parcels:
-            if lane.partition == response.partition and len(parcels) == 1:
-                yield Answer(lane, batch, None, response.base_offset, response.append_time_ms)
-            else:
-                yield _forgotten(lane, batch)
+    if isinstance(response, list):
+        yield from _read_short(parcels, response)
         return
     names = {metadata.topic_id(lane.topic): lane.topic for lane, _ in parcels}
     found: dict[tuple[str, int], ProduceResponsePartition] = {}
@@ -92,12 +88,24 @@ def read_response(
         yield _forgotten(lane, batch) if part is None else _answer(lane, batch, part)
 
 
+def _read_short(parcels: Sequence[Parcel], appended: Sequence[Appended]) -> Iterator[Answer]:
+    """Of an answer about one topic; which one it is matters only where the request had others."""
+    topics = {lane.topic for lane, _ in parcels}
+    found = {answer.partition: answer for answer in appended} if len(topics) == 1 else {}
+    for lane, batch in parcels:
+        answer = found.get(lane.partition)
+        if answer is None:
+            yield _forgotten(lane, batch)
+        else:
+            yield Answer(lane, batch, None, answer.base_offset, answer.append_time_ms)
+
+
 def learn_leaders(
-    parcels: Sequence[Parcel], response: Appended | ProduceResponse, metadata: Metadata
+    parcels: Sequence[Parcel], response: list[Appended] | ProduceResponse, metadata: Metadata
 ) -> bool:
     """Take over the leaders that the answer names for partitions which have moved (KIP-951);
     whether there were any."""
-    if isinstance(response, Appended) or not response.node_endpoints:
+    if isinstance(response, list) or not response.node_endpoints:
         return False
     nodes = {node.node_id: Address(node.host, node.port) for node in response.node_endpoints}
     names = {metadata.topic_id(lane.topic): lane.topic for lane, _ in parcels}

@@ -23,7 +23,7 @@ from tallymark.client.producing.columns import BatchEncoder, Encoder
 from tallymark.client.producing.core import ProducerCore
 from tallymark.client.producing.delivery import Delivery, OnDelivery
 from tallymark.client.producing.intake import Intake
-from tallymark.client.producing.interceptor_chain import load_interceptors
+from tallymark.client.producing.interceptor_chain import checked_interceptors, load_interceptors
 from tallymark.client.producing.interceptors import ProducerInterceptor
 from tallymark.client.producing.interceptors_queue import (
     EventHandler,
@@ -63,11 +63,12 @@ class Producer:
     to success or failure, ``request_timeout_ms`` one attempt, ``retry_backoff_ms`` the pause
     between two.
 
-    How fast: ``batch_size`` (bytes a partition), ``batch_num_messages`` (records), ``linger_ms``
-    (how long a batch waits for company), ``compression_type`` (none, gzip, snappy, lz4, zstd) and
-    ``compression_level`` (gzip 1 to 9, zstd -7 to 22), ``max_in_flight`` (requests a connection),
-    ``buffer_memory`` (bytes in all). When that is full, ``on_buffer_full`` says what send() does:
-    "block" waits ``max_block_ms``, "fail" raises, "drop" drops the record and counts it.
+    How fast: ``batch_size`` (bytes a partition; where batches of it wait already, the next ones
+    become up to 128 KB, unless ``batch_size`` is below 4096), ``batch_num_messages`` (records),
+    ``linger_ms`` (how long a batch waits for company), ``compression_type`` (none, gzip, snappy,
+    lz4, zstd) and ``compression_level`` (gzip 1 to 9, zstd -7 to 22), ``max_in_flight`` (requests
+    a connection), ``buffer_memory`` (bytes in all). When that is full, ``on_buffer_full`` says what
+    send() does: "block" waits ``max_block_ms``, "fail" raises, "drop" drops the record and counts.
 
     What: ``key_encoder`` and ``value_encoder`` turn objects into bytes; ``partitioner`` overrides
     the choice by key (murmur2, as Kafka's clients) or, without key, partition after partition.
@@ -143,7 +144,7 @@ class Producer:
         self._partitioner = partitioner
         self._key_encoder = key_encoder
         self._value_encoder = value_encoder
-        self._interceptors = interceptors
+        self._interceptors = None if interceptors is None else checked_interceptors(interceptors)
         self._event_handler = event_handler
         self._intake: Intake
         self._lock = threading.Lock()

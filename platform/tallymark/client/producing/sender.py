@@ -16,8 +16,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from typing import Any, Final, NamedTuple
 
 from tallymark.client.cluster import Cluster
 from tallymark.client.errands import Errands
@@ -40,6 +39,14 @@ TICK: Final = 0.2
 MAX_REQUEST_BYTES: Final = 1024 * 1024
 _UNWRITABLE_PAUSE: Final = 0.005
 _NEVER: Final = float("inf")
+
+
+class _Dialect(NamedTuple):
+    """The Produce version of a connection, and what reads its answers."""
+
+    stream: Stream
+    version: int
+    read: Callable[[memoryview], Any]
 
 
 class Sender:
@@ -75,7 +82,7 @@ class Sender:
         self._woken = False
         self._urgent = 0
         self._in_flight: dict[Address, int] = {}
-        self._versions: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
+        self._dialects: dict[Address, _Dialect] = {}
         self._scan_at = _NEVER
         self._timer: asyncio.TimerHandle | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -253,10 +260,10 @@ class Sender:
             for _, batch in parcels:
                 self._stages.sending(batch)
         try:
-            version = self._version(stream)
+            dialect = self._dialect(address, stream)
             write, size = request_writer(
                 parcels,
-                version,
+                dialect.version,
                 rules.acks,
                 rules.request_timeout,
                 (rules.compression, rules.compression_level),
@@ -267,7 +274,7 @@ class Sender:
             else:
                 stream.exchange(
                     write,
-                    partial(read_produced, version=version),
+                    dialect.read,
                     partial(self._answered, address, parcels, now),
                     rules.request_timeout,
                     "Produce",
@@ -290,12 +297,14 @@ class Sender:
                 self._stages.sent(batch)
         return True
 
-    def _version(self, stream: Stream) -> int:
-        """The Produce version of a connection; KafkaError if none will do."""
-        version = self._versions.get(stream)
-        if version is None:
-            version = self._versions[stream] = produce_version(stream, self._rules.compression)
-        return version
+    def _dialect(self, address: Address, stream: Stream) -> _Dialect:
+        """How to speak on a connection; KafkaError if there is no way."""
+        dialect = self._dialects.get(address)
+        if dialect is None or dialect.stream is not stream:
+            version = produce_version(stream, self._rules.compression)
+            dialect = _Dialect(stream, version, partial(read_produced, version=version))
+            self._dialects[address] = dialect
+        return dialect
 
     def _answered(
         self,
@@ -318,6 +327,7 @@ class Sender:
     def _rest(self, now: float, hurry: bool) -> None:
         """See when the pump is needed next, and let senders know what they need not tell."""
         backlog = 0
+        linger = self.accumulator.rules.linger
         for lane in self._ready:
             pipeline = lane.pipeline
             waiting = len(pipeline.pending)
@@ -326,13 +336,12 @@ class Sender:
                 backlog += waiting
                 if pipeline.retry_at > now:
                     self._scan_at = min(self._scan_at, pipeline.retry_at)
-            else:
-                self._scan_at = min(self._scan_at, now)  # what lingers there may go now
+            elif (filling := lane.open) is not None:  # it no longer has to wait for others
+                self._scan_at = min(self._scan_at, filling.created + linger)
         self.accumulator.pace.note(backlog)
         if not self._active and not backlog:
             self._scan_at = _NEVER
             return
-        linger = self.accumulator.rules.linger
         self._scan_at = min(self._scan_at, now + max(linger, 0.001))
         self._wake_at(self._scan_at)
         if not hurry:

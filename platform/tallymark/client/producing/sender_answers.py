@@ -55,13 +55,8 @@ class Answers:
         self._metrics = metrics
         self._errands = errands
 
-    def take(self, parcels: Sequence[Parcel], response: Appended | ProduceResponse) -> None:
+    def take(self, parcels: Sequence[Parcel], response: list[Appended] | ProduceResponse) -> None:
         """The broker has answered."""
-        if isinstance(response, Appended) and len(parcels) == 1:
-            ((lane, batch),) = parcels
-            if lane.partition == response.partition:  # so most answers are
-                self._done(lane, batch, response.base_offset, response.append_time_ms)
-                return
         metadata = self._cluster.metadata
         moved = learn_leaders(parcels, response, metadata)
         for answer in read_response(parcels, response, metadata):
@@ -109,6 +104,7 @@ class Answers:
             log.info("%s will be sent again: %s", batch.describe(), error)
         elif verdict is Verdict.SPLIT:
             log.info("%s will be sent in halves: %s", batch.describe(), error)
+            lane.grows = False
             halves = batch.split()
             self._settler.split(batch, halves)
             lane.pipeline.replace(batch, halves)

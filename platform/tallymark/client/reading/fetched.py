@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import Headers, MessageBatch, messages, read_columns
 from tallymark.protocol.record_columns import RecordColumns
-from tallymark.protocol.records import Batch, Record
+from tallymark.protocol.records import Batch, BatchHeader, Record
 
 EARLIEST = -2
 LATEST = -1
@@ -34,6 +34,7 @@ class Fetched:
     behind the last record consumers may read, ``log_start_offset`` the first one there is (-1 when
     the broker did not say). ``last_stable_offset`` is where the first open transaction begins, else
     the high watermark (-1: not said). ``source`` is the address of the broker that answered.
+    ``aborted`` are the headers of the batches that read_committed has left out.
 
     There are three ways to the messages. Columns (:attr:`offsets`, :attr:`timestamps`,
     :meth:`keys`, :meth:`values`, :meth:`headers`) are the fastest, by far when not all of them are
@@ -54,6 +55,7 @@ class Fetched:
     last_epoch: int
     last_stable_offset: int = -1
     source: str = ""
+    aborted: Sequence[BatchHeader] = ()
     _columns: list[MessageBatch] = field(
         default_factory=list, init=False, repr=False, compare=False
     )

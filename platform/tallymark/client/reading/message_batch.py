@@ -14,8 +14,7 @@ messages, a batch of the broker at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final
 
@@ -26,8 +25,7 @@ from tallymark.protocol.records import Batch
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-# Message._make without its Python frame.
-_make: Final[Callable[[tuple[Any, ...]], Message]] = partial(tuple.__new__, Message)
+_new: Final[Callable[[type[Message], tuple[Any, ...]], Message]] = tuple.__new__
 
 
 class MessageBatch:
@@ -94,23 +92,25 @@ class MessageBatch:
         return f"<MessageBatch of {len(self)} of {where} before offset {self.next_offset}>"
 
 
-def messages(topic: str, partition: int, epoch: int, columns: RecordColumns) -> list[Message]:
-    """The records of one batch as messages."""
-    return list(
-        map(
-            _make,
-            zip(
-                repeat(topic),
-                repeat(partition),
-                columns.offsets,
-                columns.timestamps,
-                columns.keys(),
-                columns.values(),
-                columns.headers(),
-                repeat(epoch),
-            ),
+def messages(topic: str, partition: int, epoch: int, columns: RecordColumns) -> Iterator[Message]:
+    """The records of one batch as messages. What does not decode raises before the first."""
+    return as_messages(
+        zip(
+            repeat(topic),
+            repeat(partition),
+            columns.offsets,
+            columns.timestamps,
+            columns.keys(),
+            columns.values(),
+            columns.headers(),
+            repeat(epoch),
         )
     )
+
+
+def as_messages(fields: Iterable[tuple[Any, ...]]) -> Iterator[Message]:
+    """Messages of their fields: ``Message._make`` for each, without a Python frame."""
+    return map(_new, repeat(Message), fields)
 
 
 def read_columns(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Final, cast
 
 from tallymark.client.security.security import NAMES, SecuritySettings
@@ -16,6 +17,7 @@ _OTHER_NAMES: Final = {
 }
 _JAAS: Final = "sasl.jaas.config"
 _STORE_TYPES: Final = ("ssl.truststore.type", "ssl.keystore.type")
+_ALIKE: Final = 0.92
 _OPTION: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;"']+))""")
 
 PROPERTIES: Final = (
@@ -30,7 +32,9 @@ PROPERTIES: Final = (
 def security_of_properties(properties: Mapping[str, str], where: str) -> SecuritySettings:
     """The security settings among ``properties``; what else is there is passed over. User and
     password may stand in ``sasl.jaas.config``, as Java has it. UserError, beginning with
-    ``where``: a store that is no PEM file, a log-in that cannot be read."""
+    ``where``: a store that is no PEM file, a log-in that cannot be read, a misspelled name."""
+    for name in properties:
+        _refuse_misspelled(name, where)
     given = {_OTHER_NAMES.get(name, name): value for name, value in properties.items()}
     for name in _STORE_TYPES:
         if given.get(name, "PEM").upper() != "PEM":
@@ -46,6 +50,13 @@ def security_of_properties(properties: Mapping[str, str], where: str) -> Securit
     if _JAAS in given:
         settings |= _log_in(given[_JAAS], where)
     return cast("SecuritySettings", settings)
+
+
+def _refuse_misspelled(name: str, where: str) -> None:
+    # Passed over, "security.protocl=SSL" would speak plain text. Names that are Java's alone
+    # (ssl.protocol, sasl.kerberos...) are far enough from ours.
+    if name not in PROPERTIES and (near := get_close_matches(name, PROPERTIES, 1, _ALIKE)):
+        raise UserError(f"{where}: there is no {name}", f"did you mean {near[0]}?")
 
 
 def _log_in(jaas: str, where: str) -> dict[str, str]:

@@ -1,0 +1,123 @@
+"""What runs behind a connector once its streams are wanted: coordination and fetcher."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tallymark.client.connector.brokers import BrokerLink
+from tallymark.client.connector.commit import OffsetCommitter
+from tallymark.client.connector.fetcher import Fetcher, FetchSettings
+from tallymark.client.connector.progress import ProgressBook
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.rewind import Rewinder
+from tallymark.client.connector.settings import ConsumerSettings
+from tallymark.client.connector.sides import Parts, Side
+from tallymark.client.connector.stream import Gate, Stream
+from tallymark.coordination.subscriptions import Subscription
+from tallymark.errors import TallymarkError
+
+LOG: Final = logging.getLogger("tallymark.client.connector.connector")
+_LAST_SECONDS: Final = 2.0
+_FETCHER_SECONDS: Final = 5.0
+
+
+class Engine:
+    """One subscription's streams, and the threads that feed them and own its partitions. What they
+    die of is told to ``on_error``."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        fetch_settings: FetchSettings,
+        subscription: Subscription,
+        first_stream: Mapping[str, int],
+        count: int,
+        *,
+        side: Side,
+        link: BrokerLink,
+        book: ProgressBook,
+        committer: OffsetCommitter,
+        gate: Gate,
+        consumer_timeout_ms: float,
+        before_release: Callable[[], Mapping[TopicPartition, int]] | None,
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self._start_seconds = settings.start_timeout_ms / 1000
+        self._member = side.member
+        self._book = book
+        room = threading.Event()
+        clear = committer.clear if settings.delivery == "at_most_once" else None
+        self.streams = [
+            Stream(gate, room, settings.queue_bytes, clear, consumer_timeout_ms)
+            for _ in range(count)
+        ]
+        committer.watch(self.streams)
+        self._fetcher = Fetcher(link, self.streams, gate, room, fetch_settings, on_error)
+        self.rewinder = Rewinder(link, book, self.streams, self._fetcher)
+        self.coordination = side.coordinate(
+            Parts(
+                subscription=subscription,
+                streams=self.streams,
+                first_stream=first_stream,
+                gate=gate,
+                link=link,
+                fetcher=self._fetcher,
+                book=book,
+                committer=committer,
+                before_release=before_release,
+                on_error=on_error,
+            )
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        self._fetcher.start()
+        self.coordination.start()
+
+    def await_start(self, check: Callable[[], None]) -> TallymarkError | None:
+        """Until the partitions are divided and every own one knows where it begins: what is
+        published after that is not missed, also with ``largest``. ``check`` raises what it meets
+        meanwhile. Returns what has kept it from the group for all of ``start_timeout_ms``."""
+        deadline = time.monotonic() + self._start_seconds
+        settled = self.coordination.settled
+        while time.monotonic() < deadline:
+            check()
+            if settled.is_set() and all(item.fetch for item in self._book.items()):
+                return None
+            time.sleep(0.005)
+        if self.coordination.problem is not None and not settled.is_set():
+            return self.coordination.problem
+        LOG.warning(
+            "consumer %s starts without its partitions after %g s: %s",
+            self._member,
+            self._start_seconds,
+            "no broker answers" if settled.is_set() else "the group is not settled yet",
+        )
+        return None
+
+    def fail(self, error: Exception) -> None:
+        """Hand out nothing more; streams raise ``error``. From any thread."""
+        self.end_streams(error)
+        self._fetcher.stop()
+        self.coordination.stop()
+
+    def stop(self, timeout: float) -> None:
+        """Leave the group in order, for ``timeout`` seconds at most."""
+        self.coordination.stop()
+        self._fetcher.stop()
+        if not self.coordination.join(timeout):
+            LOG.warning("consumer %s leaves without having stored all", self._member)
+
+    def join(self) -> None:
+        """Wait for the threads' end, a moment: their connections are closed."""
+        self.coordination.join(_LAST_SECONDS)
+        self._fetcher.join(_FETCHER_SECONDS)
+
+    def end_streams(self, error: Exception | None = None) -> None:
+        """Their later calls raise ``error``, or end."""
+        for stream in self.streams:
+            stream.end(error)
