@@ -114,6 +114,24 @@ def test_a_broker_that_falls_silent_and_comes_back(proxy: FlakyProxy, broker: Br
         assert len(found) == 20
 
 
+def test_a_broker_that_stays_away_is_told_of_once(
+    proxy: FlakyProxy, broker: BrokerThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A member of a group logged "bootstrap failed" at every try, for as long as its broker was
+    away: whatever event came by in between counted as good news."""
+    with connector(proxy, retry_backoff_ms=20) as consumer:
+        consumer.create_message_streams({"t": 1})
+        broker.stop()
+        proxy.target = "127.0.0.1:1"
+        told = "bootstrap failed"
+        deadline = time.monotonic() + 30
+        while told not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(2)  # some five tries
+        texts = [r.getMessage() for r in caplog.records if told in r.getMessage()]
+        assert 1 <= len(texts) == len(set(texts))
+
+
 def test_a_broker_that_is_killed_and_started_again(proxy: FlakyProxy, broker: BrokerThread) -> None:
     create(proxy)
     with connector(proxy) as consumer:

@@ -152,6 +152,31 @@ def test_who_commits_says_that_all_is_dealt_with() -> None:
     assert its.stored == 2
 
 
+def test_a_commit_after_the_partitions_went_says_what_was_not_stored() -> None:
+    """A consumer that was too slow lost its partitions; its commit then stored nothing and returned
+    as if it had, and the same messages came again without a word."""
+    its = Setting()
+    for _ in range(2):
+        next(its.stream)
+    its.revoke()
+    its.committer.forget()
+    with pytest.raises(CommitFailedError, match=r"t-0 up to 2.*handed out again"):
+        its.committer.commit_taken()
+    its.committer.commit_taken()  # said once
+    assert its.stored is None
+
+
+def test_a_commit_before_the_partitions_go_leaves_nothing_to_say() -> None:
+    its = Setting()
+    for _ in range(2):
+        next(its.stream)
+    its.committer.commit_taken()
+    its.revoke()
+    its.committer.forget()
+    its.committer.commit_taken()
+    assert its.stored == 2
+
+
 def test_an_offset_the_application_stored_itself_is_not_taken_back() -> None:
     its = Setting()
     its.stream.poll(max_messages=4)

@@ -32,6 +32,7 @@ from tallymark.coordination.errors import CoordinationError, SessionLostError
 from tallymark.coordination.offsets import UNKNOWN_EPOCH, OffsetRegistry, Position
 from tallymark.coordination.zookeeper import ZooKeeper
 from tallymark.errors import (
+    CODES,
     CommitFailedError,
     ConnectError,
     KafkaError,
@@ -93,6 +94,8 @@ class OffsetCommitter:
         self._at_most_once = at_most_once
         self._streams: Sequence[Stream] = ()
         self._lock = threading.Lock()
+        self._lost: dict[TopicPartition, Position] = {}
+        """How far the application had come, unstored, in partitions that were given up."""
 
     def watch(self, streams: Sequence[Stream]) -> None:
         """The streams that know what is in hand."""
@@ -122,7 +125,8 @@ class OffsetCommitter:
     def commit_taken(
         self, offsets: Mapping[TopicPartition, int] | None = None, metadata: str = ""
     ) -> None:
-        """Store all that was handed out, or what the application says."""
+        """Store all that was handed out, or what the application says. CommitFailedError when some
+        of it was in partitions that were given up since: the rest is stored by then."""
         if offsets is None:
             for stream in self._streams:
                 stream.settle()
@@ -131,6 +135,8 @@ class OffsetCommitter:
             self._commit(
                 book.uncommitted() if offsets is None else book.positions(offsets), metadata
             )
+            if offsets is None:
+                self._tell_lost()
 
     def commit_owned(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Store these offsets, but for partitions that are not owned."""
@@ -159,7 +165,22 @@ class OffsetCommitter:
     def forget(self, places: Sequence[TopicPartition] | None = None) -> None:
         """The partitions (None: all) are no longer ours."""
         with self._lock:
+            gone = {(item.topic, item.partition) for item in self._book.items()}
+            gone &= gone if places is None else set(places)
+            unstored = self._book.uncommitted()
+            self._lost |= {place: at for place, at in unstored.items() if place in gone}
             self._book.forget(places)
+
+    def _tell_lost(self) -> None:
+        """Once: the application would take its silence for stored."""
+        lost, self._lost = self._lost, {}
+        if lost:
+            places = ", ".join(f"{topic}-{n} up to {at.offset}" for (topic, n), at in lost.items())
+            text = (
+                f"not stored, since other consumers may have the partitions: {places}. What was "
+                "handed out of them since the last commit is handed out again"
+            )
+            raise CommitFailedError(CODES["ILLEGAL_GENERATION"], text)
 
     def _in_hand(self) -> dict[PartitionProgress, int]:
         """What the application may be at work on."""

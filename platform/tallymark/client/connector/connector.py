@@ -33,6 +33,7 @@ from tallymark.client.connector.settings import (
 )
 from tallymark.client.connector.sides import BrokersSide, Side, ZooKeeperSide
 from tallymark.client.connector.stream import QUEUE_BYTES, Gate, Stream
+from tallymark.client.kinds import check_callable
 from tallymark.client.metrics import Metrics
 from tallymark.client.reading.message import Gap
 from tallymark.client.reading.simple_consumer import SimpleConsumer
@@ -167,6 +168,12 @@ class ConsumerConnector:
             start_timeout_ms=start_timeout_ms,
             metrics=metrics,
         )
+        check_callable(
+            "ConsumerConnector",
+            on_gap=on_gap,
+            before_release=before_release,
+            client_factory=client_factory,
+        )
         self.group = group
         self._before_release = before_release
         self._consumer_timeout_ms = consumer_timeout_ms
@@ -237,9 +244,10 @@ class ConsumerConnector:
         calls this says that all of those are dealt with. Or, for the given ``{(topic, partition):
         next offset}``, just that. ``metadata`` is a text kept with the offsets (brokers only).
 
-        Raises CommitFailedError for a partition that is not owned (any more), and where the group
-        went on without us; ConnectError, TimedOutError, a retriable KafkaError or SessionLostError
-        when nothing could be stored.
+        Raises CommitFailedError for a partition that is not owned (any more), where the group went
+        on without us, and, once, where partitions were given up with messages handed out and not
+        stored (they come again; what is still owned is stored all the same); ConnectError,
+        TimedOutError, a retriable KafkaError or SessionLostError when nothing could be stored.
         """
         self._check()
         self._committer.commit_taken(offsets, metadata)
@@ -281,6 +289,10 @@ class ConsumerConnector:
         )
 
     # -- end ----------------------------------------------------------------------------------
+
+    def close(self, timeout: float = 10.0) -> None:
+        """:meth:`shutdown`, by the name that producers and the other clients have for it."""
+        self.shutdown(timeout)
 
     def shutdown(self, timeout: float = 10.0) -> None:
         """Store offsets (with auto-commit), give up all partitions at once, end the streams and

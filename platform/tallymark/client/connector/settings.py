@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from tallymark.client.group.assignors import ASSIGNORS
+from tallymark.client.kinds import check_kinds
 from tallymark.client.metrics import Metrics
 from tallymark.coordination import paths
 from tallymark.errors import UserError
@@ -60,6 +61,7 @@ class ConsumerSettings:
     metrics: Metrics | None = None
 
     def __post_init__(self) -> None:
+        check_kinds("ConsumerConnector", self)
         paths.segment(self.group, "a group")
         if self.consumer_id is not None:
             paths.segment(self.consumer_id, "a consumer id")

@@ -136,8 +136,9 @@ class GroupCoordinator:
                 self._perform(action)
             if state.phase is Phase.STABLE:
                 self.problem = None
-                self._said.clear()
                 self.settled.set()
+                if before.phase is not Phase.STABLE or isinstance(event, ev.Beaten):
+                    self._said.clear()  # the brokers answer: the next trouble is a new one
             self._keep_time()
         except TallymarkError as error:
             self._fail(error)

@@ -16,6 +16,18 @@ def check_topic(topic: object) -> None:
         raise TypeError(f"a topic is named by a str, not by {type(topic).__name__}")
 
 
+def check_partition(partition: object) -> None:
+    """TypeError for what is no int; whether there is such a partition is another matter."""
+    if not isinstance(partition, int):
+        raise TypeError(f"a partition is an int, not {type(partition).__name__} ({partition!r})")
+
+
+def check_on_delivery(on_delivery: object) -> None:
+    """TypeError for what cannot be called; it would be found out in another thread, later."""
+    if not callable(on_delivery):
+        raise TypeError(f"on_delivery is a function of (error, metadata), not {on_delivery!r}")
+
+
 def check_timestamp(timestamp: object) -> None:
     """TypeError for what is no int (``time.time() * 1000`` is a float), ValueError for one that is
     no time of a record."""

@@ -7,7 +7,13 @@ from functools import partial
 from typing import Any
 
 from tallymark.client.producing.accumulator import NO_WAIT
-from tallymark.client.producing.arguments import check_headers, check_timestamp, check_topic
+from tallymark.client.producing.arguments import (
+    check_headers,
+    check_on_delivery,
+    check_partition,
+    check_timestamp,
+    check_topic,
+)
 from tallymark.client.producing.batch_delivery import BatchDelivery
 from tallymark.client.producing.columns import (
     Encoder,
@@ -47,6 +53,10 @@ class Intake:
     def send(self, record: OutgoingRecord, on_delivery: OnDelivery | None = None) -> Delivery:
         """Take one record in. See :meth:`tallymark.client.producing.producer.Producer.send`."""
         core, stages = self.core, self.core.stages
+        if on_delivery is not None:
+            check_on_delivery(on_delivery)
+        if record.partition is not None:
+            check_partition(record.partition)
         if stages.records:
             admitted = stages.admit(record)
             if admitted is None:

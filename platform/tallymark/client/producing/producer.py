@@ -17,6 +17,7 @@ from typing import Any, Final, Self, Unpack
 
 from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.forks import fork_lock, generation
+from tallymark.client.kinds import check_callable
 from tallymark.client.metrics import Metrics
 from tallymark.client.producing.batch_delivery import BatchDelivery, OnBatchDelivery
 from tallymark.client.producing.columns import BatchEncoder, Encoder
@@ -139,6 +140,13 @@ class Producer:
             stamp=stamp,
             backfill=backfill,
             metrics=metrics,
+        )
+        check_callable(
+            "Producer",
+            partitioner=partitioner,
+            key_encoder=key_encoder,
+            value_encoder=value_encoder,
+            event_handler=event_handler,
         )
         self._bootstrap = Bootstrap.of(bootstrap_servers, zookeeper_connect, secured)
         self._partitioner = partitioner

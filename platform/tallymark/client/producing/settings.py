@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from tallymark.client.kinds import check_kinds
 from tallymark.client.metrics import Metrics
 from tallymark.client.producing.stamps import MAX_SERVER_BYTES
 from tallymark.errors import UserError
@@ -72,6 +73,7 @@ class ProducerSettings:
     metrics: Metrics | None = None
 
     def __post_init__(self) -> None:
+        check_kinds("Producer", self)
         if self.compression_type not in CODECS:
             raise _wrong("compression_type", self.compression_type, f"one of {', '.join(CODECS)}")
         self._check_level()

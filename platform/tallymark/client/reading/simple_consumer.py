@@ -111,7 +111,7 @@ class SimpleConsumer:
         the others back, nor does a broker that is slow or gone: a second after the others' time is
         up its outcomes are REQUEST_TIMED_OUT, and what it answers later is there for the next call
         that asks for the same."""
-        asked = list(specs)
+        asked = [_checked(spec) for spec in specs]
         limits = self._limits(max_bytes, max_wait_ms, min_bytes, isolation)
         work = self._fetcher.fetch(asked, limits)
         return self._run(work, f"fetch of {len(asked)} partitions", max_wait_ms / 1000)
@@ -127,7 +127,7 @@ class SimpleConsumer:
         """Like :meth:`multifetch`, but returns as soon as one broker has news; None for what there
         are none of yet: ask for that again, its answer is on the way. For one thread that goes on
         from what it gets. Errors come at once, nothing is tried again."""
-        asked = list(specs)
+        asked = [_checked(spec) for spec in specs]
         limits = self._limits(max_bytes, max_wait_ms, min_bytes, None)
         work = self._ready.fetch(asked, limits)
         return self._run(work, f"fetch of {len(asked)} partitions", max_wait_ms / 1000)
@@ -222,3 +222,10 @@ class SimpleConsumer:
     def _run(self, work: Coroutine[Any, Any, T], what: str, wait: float = 0.0) -> T:
         # Every attempt has its own deadlines; this one only keeps a bug from hanging the caller.
         return self._io.run(work, wait + 3 * self._timeout + _MARGIN, what)
+
+
+def _checked(spec: FetchSpec) -> FetchSpec:
+    whole = type(spec.partition) is int and type(spec.offset) is int
+    if not isinstance(spec.topic, str) or not whole:
+        raise TypeError(f"a topic is a str, partition and offset are ints, not {spec[:3]}")
+    return spec
