@@ -61,6 +61,7 @@ class Workload:
     counts: Mapping[str, int]
     batch: int = 0
     stamped: bool = False
+    partitions: int = 1
 
 
 def workloads(quick: bool) -> Iterator[Workload]:
@@ -69,6 +70,9 @@ def workloads(quick: bool) -> Iterator[Workload]:
         kind = "stamped" if stamped else "no stamps"
         for batch, name in ((50, "batches of 50"), (0, "natural batches")):
             yield Workload(f"send, {name}, {kind}", "produce", "send", _SEND, batch, stamped)
+            if batch and stamped:
+                name += " on 4 partitions"
+                yield Workload(f"send, {name}, {kind}", "produce", "send", _SEND, batch, True, 4)
         yield Workload(f"lists of {LIST:,}, {kind}", "produce", "list", _LISTS, 0, stamped)
     yield Workload("read message by message", "consume", "single", _READ)
     yield Workload("read lists", "consume", "list", _READ_LISTS)
@@ -87,7 +91,7 @@ def run_all(
                     topic = _TO_READ
                     if work.job == "produce":
                         topic = f"r{number}-{place}-{peer}"
-                        make(broker, topic)
+                        make(broker, topic, work.partitions)
                     before = cpu_seconds(broker.pid)
                     found = peer_run(
                         broker,
@@ -121,10 +125,10 @@ def prepare(broker: Running, scale: int) -> None:
     )
 
 
-def make(broker: Running, topic: str) -> None:
-    """Create a topic of one partition."""
+def make(broker: Running, topic: str, partitions: int = 1) -> None:
+    """Create a topic."""
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.create_topic(topic, 1)
+        admin.create_topic(topic, partitions)
 
 
 def delete(broker: Running, topic: str) -> None:

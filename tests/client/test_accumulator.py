@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.client.pace import AHEAD, LONGEST, LOW
+from tallymark.client.producing import accumulator as accumulator_module
 from tallymark.client.producing.accumulator import NO_WAIT, Accumulator, BatchRules
 from tallymark.client.producing.batch import ProducerBatch
 from tallymark.client.producing.budget import MemoryBudget
@@ -27,10 +29,16 @@ INSTANCE = b"\x11" * 8
 class Bench:
     """An accumulator without anything behind it."""
 
-    def __init__(self, batch_size: int = 1000, memory: int = 1 << 20, partitions: int = 1) -> None:
+    def __init__(
+        self,
+        batch_size: int = 1000,
+        memory: int = 1 << 20,
+        partitions: int = 1,
+        linger: float = 1.0,
+    ) -> None:
         self.woken = 0
         self.budget = MemoryBudget(memory)
-        rules = BatchRules(batch_size, linger=1.0, delivery_timeout=100.0)
+        rules = BatchRules(batch_size, linger, delivery_timeout=100.0)
         self.accumulator = Accumulator(rules, self.budget, self._wake)
         self.topic = TopicLanes("t")
         self.topic.grow(
@@ -270,27 +278,29 @@ def test_a_batch_has_no_more_records_than_it_may() -> None:
     assert [len(batch) for batch in bench.batches()] == [3, 3, 3, 1]
 
 
+def fill(bench: Bench, way: str) -> None:
+    """3000 records of 200 bytes, by ``append_value``, ``append`` or ``append_some``."""
+    values: list[Buffer | None] = [bytes(200)] * 3000
+    if way == "many":
+        records, start = ManyRecords(values, None, None, ()), 0
+        while start < len(records):
+            start += bench.accumulator.append_some(bench.lane, records, start, True, 0.0)[2]
+        return
+    for _ in values:
+        if way == "plain" or not bench.accumulator.append_value(bench.topic, bytes(200)):
+            bench.add(bytes(200))
+
+
 @pytest.mark.parametrize("way", ["quick", "plain", "many"])
 def test_a_batch_that_would_have_to_wait_grows(way: str) -> None:
     """Where the partition has more than it may send, a new batch of the usual size would only wait
     behind it: fewer large ones cost less. Up to 128 KB, while there is memory."""
-
-    def fill(bench: Bench) -> None:
-        values: list[Buffer | None] = [bytes(200)] * 3000
-        if way == "many":
-            records, start = ManyRecords(values, None, None, ()), 0
-            while start < len(records):
-                start += bench.accumulator.append_some(bench.lane, records, start, True, 0.0)[2]
-            return
-        for _ in values:
-            if way == "plain" or not bench.accumulator.append_value(bench.topic, bytes(200)):
-                bench.add(bytes(200))
-
-    usual, crowded, refused = (Bench(batch_size=4096, memory=1 << 22) for _ in range(3))
+    usual, crowded, refused = (Bench(4096, memory=1 << 22, linger=0) for _ in range(3))
     crowded.lane.crowded = refused.lane.crowded = True
     refused.lane.grows = False
-    for bench in (usual, crowded, refused):
-        fill(bench)
+    fill(usual, way if way != "many" else "plain")
+    for bench in (crowded, refused):
+        fill(bench, way)
     assert [len(b) for b in usual.batches()] == [len(b) for b in refused.batches()]
     assert sum(len(b) for b in crowded.batches()) == 3000
     sizes = [batch.size for batch in crowded.lane.sealed]
@@ -299,6 +309,34 @@ def test_a_batch_that_would_have_to_wait_grows(way: str) -> None:
     assert max(batch.size for batch in usual.lane.sealed) <= 4096
     reserved = sum(batch.reserved for batch in crowded.lane.sealed)
     assert crowded.budget.used == reserved
+
+
+def test_a_list_makes_large_batches_at_once() -> None:
+    """All of it is there: no record waits for another. Batches of 16 KB halved the speed."""
+    bench = Bench(4096, memory=1 << 22, linger=0)
+    fill(bench, "many")
+    bench.batches()
+    sizes = [batch.size for batch in bench.lane.sealed]
+    assert min(sizes[:-1]) > 127 * 1024
+    assert max(sizes) <= 128 * 1024
+
+
+@pytest.mark.parametrize("way", ["quick", "plain"])
+@pytest.mark.parametrize(
+    ("linger", "seconds_a_record", "grows"),
+    [(1.0, 1e-6, True), (1.0, 1e-3, False), (0.0, 1e-6, False)],
+)
+def test_a_batch_grows_where_it_fills_within_a_millisecond(
+    monkeypatch: pytest.MonkeyPatch, way: str, linger: float, seconds_a_record: float, grows: bool
+) -> None:
+    """The larger one leaves hardly later. Who sets no linger does not want even that."""
+    now = itertools.count(1000.0, seconds_a_record)
+    bench = Bench(4096, memory=1 << 22, linger=linger)
+    monkeypatch.setattr(accumulator_module, "_monotonic", lambda: now.__next__())
+    fill(bench, way)
+    bench.batches()
+    usual = [batch.size <= 4096 for batch in bench.lane.sealed]
+    assert not any(usual[:-1]) if grows else all(usual)
 
 
 def test_who_wants_small_batches_gets_them() -> None:

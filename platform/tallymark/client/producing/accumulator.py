@@ -33,14 +33,17 @@ from tallymark.protocol.schema import Buffer
 
 _BATCH_OVERHEAD: Final = 61
 _GROWS_TO: Final = 128 * 1024
-"""Bytes of a batch that could not leave yet anyway, where ``batch_size`` is less ..."""
+"""Bytes of a batch that a larger one makes hardly later, where ``batch_size`` is less ..."""
 _GROWS_FROM: Final = 4096
 """... but not where it is less than this: who sets that wants small batches."""
+_QUICK: Final = 0.001
+"""Seconds: a batch that was filled in less is filled as quickly once more."""
 NO_WAIT: Final = -1.0
 """As ``block``: raise BufferFullError rather than wait."""
 FORCE: Final = None
 """As ``block``: take the room without asking."""
 _clock = time.time_ns
+_monotonic = time.monotonic
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class Accumulator:
         self._wake = wake
         self._last = rules.most_records - 1
         self._grows = rules.batch_size >= _GROWS_FROM
+        self._quick = min(rules.linger, _QUICK)
 
     def append_value(self, topic: TopicLanes, value: bytes) -> Delivery | None:
         """The quick way for a value alone, where there is room at once. None: take the other
@@ -171,7 +175,8 @@ class Accumulator:
                     place = batch.count
                     most = min(self._last + 1 - place, len(records) - start)
                     taken, size = records.fitting(start, most, batch.room, lane, stamped)
-                    while taken < most and self._grow(lane, batch, need):
+                    # All of them are there: a larger batch waits for nothing.
+                    while taken < most and self._grow(lane, batch, need, at_hand=True):
                         taken, size = records.fitting(start, most, batch.room, lane, stamped)
                     records.put(batch, start, taken, _clock)
                     batch.room -= size
@@ -221,7 +226,7 @@ class Accumulator:
         if not lane.listed:
             lane.listed = True
             self.news.append(lane)
-        now = time.monotonic()
+        now = _monotonic()
         batch = ProducerBatch(
             lane.topic,
             lane.partition,
@@ -238,10 +243,13 @@ class Accumulator:
             self._wake()
         return batch
 
-    def _grow(self, lane: Lane, batch: ProducerBatch, need: int) -> bool:
-        """Double the open batch, for a record of ``need`` bytes, when sealing it would not make it
-        leave any sooner and there is memory. Hold the lane's lock."""
-        if not (lane.crowded and lane.grows and self._grows):
+    def _grow(self, lane: Lane, batch: ProducerBatch, need: int, *, at_hand: bool = False) -> bool:
+        """Double the open batch, for a record of ``need`` bytes, when that makes it hardly later
+        and there is memory: since it would wait behind others, what goes in is ``at_hand``, or
+        comes very quickly. Hold the lane's lock."""
+        if not (lane.grows and self._grows):
+            return False
+        if not (at_hand or lane.crowded or _monotonic() < batch.created + self._quick):
             return False
         more = min(batch.reserved, _GROWS_TO - batch.reserved)
         if batch.room + more < need or more <= 0 or not self.budget.try_reserve(more):

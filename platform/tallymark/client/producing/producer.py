@@ -64,8 +64,9 @@ class Producer:
     to success or failure, ``request_timeout_ms`` one attempt, ``retry_backoff_ms`` the pause
     between two.
 
-    How fast: ``batch_size`` (bytes a partition; where batches of it wait already, the next ones
-    become up to 128 KB, unless ``batch_size`` is below 4096), ``batch_num_messages`` (records),
+    How fast: ``batch_size`` (bytes a partition; up to 128 KB where that makes a batch hardly later,
+    unless ``batch_size`` is below 4096: behind others that wait, of a list, or filled within a
+    millisecond of a longer ``linger_ms``), ``batch_num_messages`` (records),
     ``linger_ms`` (how long a batch waits for company), ``compression_type`` (none, gzip, snappy,
     lz4, zstd) and ``compression_level`` (gzip 1 to 9, zstd -7 to 22), ``max_in_flight`` (requests
     a connection), ``buffer_memory`` (bytes in all). When that is full, ``on_buffer_full`` says what
