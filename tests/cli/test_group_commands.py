@@ -115,15 +115,16 @@ def test_groups_are_listed_described_and_deleted(broker: AnyBroker) -> None:
     ],
 )
 def test_a_group_is_reset(broker: AnyBroker, where: tuple[str, ...], after: int) -> None:
-    stand(broker, "again", 4)
-    words = ("reset", "again", "--all-topics", *where)
+    stand(broker, "moved-by-hand", 4)
+    words = ("reset", "moved-by-hand", "--all-topics", *where)
     moved = "yes" if "50" in where else "no"
     expected = f"clicks\t0\t4\t{after}\t{after - 4}\t{moved}"
     assert expected in run(broker, groups.command, *words, "--dry-run")
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        assert admin.group_offsets("again")["clicks", 0].offset == 4
-        assert "again: reset in 1 partitions" in run(broker, groups.command, *words, "--yes")
-        assert admin.group_offsets("again")["clicks", 0].offset == after
+        assert admin.group_offsets("moved-by-hand")["clicks", 0].offset == 4
+        told = run(broker, groups.command, *words, "--yes")
+        assert "moved-by-hand: reset in 1 partitions" in told
+        assert admin.group_offsets("moved-by-hand")["clicks", 0].offset == after
 
 
 def test_a_reset_says_what_it_cannot_do(broker: AnyBroker) -> None:

@@ -277,7 +277,7 @@ def test_zookeeper_restarts_in_the_middle(cluster: Cluster, group: str) -> None:
         eventually(lambda: not consumer._gate.is_open)
         began = time.monotonic()
         leaving.shutdown()
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 20  # its own limit is 10
         second = cluster.publish(topic, 100, 10)
         assert streams[0].poll(0.2) == []
         cluster.zookeeper.start()
