@@ -254,8 +254,9 @@ def test_leaving_while_zookeeper_is_silent_is_bounded_and_leaves_nothing(
         far.shutdown(timeout=1.0)
     assert time.monotonic() - began < 10
     # On a busy machine the last of its threads may still be at its last line. The cluster's broker
-    # is in this process as well, and starts another worker of its loop when it needs one.
-    eventually(lambda: all("asyncio_" in t.name for t in set(threading.enumerate()) - before))
+    # is in this process as well, and starts another worker of its pools when it needs one.
+    workers = ("asyncio_", "tallymark-flush_")
+    eventually(lambda: all(t.name.startswith(workers) for t in set(threading.enumerate()) - before))
     proxy.cut()
     with ZooKeeper(cluster.connect) as zookeeper:
         registry = ConsumerRegistry(zookeeper, group)
