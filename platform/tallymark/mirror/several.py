@@ -6,9 +6,8 @@ import logging
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from types import TracebackType
-from typing import Self
 
+from tallymark.client.closing import ClosedByWith
 from tallymark.deployment import Deployment
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.mirror.lag import MirrorState
@@ -17,7 +16,7 @@ from tallymark.mirror.mirror import Mirror
 _log = logging.getLogger("mirror")
 
 
-class Mirrors:
+class Mirrors(ClosedByWith):
     """Runs the mirrors of ``settings`` until it is stopped or one of them cannot go on: then all of
     them end, in order, and its error is raised. Errors of the start as for :class:`Mirror`."""
 
@@ -54,17 +53,6 @@ class Mirrors:
     def close(self) -> None:
         """What is in flight is waited for and stored. Idempotent."""
         self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _run(self, mirror: Mirror, stopped: threading.Event) -> None:
         try:

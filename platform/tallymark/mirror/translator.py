@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
+from tallymark.client.closing import ClosedByWith
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.client.security.deployment import connection_settings
 from tallymark.deployment import Deployment
@@ -33,7 +33,7 @@ class Translated(NamedTuple):
     offset: int | None
 
 
-class OffsetTranslator:
+class OffsetTranslator(ClosedByWith):
     """Translates offsets of a mirror's source into those of its target. Close it, or use ``with``.
 
     It reads the pairs that the mirror left in the target (:mod:`~tallymark.mirror.offset_syncs`) at
@@ -125,17 +125,6 @@ class OffsetTranslator:
     def close(self) -> None:
         """Disconnect. Twice does nothing."""
         self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
         found = decode(key, value)

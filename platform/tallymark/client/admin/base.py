@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Any, Final, TypeVar, Unpack
 
 from tallymark.client.admin.results import K, Outcomes, Results, TopicPartition, V
 from tallymark.client.admin.routes import (
@@ -16,6 +15,7 @@ from tallymark.client.admin.routes import (
     settle,
 )
 from tallymark.client.bootstrap import Bootstrap
+from tallymark.client.closing import ClosedByWith
 from tallymark.client.cluster import Cluster
 from tallymark.client.io_thread import IoThread
 from tallymark.client.metrics import Metrics
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _MARGIN: Final = 5.0
 
 
-class AdminBase:
+class AdminBase(ClosedByWith):
     """Connects, runs, closes."""
 
     def __init__(
@@ -57,17 +57,6 @@ class AdminBase:
             self._io.finish(self._cluster.close())
         finally:
             self._io.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _run(self, work: Coroutine[Any, Any, T], what: str) -> T:
         # Every attempt has its own deadlines; this one only keeps a bug from hanging the caller.

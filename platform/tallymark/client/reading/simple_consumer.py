@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Any, Final, TypeVar, Unpack
 
 from tallymark.client.bootstrap import Bootstrap
+from tallymark.client.closing import ClosedByWith
 from tallymark.client.cluster import Cluster
 from tallymark.client.io_thread import IoThread
 from tallymark.client.metadata import TopicInfo
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _MARGIN: Final = 5.0
 
 
-class SimpleConsumer:
+class SimpleConsumer(ClosedByWith):
     """Reads partitions of one cluster from given offsets. Thread-safe; close it, or use ``with``.
 
     ``security`` is TLS and the log-in
@@ -178,17 +178,6 @@ class SimpleConsumer:
             self._io.finish(self._cluster.close())
         finally:
             self._io.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _limits(
         self, max_bytes: int, max_wait_ms: int, min_bytes: int, isolation: Isolation | None

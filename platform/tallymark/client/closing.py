@@ -1,0 +1,25 @@
+"""``with`` for what has a ``close()``: one way for every class that users close."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+
+class ClosedByWith:
+    """Closes at the end of a ``with`` block, however that ends."""
+
+    def close(self) -> None:
+        """Give up what is held. Twice does nothing."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
