@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tallymark_audit.cells import CellFacts, CellKey, Claim, Edge, Observation
+from tallymark_audit.cells import CellKey, Edge
+from tallymark_audit.sides import CellFacts, Claim, Observation
 
 Counted = Mapping[CellKey, Observation]
 

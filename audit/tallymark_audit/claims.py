@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from tallymark_audit.cells import CellKey, Claim, merge_claims
+from tallymark_audit.cells import CellKey
 from tallymark_audit.events import AuditEvent
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.sides import Claim, merge_claims
 from tallymark_audit.verdicts import ReporterFacts
 
 AHEAD = 64
@@ -43,6 +44,7 @@ class Reporter:
     server: str = ""
     application: str = ""
     instance: str = ""
+    consumer_group: str = ""
     acks: int = -1
     backfill: bool = False
     first_seen: int = 0
@@ -116,6 +118,7 @@ def introduce(event: AuditEvent, trimmed: bool = False) -> Reporter:
         server=event.server,
         application=event.application,
         instance=event.instance,
+        consumer_group=event.consumer_group,
         acks=event.acks,
         backfill=event.backfill,
         first_seen=event.started_at,

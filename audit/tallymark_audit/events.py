@@ -11,6 +11,8 @@ schema registry may be down and an event of another version is recognised, not m
 An event is *cumulative*: its cells say all that is known about them so far, and per (cell, part)
 the highest revision counts. ``covers_from`` says which earlier events it makes up for, so one that
 was lost is healed by the next. Lists of ranges are flat: first, last, first, last, ...
+
+Events of version 1 are read as well: what they do not tell has the value that says so.
 """
 
 from __future__ import annotations
@@ -24,25 +26,35 @@ import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from tallymark.errors import RemoteProtocolError
-from tallymark_audit.cells import CellKey, Claim
-from tallymark_audit.event_schema import MARKER, SCHEMA
+from tallymark_audit import event_schema, event_schema_v1, sketches
+from tallymark_audit.cells import Block, CellKey, Summary
+from tallymark_audit.event_schema import MARKER
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.sides import Claim
 
 Kind = Literal["producer", "mirror", "consumer", "lake"]
 FOREVER: Final = 2**63 - 1
 """``complete_through`` of a closed reporter: nothing more will come."""
 MAX_TEXT: Final = 255
+VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class CellReport:
     """One cell as its reporter knows it now. ``part`` is the cell's incarnation at its reporter:
     one that was settled, forgotten and came back is a new part, and parts add up. Revisions rise
-    with every change. Server and instance of the cell are the event's."""
+    with every change. Server and instance are those who sent it, ``""`` where they are the event's:
+    a consumer reports cells of many producers.
+
+    ``summary`` stands in place of all ranges in a cell that had more than may be kept. ``latency``
+    is a flat sketch (:mod:`tallymark_audit.sketches`) of ms from stamp to acknowledgement, of a
+    consumer to when it was processed."""
 
     topic: str
     partition: int
     window_start: int
+    server: str = ""
+    instance: str = ""
     part: int = 0
     revision: int = 0
     count: int = 0
@@ -51,15 +63,25 @@ class CellReport:
     acknowledged: RangeSet = EMPTY
     failed: RangeSet = EMPTY
     in_doubt: RangeSet = EMPTY
+    aborted: RangeSet = EMPTY
+    filtered: RangeSet = EMPTY
+    expired: RangeSet = EMPTY
+    duplicates: int = 0
+    summary: Summary | None = None
+    blocks: tuple[Block, ...] = ()
+    latency: tuple[int, ...] = ()
     min_timestamp: int = -1
     max_timestamp: int = -1
     skewed: int = 0
+    unstamped: int = 0
+    malformed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Upstream offsets ``first_offset..last_offset`` that a mirror could not copy, and why:
-    compaction, control, truncation, retention or recreated. ``at`` is when it saw that, ms."""
+    compaction, control, aborted, truncation, retention or recreated. ``at`` is when it saw that,
+    ms."""
 
     topic: str
     partition: int
@@ -67,6 +89,21 @@ class Gap:
     last_offset: int
     reason: str
     at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """How far a mirror has copied a partition: every offset of ``topic`` upstream below
+    ``through_offset`` is in ``target_topic`` downstream, acknowledged, or in a gap. ``topic_id``
+    (32 hex digits, or ``""``) tells a topic from its successor of the same name. ``records``: since
+    the reporter began."""
+
+    topic: str
+    partition: int
+    target_topic: str
+    topic_id: str = ""
+    through_offset: int = 0
+    records: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +132,36 @@ class AuditEvent:
     started_at: int = 0
     cells: tuple[CellReport, ...] = ()
     gaps: tuple[Gap, ...] = ()
-    version: int = 1
+    copied: tuple[Copied, ...] = ()
+    consumer_group: str = ""
+    version: int = VERSION
     tier: str = "producer"
 
     def claim(self, cell: CellReport) -> Claim:
-        """The cell of this event as a claim."""
-        key = CellKey(cell.topic, cell.partition, cell.window_start, self.server, self.instance)
+        """The cell of this event as a claim; of a consumer, as what it says it has processed."""
+        who = (cell.server, cell.instance) if cell.instance else (self.server, self.instance)
+        key = CellKey(cell.topic, cell.partition, cell.window_start, *who)
         return Claim(
             key=key,
             accepted=cell.accepted,
             acknowledged=cell.acknowledged,
             failed=cell.failed,
             in_doubt=cell.in_doubt,
+            aborted=cell.aborted,
+            filtered=cell.filtered,
+            expired=cell.expired,
+            summary=cell.summary,
+            blocks=cell.blocks,
             count=cell.count,
             bytes=cell.bytes,
             min_timestamp=cell.min_timestamp,
             max_timestamp=cell.max_timestamp,
             acks=self.acks,
+            duplicate_count=cell.duplicates,
+            latency=cell.latency,
+            skewed=cell.skewed,
+            unstamped=cell.unstamped,
+            malformed=cell.malformed,
         )
 
 
@@ -119,8 +169,8 @@ def encode_event(event: AuditEvent) -> bytes:
     """The value of the event's record."""
     out = BytesIO()
     out.write(MARKER)
-    out.write(_fingerprint())
-    fastavro.schemaless_writer(out, _schema(), _to_avro(event))
+    out.write(_fingerprint(VERSION))
+    fastavro.schemaless_writer(out, _schema(VERSION), _to_avro(event))
     return out.getvalue()
 
 
@@ -130,14 +180,15 @@ def decode_event(value: bytes | memoryview, window_ms: int | None = None) -> Aud
     data = bytes(value)
     if data[:2] != MARKER:
         raise RemoteProtocolError("not an audit event: the value is not single-object Avro")
-    if data[2:10] != _fingerprint():
+    version = _version(data[2:10])
+    if version is None:
         raise RemoteProtocolError(
             f"an audit event of another version: schema fingerprint {data[2:10].hex()}"
         )
     rest = BytesIO(data[10:])
     try:
-        raw = fastavro.schemaless_reader(rest, _schema(), None)
-        event = _from_avro(cast("dict[str, Any]", raw))
+        raw = fastavro.schemaless_reader(rest, _schema(version), None)
+        event = _from_avro(cast("dict[str, Any]", raw), version)
     except (EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise RemoteProtocolError(f"a damaged audit event: {error}") from error
     if rest.read(1):
@@ -153,62 +204,111 @@ def decode_event(value: bytes | memoryview, window_ms: int | None = None) -> Aud
 def _to_avro(event: AuditEvent) -> dict[str, Any]:
     fields = {name: getattr(event, name) for name in AuditEvent.__slots__}
     fields["cells"] = [_cell_to_avro(cell) for cell in event.cells]
-    fields["gaps"] = [{name: getattr(gap, name) for name in Gap.__slots__} for gap in event.gaps]
+    fields["gaps"] = [_fields(gap) for gap in event.gaps]
+    fields["copied"] = [_fields(copied) for copied in event.copied]
     return fields
+
+
+def _fields(record: Gap | Copied) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in type(record).__slots__}
 
 
 def _cell_to_avro(cell: CellReport) -> dict[str, Any]:
     fields = {name: getattr(cell, name) for name in CellReport.__slots__}
+    fields["blocks"] = [block._asdict() for block in cell.blocks]
+    fields["summary"] = cell.summary._asdict() if cell.summary else None
     return {k: v.to_list() if isinstance(v, RangeSet) else v for k, v in fields.items()}
 
 
-def _from_avro(raw: dict[str, Any]) -> AuditEvent:
-    _check_event(raw)
-    cells = tuple(_cell_from_avro(cell) for cell in raw["cells"])
-    gaps = tuple(Gap(**gap) for gap in raw["gaps"])
-    for gap in gaps:
-        _check_text("topic", gap.topic, MAX_TEXT)
-        _check_text("reason", gap.reason, MAX_TEXT)
-    fields: dict[str, Any] = {name: raw[name] for name in AuditEvent.__slots__}
-    fields |= {"cells": cells, "gaps": gaps}
+def _from_avro(raw: dict[str, Any], version: int) -> AuditEvent:
+    """``raw`` holds the fields of its version; those that it lacks keep their defaults."""
+    _check_event(raw, version)
+    fields: dict[str, Any] = {name: raw[name] for name in AuditEvent.__slots__ if name in raw}
+    fields |= {
+        "version": VERSION,
+        "cells": tuple(_cell_from_avro(cell) for cell in raw["cells"]),
+        "gaps": tuple(_gap_from_avro(gap) for gap in raw["gaps"]),
+        "copied": tuple(_copied_from_avro(copied) for copied in raw.get("copied", ())),
+    }
     return AuditEvent(**fields)
 
 
-def _check_event(raw: dict[str, Any]) -> None:
+def _check_event(raw: dict[str, Any], version: int) -> None:
     """What Avro cannot say. A bad report must not reach the store, whose columns are bounded."""
-    if raw["version"] != 1:
-        raise ValueError(f"version {raw['version']}")
+    if raw["version"] != version:
+        raise ValueError(f"version {raw['version']} under the schema of version {version}")
     number, group = raw["event_number"], raw["group"]
     if not (0 <= raw["covers_from"] <= number and 1 <= group <= number + 1):
         raise ValueError(f"event {number} cannot cover from {raw['covers_from']}, group {group}")
-    if len(raw["instance"]) not in (0, 16):
-        raise ValueError("an instance is 16 hex digits")
+    _check_instance(raw["instance"])
     for name in ("kind", "reporter", "tier", "server", "application", "instance"):
-        _check_text(name, raw[name], MAX_TEXT)
+        _check_text(name, raw[name])
+    _check_text("consumer_group", raw.get("consumer_group", ""))
 
 
-def _check_text(name: str, text: str, limit: int) -> None:
-    if len(text) > limit or "\0" in text:
+def _check_instance(instance: str) -> None:
+    if len(instance) not in (0, 16):
+        raise ValueError("an instance is 16 hex digits")
+
+
+def _check_text(name: str, text: str) -> None:
+    if len(text) > MAX_TEXT or "\0" in text:
         raise ValueError(f"a {name} of {len(text)} characters, or with a NUL")
 
 
+def _gap_from_avro(raw: dict[str, Any]) -> Gap:
+    _check_text("topic", raw["topic"])
+    _check_text("reason", raw["reason"])
+    return Gap(**raw)
+
+
+def _copied_from_avro(raw: dict[str, Any]) -> Copied:
+    for name in ("topic", "target_topic", "topic_id"):
+        _check_text(name, raw[name])
+    return Copied(**raw)
+
+
 def _cell_from_avro(raw: dict[str, Any]) -> CellReport:
-    _check_text("topic", raw["topic"], MAX_TEXT)
+    _check_text("topic", raw["topic"])
+    _check_text("server", raw.get("server", ""))
+    _check_instance(raw.get("instance", ""))
     if raw["partition"] < 0 or raw["count"] < 0 or raw["bytes"] < 0:
         raise ValueError("a cell with a negative partition, count or size")
-    fields: dict[str, Any] = {
-        name: RangeSet.from_list(value) if isinstance(value, list) else value
-        for name, value in ((name, raw[name]) for name in CellReport.__slots__)
+    sketches.from_list(raw.get("latency", []))
+    summary = raw.get("summary")
+    fields: dict[str, Any] = {name: raw[name] for name in CellReport.__slots__ if name in raw}
+    fields |= {name: RangeSet.from_list(raw[name]) for name in _RANGES if name in raw}
+    fields |= {
+        "latency": tuple(raw.get("latency", ())),
+        "blocks": tuple(Block(**block) for block in raw.get("blocks", ())),
+        "summary": Summary(**summary) if summary else None,
     }
     return CellReport(**fields)
 
 
-@cache
-def _schema() -> Any:
-    return fastavro.parse_schema(SCHEMA)
+_RANGES: Final = (
+    "accepted",
+    "acknowledged",
+    "failed",
+    "in_doubt",
+    "aborted",
+    "filtered",
+    "expired",
+)
+_SCHEMAS: Final = {1: event_schema_v1.SCHEMA, VERSION: event_schema.SCHEMA}
 
 
 @cache
-def _fingerprint() -> bytes:
+def _schema(version: int) -> Any:
+    return fastavro.parse_schema(_SCHEMAS[version])
+
+
+@cache
+def _fingerprint(version: int) -> bytes:
     """8 bytes, little endian, as the specification's single-object encoding wants them."""
-    return bytes.fromhex(fingerprint(to_parsing_canonical_form(SCHEMA), "CRC-64-AVRO"))
+    return bytes.fromhex(fingerprint(to_parsing_canonical_form(_SCHEMAS[version]), "CRC-64-AVRO"))
+
+
+def _version(found: bytes) -> int | None:
+    """The version whose schema has that fingerprint."""
+    return next((version for version in _SCHEMAS if _fingerprint(version) == found), None)

@@ -10,8 +10,9 @@ from sqlalchemy import Connection
 
 from tallymark.deployment import AuditSettings
 from tallymark_audit.assemble import mirror_facts, producer_facts
-from tallymark_audit.cells import CellFacts, Edge
+from tallymark_audit.cells import Edge
 from tallymark_audit.edges import AUDIT_TOPIC, passes
+from tallymark_audit.sides import CellFacts
 from tallymark_audit.store import facts
 from tallymark_audit.verdicts import Clock, ReporterFacts, Verdict, judge
 

@@ -24,9 +24,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tallymark_audit.cells import CellFacts, CellKey, Claim, Copy, Edge, Observation
+from tallymark_audit.cells import CellKey, Copy, Edge
 from tallymark_audit.gate import Gate, Held, reporter_held
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.sides import CellFacts, Claim, Observation
 from tallymark_audit.states import (
     GOOD,
     SEVERITY,

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from tallymark.deployment import Deployment
 from tallymark_audit.assemble import mirror_facts, producer_facts
-from tallymark_audit.cells import CellFacts, CellKey, Claim, Observation
+from tallymark_audit.cells import CellKey
 from tallymark_audit.claims import ClaimBook
 from tallymark_audit.edges import AUDIT_TOPIC, derive_edges, is_audited, passes
 from tallymark_audit.judging import Hop, hops_into, settle_ms
+from tallymark_audit.sides import CellFacts, Claim, Observation
 from tallymark_audit.verdicts import Clock, ReporterFacts, Verdict, judge
 from tallymark_spark_jobs.claims import homes
 from tallymark_spark_jobs.period import Period

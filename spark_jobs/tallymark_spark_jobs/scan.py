@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from tallymark_audit.cells import CellKey, Copy, Observation
+from tallymark_audit.cells import CellKey, Copy
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.sides import Observation
 from tallymark_spark_jobs.claims import Claims, events_of, read_claims
 from tallymark_spark_jobs.decide import ByWindow
 from tallymark_spark_jobs.period import Period

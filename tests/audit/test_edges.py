@@ -7,9 +7,10 @@ import pytest
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, Mirror
 from tallymark.errors import UserError
 from tallymark_audit.assemble import mirror_facts, producer_facts
-from tallymark_audit.cells import CellFacts, CellKey, Claim, Edge, Observation, window_of
+from tallymark_audit.cells import CellKey, Edge, window_of
 from tallymark_audit.edges import derive_edges, edges_into, is_audited, passes
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.sides import CellFacts, Claim, Observation
 from tallymark_audit.text import parse_time, percent, utc
 from tallymark_audit.verdicts import State
 from tallymark_audit.watermarks import Hole, Judged, watermark

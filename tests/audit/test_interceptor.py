@@ -16,11 +16,11 @@ from tallymark.client.producing.interceptors import BatchTally, ProducerContext,
 from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark_audit import producer_run
-from tallymark_audit.cells import Claim
 from tallymark_audit.claims import ClaimBook, Reporter, fold
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.events import FOREVER, AuditEvent, decode_event
 from tallymark_audit.interceptor import AuditInterceptor, default_interceptor
+from tallymark_audit.sides import Claim
 
 W = 1000
 INSTANCE = bytes(range(8))

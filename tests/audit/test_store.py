@@ -12,12 +12,13 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from tallymark.errors import UserError
-from tallymark_audit.cells import CellKey, Claim, Copy, Observation
+from tallymark_audit.cells import Block, CellKey, Copy, Summary
 from tallymark_audit.claims import Ahead, Reporter
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.sides import Claim, Observation
 from tallymark_audit.store import counts, open_store, queries, rows, tables
 from tallymark_audit.store.counts import FencedError, Position
-from tallymark_audit.store.upsert import statement_for
+from tallymark_audit.store.upsert import statement_for, upsert
 from tallymark_audit.store.verdicts import COLLECTOR, SPARK, effective, record_verdicts
 from tallymark_audit.verdicts import CellVerdict, State, Verdict
 
@@ -34,9 +35,46 @@ def verdict(state: State, missing: int = 0, window: int = 0) -> Verdict:
 
 
 def test_rows_keep_everything() -> None:
-    seen = Observation(KEY, 7, 70, RANGES, (Copy(1, 2, 3),), 10, 20, 5001, 5009, 1, 2)
+    seen = Observation(
+        KEY,
+        7,
+        70,
+        RANGES,
+        (Copy(1, 2, 3),),
+        RANGES,
+        2**64 - 1,
+        (Block(0, 7, 2**63),),
+        (-1, 4, 90, 3),
+        10,
+        20,
+        5001,
+        5009,
+        1,
+        2,
+    )
     assert rows.observation_from_row(rows.observation_to_row("dc1", "t", 1, seen)) == seen
-    claim = Claim(KEY, RANGES, RANGES, RANGES, RANGES, 7, 70, 5001, 5009, 0)
+    claim = Claim(
+        KEY,
+        RANGES,
+        RANGES,
+        RANGES,
+        RANGES,
+        RANGES,
+        RANGES,
+        RANGES,
+        Summary(9, 7, 1, 1, 2**64 - 1),
+        (Block(0, 7, 2**63),),
+        7,
+        70,
+        5001,
+        5009,
+        0,
+        duplicate_count=3,
+        latency=(-1, 4, 90, 3),
+        skewed=1,
+        unstamped=2,
+        malformed=3,
+    )
     assert rows.claim_from_row(rows.claim_to_row("dc1", "r", 0, 1, claim)) == claim
     reporter = Reporter("r", seen=RANGES, ahead=(Ahead(9, 8, 1, 77, True),), first_seen=5)
     assert rows.reporter_from_row(rows.reporter_to_row("dc1", reporter)) == reporter
@@ -53,6 +91,33 @@ def test_the_statements_are_postgresqls_too() -> None:
             assert "ON CONFLICT" in str(made.compile(dialect=dialect))
     query = select(tables.verdicts).where(effective())
     assert "NOT (EXISTS" in str(query.compile(dialect=dialect))
+
+
+def test_a_store_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
+    """What an older program counted stays, and reads as "not known" where it could not tell."""
+    added = {
+        "observations": ("aborted", "blocks", "latency", "fingerprint"),
+        "claims": ("aborted", "filtered", "expired", "summary", "blocks", "latency",
+                   "duplicates", "unstamped", "malformed"),
+        "reporters": ("consumer_group",),
+    }  # fmt: skip
+    seen = Observation(KEY, 7, 70, RANGES)
+    claim = Claim(KEY, RANGES, RANGES, count=7)
+    with open_store(address(tmp_path)) as store, store.write() as connection:
+        counts.save_observations(connection, "dc1", "t", 1, [seen], 0)
+        upsert(connection, tables.claims, [rows.claim_to_row("dc1", "r", 0, 1, claim)])
+        for table, columns in added.items():
+            for column in columns:
+                connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
+        for table in ("copied", "lateness", "archive", "alerts", "graph"):
+            connection.exec_driver_sql(f"DROP TABLE {table}")
+        connection.exec_driver_sql("UPDATE meta SET value = '1' WHERE key = 'schema'")
+    with open_store(address(tmp_path)) as store, store.read() as connection:
+        found = connection.execute(select(tables.observations)).mappings().one()
+        assert rows.observation_from_row(found) == seen
+        said = connection.execute(select(tables.claims)).mappings().one()
+        assert rows.claim_from_row(said) == claim
+        assert connection.scalar(select(tables.meta.c.value)) == str(tables.SCHEMA_VERSION)
 
 
 def test_several_open_it_at_once(tmp_path: Path) -> None:

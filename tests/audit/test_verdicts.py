@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark_audit.assemble import mirror_facts, producer_facts
-from tallymark_audit.cells import CellFacts, CellKey, Claim, Copy, Edge, Observation
+from tallymark_audit.cells import CellKey, Copy, Edge
 from tallymark_audit.claims import ClaimBook
 from tallymark_audit.events import AuditEvent
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.sides import CellFacts, Claim, Observation
 from tallymark_audit.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.verdicts import (
     Clock,

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from tallymark.client.producing.stamps import STAMP_HEADER, Stamp, decode_stamp, stamp_ends, uvarint
 from tallymark.protocol.records import Batch, Record
-from tallymark_audit.cells import CellKey, Copy, Observation, window_of
+from tallymark_audit.cells import CellKey, Copy, window_of
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.sides import Observation
 
 MAX_COPIES = 1000
 """Copies named in one cell; all are counted."""

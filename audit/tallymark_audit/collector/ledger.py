@@ -13,10 +13,11 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from tallymark_audit.cells import CellKey, Observation
+from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.counting import SeenRun, count
 from tallymark_audit.collector.monitoring import MonitoringBatch
 from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.sides import Observation
 from tallymark_audit.store import Store, counts
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.counts import Position

@@ -11,9 +11,10 @@ from typing import Final
 
 from tallymark.client import FetchSpec
 from tallymark.errors import CODES, KafkaError
-from tallymark_audit.cells import CellKey, Observation
+from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.counting import Rules, SeenRun, count, runs_in
 from tallymark_audit.collector.reading import EARLIEST, LogReader
+from tallymark_audit.sides import Observation
 from tallymark_audit.store.counts import Position
 
 FETCH_BYTES: Final = 1 << 20

@@ -7,18 +7,19 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import Connection, select, update
 
 from tallymark.errors import UserError
-from tallymark_audit.cells import Claim
 from tallymark_audit.claims import PartKey, Reporter, introduce, parts_of
-from tallymark_audit.events import AuditEvent
+from tallymark_audit.events import AuditEvent, Copied
+from tallymark_audit.sides import Claim
 from tallymark_audit.store.counts import touch
 from tallymark_audit.store.facts import chunks
 from tallymark_audit.store.rows import (
+    Row,
     claim_to_row,
     key_from_row,
     reporter_from_row,
     reporter_to_row,
 )
-from tallymark_audit.store.tables import claims, reporter_topics, reporters
+from tallymark_audit.store.tables import claims, copied, reporter_topics, reporters
 from tallymark_audit.store.upsert import upsert
 
 
@@ -36,8 +37,9 @@ def add_events(
         return
     _save_reporters(connection, cluster, events, trimmed)
     fresh = _fresh_parts(connection, cluster, events)
+    tiers = {event.reporter: event.tier for event in events}
     rows = [
-        claim_to_row(cluster, part.reporter, part.part, revision, claim)
+        claim_to_row(cluster, part.reporter, part.part, revision, claim, tiers[part.reporter])
         for part, (revision, claim) in fresh.items()
     ]
     upsert(connection, claims, rows)
@@ -50,6 +52,7 @@ def add_events(
             for reporter, topic in sorted(publishing)
         ],
     )
+    _save_copied(connection, cluster, events)
     touch(connection, cluster, {(part.key.topic, part.key.window) for part in fresh}, now_ms)
 
 
@@ -75,6 +78,19 @@ def _save_reporters(
         known[event.reporter] = reporter.heard(event)
     rows = [reporter_to_row(cluster, reporter) for reporter in known.values()]
     upsert(connection, reporters, rows)
+
+
+def _save_copied(connection: Connection, cluster: str, events: Iterable[AuditEvent]) -> None:
+    """The newest word of each mirror on each partition; the numbers of its events only rise."""
+    newest: dict[tuple[str, str, int], tuple[int, Row]] = {}
+    for event in events:
+        for one in event.copied:
+            place = event.reporter, one.topic, one.partition
+            if event.event_number >= newest.get(place, (-1, None))[0]:
+                fields = {name: getattr(one, name) for name in Copied.__slots__}
+                told = {"cluster": cluster, "reporter": event.reporter, "at": event.emitted_at}
+                newest[place] = event.event_number, {**told, **fields}
+    upsert(connection, copied, [row for _, row in newest.values()])
 
 
 def _load_reporters(connection: Connection, cluster: str, names: set[str]) -> dict[str, Reporter]:

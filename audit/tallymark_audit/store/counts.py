@@ -15,8 +15,9 @@ from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tallymark.errors import TallymarkError
-from tallymark_audit.cells import CellKey, Observation
+from tallymark_audit.cells import CellKey
 from tallymark_audit.events import Gap
+from tallymark_audit.sides import Observation
 from tallymark_audit.store.facts import chunks
 from tallymark_audit.store.rows import Row, observation_from_row, observation_to_row
 from tallymark_audit.store.tables import (

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, select
+from sqlalchemy import Connection, Engine, create_engine, event, select, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from tallymark.errors import UserError
 from tallymark_audit.store import tables
+from tallymark_audit.store.migrate import OLDEST, migrate
 
 BUSY_TIMEOUT_S = 15
 READ_ONLY = "tallymark_read"
@@ -138,8 +139,13 @@ def _check_version(connection: Connection, address: str) -> None:
         value = str(tables.SCHEMA_VERSION)
         connection.execute(table.insert().values(key="schema", value=value))
     elif found != str(tables.SCHEMA_VERSION):
-        raise UserError(
-            f"the audit store {address} has tables of version {found}, "
-            f"this program knows {tables.SCHEMA_VERSION}",
-            "use the Tallymark that wrote it, or name another store",
+        if not found.isdecimal() or not OLDEST <= int(found) < tables.SCHEMA_VERSION:
+            raise UserError(
+                f"the audit store {address} has tables of version {found}, "
+                f"this program knows {tables.SCHEMA_VERSION}",
+                "use the Tallymark that wrote it, or name another store",
+            )
+        migrate(connection)
+        connection.execute(
+            update(table).where(table.c.key == "schema").values(value=str(tables.SCHEMA_VERSION))
         )

@@ -8,13 +8,8 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, exists, func, select
 
-from tallymark_audit.cells import (
-    CellKey,
-    Claim,
-    Observation,
-    merge_claims,
-    merge_observations,
-)
+from tallymark_audit.cells import CellKey
+from tallymark_audit.sides import Claim, Observation, merge_claims, merge_observations
 from tallymark_audit.store.rows import claim_from_row, observation_from_row, reporter_from_row
 from tallymark_audit.store.tables import (
     claims,
@@ -58,6 +53,7 @@ def claimed(
             claims.c.cluster == cluster,
             claims.c.topic == topic,
             claims.c.window.in_(some),
+            claims.c.tier == "producer",
         )
         for row in connection.execute(query).mappings():
             found[row["window"]].append(claim_from_row(row))

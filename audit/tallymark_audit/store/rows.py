@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from tallymark_audit.cells import CellKey, Claim, Copy, Observation
+from tallymark_audit.cells import Block, CellKey, Copy, Summary
 from tallymark_audit.claims import Ahead, Reporter
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.sides import Claim, Observation
 from tallymark_audit.verdicts import CellVerdict, State
 
 Row = dict[str, Any]
@@ -32,6 +34,10 @@ def observation_from_row(row: RowLike) -> Observation:
         bytes=row["bytes"],
         ranges=RangeSet.from_list(row["ranges"]),
         copies=tuple(Copy(*copy) for copy in row["copies"]),
+        aborted=RangeSet.from_list(row["aborted"]),
+        blocks=_blocks(row["blocks"]),
+        latency=tuple(row["latency"]),
+        fingerprint=int(row["fingerprint"], 16) if row["fingerprint"] else None,
         first_offset=row["first_offset"],
         last_offset=row["last_offset"],
         min_timestamp=row["min_timestamp"],
@@ -54,6 +60,10 @@ def observation_to_row(
         "bytes": seen.bytes,
         "ranges": seen.ranges.to_list(),
         "copies": [list(copy) for copy in seen.copies],
+        "aborted": seen.aborted.to_list(),
+        "blocks": _blocks_to_json(seen.blocks),
+        "latency": list(seen.latency),
+        "fingerprint": "" if seen.fingerprint is None else f"{seen.fingerprint:x}",
         "first_offset": seen.first_offset,
         "last_offset": seen.last_offset,
         "min_timestamp": seen.min_timestamp,
@@ -70,6 +80,16 @@ def claim_from_row(row: RowLike) -> Claim:
         acknowledged=RangeSet.from_list(row["acknowledged"]),
         failed=RangeSet.from_list(row["failed"]),
         in_doubt=RangeSet.from_list(row["in_doubt"]),
+        aborted=RangeSet.from_list(row["aborted"]),
+        filtered=RangeSet.from_list(row["filtered"]),
+        expired=RangeSet.from_list(row["expired"]),
+        summary=_summary(row["summary"]),
+        blocks=_blocks(row["blocks"]),
+        latency=tuple(row["latency"]),
+        duplicate_count=row["duplicates"],
+        unstamped=row["unstamped"],
+        malformed=row["malformed"],
+        skewed=row["skewed"],
         count=row["count"],
         bytes=row["bytes"],
         min_timestamp=row["min_timestamp"],
@@ -78,13 +98,15 @@ def claim_from_row(row: RowLike) -> Claim:
     )
 
 
-def claim_to_row(cluster: str, reporter: str, part: int, revision: int, claim: Claim) -> Row:
+def claim_to_row(
+    cluster: str, reporter: str, part: int, revision: int, claim: Claim, tier: str = "producer"
+) -> Row:
     return {
         "cluster": cluster,
         "reporter": reporter,
         "part": part,
         "revision": revision,
-        "tier": "producer",
+        "tier": tier,
         **claim.key._asdict(),
         "count": claim.count,
         "bytes": claim.bytes,
@@ -92,10 +114,40 @@ def claim_to_row(cluster: str, reporter: str, part: int, revision: int, claim: C
         "acknowledged": claim.acknowledged.to_list(),
         "failed": claim.failed.to_list(),
         "in_doubt": claim.in_doubt.to_list(),
+        "aborted": claim.aborted.to_list(),
+        "filtered": claim.filtered.to_list(),
+        "expired": claim.expired.to_list(),
+        "summary": _summary_to_json(claim.summary),
+        "blocks": _blocks_to_json(claim.blocks),
+        "latency": list(claim.latency),
+        "duplicates": claim.duplicate_count,
+        "unstamped": claim.unstamped,
+        "malformed": claim.malformed,
+        "skewed": claim.skewed,
         "min_timestamp": claim.min_timestamp,
         "max_timestamp": claim.max_timestamp,
         "acks": claim.acks,
     }
+
+
+def _blocks(raw: Iterable[Sequence[int]]) -> tuple[Block, ...]:
+    return tuple(Block(*block) for block in raw)
+
+
+def _blocks_to_json(blocks: Iterable[Block]) -> list[list[int]]:
+    return [list(block) for block in blocks]
+
+
+def _summary(raw: Sequence[Any]) -> Summary | None:
+    if not raw:
+        return None
+    accepted, acknowledged, failed, in_doubt, fingerprint = raw
+    return Summary(accepted, acknowledged, failed, in_doubt, int(fingerprint, 16))
+
+
+def _summary_to_json(summary: Summary | None) -> list[Any]:
+    """JSON's readers hold 53 bits of a number: the fingerprint is text."""
+    return [*summary[:4], f"{summary.fingerprint:x}"] if summary else []
 
 
 def reporter_from_row(row: RowLike) -> Reporter:

@@ -10,6 +10,11 @@ Times are ms UTC, offsets and sequences 64-bit. Sets of sequences are JSON lists
     verdicts       the present judgement                              one row a window and source
     watermarks     how far an edge is complete                        one row an edge and topic
     window_changes when a window last changed on a cluster            what the judge looks at
+    copied         how far mirrors say they are                       one row a source partition
+    lateness       how late records come                              one row an edge, topic, day
+    archive        what is left of collapsed cells                    one row an instance, partition
+    alerts         what was told to whom                              one row an alert
+    graph          the edges, whenever they changed                   one row a change
     verdict_history, incidents, runs, repairs                         what happened, kept
 """
 
@@ -31,7 +36,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 metadata = MetaData()
 
 
@@ -105,6 +110,10 @@ observations = Table(
     _big("bytes"),
     _json("ranges"),
     _json("copies"),
+    _json("aborted"),
+    _json("blocks"),
+    _json("latency"),
+    _text("fingerprint"),
     _big("first_offset", -1),
     _big("last_offset", -1),
     _big("min_timestamp", -1),
@@ -125,7 +134,8 @@ observations = Table(
     Index("observations_by_offset", "cluster", "seen_topic", "seen_partition", "last_offset"),
 )
 """``topic`` and ``partition`` are the origin's, ``seen_topic`` and ``seen_partition`` where it was
-read, whose offsets these are. ``copies``: ``[[partition, offset, sequence], ...]``, bounded."""
+read, whose offsets these are. ``copies``: ``[[partition, offset, sequence], ...]``, bounded.
+``blocks``: ``[[block, records, hash], ...]``. ``fingerprint``: hex, where there are no ranges."""
 
 claims = Table(
     "claims",
@@ -146,12 +156,24 @@ claims = Table(
     _json("acknowledged"),
     _json("failed"),
     _json("in_doubt"),
+    _json("aborted"),
+    _json("filtered"),
+    _json("expired"),
+    _json("summary"),
+    _json("blocks"),
+    _json("latency"),
+    _big("duplicates"),
+    _big("unstamped"),
+    _big("malformed"),
     _big("min_timestamp", -1),
     _big("max_timestamp", -1),
     _big("skewed"),
     _big("acks", -1),
     PrimaryKeyConstraint("cluster", "topic", "window", "partition", "reporter", "part"),
 )
+"""What reporters said: producers of what they sent (tier ``producer``), consumers of what their
+group processed (tier ``consumer``). ``summary``: ``[accepted, acknowledged, failed, in_doubt,
+fingerprint in hex]`` where there are no ranges, else empty."""
 
 reporters = Table(
     "reporters",
@@ -163,6 +185,7 @@ reporters = Table(
     _text("server"),
     _text("application"),
     _text("instance"),
+    _text("consumer_group"),
     _big("acks", -1),
     _flag("backfill"),
     _big("first_seen"),
@@ -186,6 +209,78 @@ reporter_topics = Table(
     _text("reporter"),
     PrimaryKeyConstraint("cluster", "topic", "reporter"),
 )
+
+copied = Table(
+    "copied",
+    metadata,
+    _text("cluster"),
+    _text("reporter"),
+    _text("topic"),
+    _big("partition"),
+    _text("target_topic"),
+    _text("topic_id"),
+    _big("through_offset"),
+    _big("records"),
+    _big("at"),
+    PrimaryKeyConstraint("cluster", "reporter", "topic", "partition"),
+)
+"""How far a mirror says it has copied; ``cluster`` is its target, ``topic`` and ``partition`` are
+upstream's. Everything below ``through_offset`` is downstream or in a gap."""
+
+lateness = Table(
+    "lateness",
+    metadata,
+    _text("edge"),
+    _text("topic"),
+    _big("day"),
+    _json("sketch"),
+    PrimaryKeyConstraint("edge", "topic", "day"),
+)
+"""How long after their stamp records were seen downstream: a flat sketch of ms a day (ms UTC of its
+midnight), of which the settle time is learned."""
+
+archive = Table(
+    "archive",
+    metadata,
+    _text("tier"),
+    _text("cluster"),
+    _text("topic"),
+    _big("partition"),
+    _text("server"),
+    _text("instance"),
+    _json("ranges"),
+    _big("count"),
+    _big("through"),
+    PrimaryKeyConstraint("cluster", "topic", "tier", "partition", "server", "instance"),
+    Index("archive_by_time", "through"),
+)
+"""What is left of the cells of windows that were collapsed: all their sequences, one range where
+all is well, so that a late copy is still known as one. ``through``: end of the newest window."""
+
+alerts = Table(
+    "alerts",
+    metadata,
+    _text("fingerprint"),
+    _text("rule"),
+    _text("status"),
+    _json("labels"),
+    _json("annotations"),
+    _big("starts_at"),
+    _big("ends_at"),
+    _big("told_at"),
+    PrimaryKeyConstraint("fingerprint", "starts_at"),
+    Index("alerts_by_status", "status"),
+)
+"""``status``: pending, firing or resolved. ``told_at``: when the webhook last took it."""
+
+graph = Table(
+    "graph",
+    metadata,
+    _id(),
+    _big("valid_from"),
+    _json("edges"),
+)
+"""The edges of the settings, each time they changed: verdicts of before keep the names they had."""
 
 window_changes = Table(
     "window_changes",
