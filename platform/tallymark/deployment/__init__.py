@@ -4,9 +4,9 @@ Every process of Tallymark reads the same file; audit edges are derived from it.
 :mod:`tallymark.deployment.model` (the shape) and :func:`load` (where the file is looked for).
 """
 
+from tallymark.deployment.audit import AlertSettings, AuditedGroup, AuditSettings
 from tallymark.deployment.load import dump_toml, find_settings, load
 from tallymark.deployment.model import (
-    AuditSettings,
     BrokerAddress,
     Cluster,
     ClusterSecurity,
@@ -19,7 +19,9 @@ from tallymark.deployment.model import (
 )
 
 __all__ = [
+    "AlertSettings",
     "AuditSettings",
+    "AuditedGroup",
     "BrokerAddress",
     "Cluster",
     "ClusterSecurity",

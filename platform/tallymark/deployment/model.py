@@ -10,19 +10,13 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Port = Annotated[int, Field(ge=0, le=65535)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,48}$")]
-LOOPBACK = "127.0.0.1"
-
-
-class _Part(BaseModel):
-    # The docstring below a field is its description: code and docs/settings.md say the same.
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+from tallymark.deployment.audit import AuditSettings
+from tallymark.deployment.parts import LOOPBACK, Name, Part, Port
 
 
-class ZooKeeperSettings(_Part):
+class ZooKeeperSettings(Part):
     """The coordination service. ``embedded`` starts Apache ZooKeeper as a child of ``up``."""
 
     host: str = LOOPBACK
@@ -39,7 +33,7 @@ class ZooKeeperSettings(_Part):
         return f"{self.host}:{self.port}"
 
 
-class BrokerAddress(_Part):
+class BrokerAddress(Part):
     """One broker of a cluster: where it listens, and where clients are told to go."""
 
     id: Annotated[int, Field(ge=0)] = 0
@@ -56,7 +50,7 @@ class BrokerAddress(_Part):
         return f"{self.advertised_host or self.host}:{self.port}"
 
 
-class ClusterSecurity(_Part):
+class ClusterSecurity(Part):
     """How clients are secured at the cluster's brokers, by Kafka's names. Passwords are never in
     the settings: they are in a file that few may read, or in the environment."""
 
@@ -80,7 +74,7 @@ class ClusterSecurity(_Part):
     """Or the name of an environment variable that holds it."""
 
 
-class Cluster(_Part):
+class Cluster(Part):
     """One cluster, ours or Apache Kafka. ``chroot`` is its root in ZooKeeper."""
 
     name: Name
@@ -125,7 +119,7 @@ class Cluster(_Part):
         return ",".join(broker.address for broker in self.brokers)
 
 
-class Mirror(_Part):
+class Mirror(Part):
     """``source`` is copied into ``target``; ``topics`` is a regular expression on topic names."""
 
     source: Name
@@ -207,7 +201,7 @@ class Mirror(_Part):
         return self.rename.format(topic=topic, source=self.source, target=self.target)
 
 
-class RegistrySettings(_Part):
+class RegistrySettings(Part):
     """The schema registry."""
 
     host: str = LOOPBACK
@@ -226,7 +220,7 @@ class RegistrySettings(_Part):
         return f"http://{self.advertised_host or self.host}:{self.port}"
 
 
-class DashboardSettings(_Part):
+class DashboardSettings(Part):
     """The audit dashboards."""
 
     host: str = LOOPBACK
@@ -241,28 +235,7 @@ class DashboardSettings(_Part):
         return f"http://{self.host}:{self.port}"
 
 
-class AuditSettings(_Part):
-    """What is counted, in which windows, and how long is waited before judging."""
-
-    window_ms: Annotated[int, Field(ge=1000, le=3_600_000)] = 60_000
-    """The one window of the deployment: every tier counts in it, so all must agree on it."""
-    settle_min_ms: Annotated[int, Field(ge=0)] = 5_000
-    """A window is judged no sooner than this after its end."""
-    settle_max_ms: Annotated[int, Field(ge=0)] = 900_000
-    """And no later, however late records have been seen."""
-    report_interval_ms: Annotated[int, Field(ge=100)] = 2_000
-    """How often a producer reports what has changed."""
-    silence_ms: Annotated[int, Field(ge=1000)] = 30_000
-    """A reporter that has not been heard of for so long is silent: its windows are UNKNOWN."""
-    skew_ms: Annotated[int, Field(ge=1000)] = 86_400_000
-    """A record stamped further than this from its append time counts as skewed."""
-    topics: str = ".*"
-    """Which topics are audited; internal ones (leading ``_``) never are."""
-    store: str = ""
-    """SQLAlchemy address; empty: SQLite in ``data_dir/audit.db``."""
-
-
-class LakeSettings(_Part):
+class LakeSettings(Part):
     """Where the load job puts its tables."""
 
     path: str = ""
@@ -278,7 +251,7 @@ def _mirrors() -> tuple[Mirror, ...]:
     return tuple(Mirror(source=dc, target="aggregate") for dc in ("dc1", "dc2"))
 
 
-class Deployment(_Part):
+class Deployment(Part):
     """A whole deployment. Every part of Tallymark takes this one object."""
 
     name: Name = "local"
@@ -310,6 +283,9 @@ class Deployment(_Part):
             # Edges are called producer-to-dc1 and dc1-to-aggregate, and read back by their name.
             if name == "producer" or "-to-" in name:
                 raise ValueError(f"a cluster cannot be called {name!r}")
+        for one in self.audit.consumers:
+            if one.cluster not in names:
+                raise ValueError(f"audited group {one.group}: there is no cluster {one.cluster!r}")
         for mirror in self.mirrors:
             for end in (mirror.source, mirror.target):
                 if end not in names:

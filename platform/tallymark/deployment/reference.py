@@ -35,7 +35,7 @@ def reference() -> str:
     return HEAD + "".join(_section("the top of the file", Deployment))
 
 
-def _section(title: str, model: type[BaseModel]) -> Iterator[str]:
+def _section(title: str, model: type[BaseModel], above: str = "") -> Iterator[str]:
     yield f"\n## {title}\n\n{_line(model.__doc__)}\n\n| setting | default | |\n|---|---|---|\n"
     below: list[tuple[str, type[BaseModel]]] = []
     for name, field in model.model_fields.items():
@@ -44,7 +44,7 @@ def _section(title: str, model: type[BaseModel]) -> Iterator[str]:
             below.append((name, part))
         yield f"| `{name}` | {_default(field, part)} | {_line(field.description)} |\n"
     for name, part in below:
-        yield from _section(f"[{name}]", part)
+        yield from _section(f"[{above}{name}]", part, f"{above}{name}.")
 
 
 def _part(field: FieldInfo) -> type[BaseModel] | None:

@@ -1,0 +1,97 @@
+"""The shape of the audit's settings: what is counted and how it is judged, kept and told."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from tallymark.deployment.parts import LOOPBACK, Name, Part
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+class AuditedGroup(Part):
+    """A consumer group that is expected to process all of some topics. Groups whose members report
+    are found by themselves; one that is named here is also missed when it does not report."""
+
+    cluster: Name
+    """The cluster it reads."""
+    group: Annotated[str, Field(min_length=1, max_length=255)]
+    """Its name."""
+    topics: str = ".*"
+    """A regular expression on whole names: what it has to process."""
+
+
+class AlertSettings(Part):
+    """What is told to whom, and how often."""
+
+    webhook: str = ""
+    """Where alerts are posted, in the shape of Alertmanager's webhook; empty: nowhere."""
+    send_interval_ms: Annotated[int, Field(ge=1000)] = 60_000
+    """At most one post in so long, with all that is news by then."""
+    repeat_interval_ms: Annotated[int, Field(ge=1000)] = 4 * HOUR_MS
+    """An alert that goes on is told again after this."""
+    missing: Annotated[int, Field(ge=0)] = 0
+    """More missing messages than this in one window are an alert."""
+    duplicates: Annotated[int, Field(ge=0)] = 0
+    """More repeated messages than this in one window are an alert."""
+    stalled_ms: Annotated[int, Field(ge=1000)] = 600_000
+    """A watermark that has not moved for so long beyond its settle time is an alert."""
+    retention_margin_ms: Annotated[int, Field(ge=0)] = HOUR_MS
+    """Data that retention deletes in less than this, and that is not mirrored or loaded yet, is an
+    alert."""
+    console_url: str = ""
+    """Where the dashboards are, for the links in alerts; empty: as ``dashboards`` says."""
+
+
+class AuditSettings(Part):
+    """What is counted, in which windows, and how long is waited before judging."""
+
+    window_ms: Annotated[int, Field(ge=1000, le=HOUR_MS)] = 60_000
+    """The one window of the deployment: every tier counts in it, so all must agree on it."""
+    settle_min_ms: Annotated[int, Field(ge=0)] = 5_000
+    """A window is judged no sooner than this after its end."""
+    settle_max_ms: Annotated[int, Field(ge=0)] = 900_000
+    """And no later, however late records have been seen."""
+    report_interval_ms: Annotated[int, Field(ge=100)] = 2_000
+    """How often a reporter tells what has changed."""
+    silence_ms: Annotated[int, Field(ge=1000)] = 30_000
+    """A reporter that has not been heard of for so long is silent: its windows are UNKNOWN."""
+    skew_ms: Annotated[int, Field(ge=1000)] = DAY_MS
+    """A record stamped further than this from its append time counts as skewed."""
+    content_check: bool = False
+    """Whether keys and values are hashed, 1,024 sequences a block, so that a changed record is
+    found: it costs producers and collectors a hash a record."""
+    max_ranges: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
+    """Ranges kept of one cell; one that would need more is only counted and hashed, and its
+    verdicts say so."""
+    topics: str = ".*"
+    """Which topics are audited; internal ones (leading ``_``) never are."""
+    consumers: tuple[AuditedGroup, ...] = ()
+    """Consumer groups that have to process all of some topics."""
+    collapse_after_ms: Annotated[int, Field(ge=0)] = HOUR_MS
+    """A healthy window that has not changed for so long is collapsed to totals."""
+    retention_ms: Annotated[int, Field(ge=DAY_MS)] = 35 * DAY_MS
+    """How long verdicts and evidence are kept, and what the audit topics' retention is."""
+    metrics_host: str = LOOPBACK
+    """Where the collectors' ``/metrics`` listen."""
+    metrics_port: Annotated[int, Field(ge=-1, le=65535)] = -1
+    """Their port; 0: any that is free; -1: there are no metrics."""
+    store: str = ""
+    """SQLAlchemy address; empty: SQLite in ``data_dir/audit.db``."""
+    alerts: AlertSettings = AlertSettings()
+    """What is told to whom."""
+
+    @model_validator(mode="after")
+    def _they_agree(self) -> Self:
+        for pattern in (self.topics, *(one.topics for one in self.consumers)):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"audit: {pattern!r}: {error}") from error
+        if self.settle_min_ms > self.settle_max_ms:
+            raise ValueError("audit: settle_min_ms is greater than settle_max_ms")
+        return self
