@@ -11,7 +11,6 @@ import pytest
 from cluster_members import (
     create,
     delete,
-    eventually,
     leaders,
     member,
     metadata,
@@ -21,6 +20,7 @@ from cluster_members import (
     values,
     zookeeper_or_skip,
 )
+from eventually import eventually
 
 from tallymark.coordination import (
     Create,

@@ -19,7 +19,6 @@ from broker_process import BrokerProcess
 from cluster_members import (
     create,
     delete,
-    eventually,
     leaders,
     member,
     metadata,
@@ -27,6 +26,7 @@ from cluster_members import (
     zookeeper_or_skip,
 )
 from confluent_kafka import Consumer, Producer, TopicPartition
+from eventually import eventually
 
 from tallymark.errors import CODES
 from tallymark.testing.zookeeper import ZooKeeperServer, free_port
@@ -231,9 +231,7 @@ def test_three_brokers_are_killed_one_by_one_under_load(
         try:
             for number, broker in enumerate(brokers):
                 seen = sum(map(len, acknowledged.values()))
-                eventually(
-                    lambda n: sum(map(len, acknowledged.values())) > n + 500, seen, seconds=20
-                )
+                eventually(lambda n: sum(map(len, acknowledged.values())) > n + 500, seen)
                 broker.kill()
                 others = [address for address in at if address != broker.address]
                 for address in others:

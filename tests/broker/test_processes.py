@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from broker_process import BrokerProcess
 from confluent_kafka import Consumer, Producer, TopicPartition
+from eventually import eventually
 
 from tallymark.coordination import BrokerRegistry, ZooKeeper
 from tallymark.errors import CODES, KafkaError, UserError
@@ -161,13 +162,6 @@ def produce(broker: BrokerThread, name: str, partition: int = 0) -> ProduceRespo
         return answer.responses[0].partition_responses[0]
 
 
-def eventually(check: Any, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_two_brokers_are_one_cluster(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     with (
         member(tmp_path, zookeeper, "two", 0) as first,
@@ -273,7 +267,7 @@ def test_zookeeper_may_restart_in_the_middle(tmp_path: Path, zookeeper: ZooKeepe
         zookeeper.start()
         asking.join(30)
         assert answers[0] == 0 or KafkaError(answers[0]).retriable
-        eventually(lambda: create(broker, "u", 1) in (0, CODES["TOPIC_ALREADY_EXISTS"]), 30)
+        eventually(lambda: create(broker, "u", 1) in (0, CODES["TOPIC_ALREADY_EXISTS"]), seconds=30)
         with ZooKeeper(f"{zookeeper.connect}/suspended") as session:
             eventually(lambda: list(BrokerRegistry(session).brokers()) == [0])
         assert produce(broker, "u").error_code == 0

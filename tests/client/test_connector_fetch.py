@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
+from eventually import eventually
 
 from tallymark.client.connector.brokers import BrokerLink
 from tallymark.client.connector.fetcher import Fetcher, FetchSettings
@@ -138,13 +139,6 @@ def running(setting: Setting) -> Iterator[Setting]:
     setting.fetcher.stop()
     setting.link.close()
     assert setting.fetcher.join(5)
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to hold"
-        time.sleep(0.005)
 
 
 def test_partitions_go_to_their_streams(its: Setting) -> None:

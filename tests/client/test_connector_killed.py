@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from connector_cluster import Cluster, eventually, names, running_cluster
+from connector_cluster import Cluster, names, running_cluster
 from consumer_process import ConsumerProcess
+from eventually import eventually
 
 from tallymark.coordination import ConsumerRegistry, OffsetRegistry, ZooKeeper
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from connector_cluster import Cluster, eventually, names, running_cluster, session_of, take, values
+from connector_cluster import Cluster, names, running_cluster, session_of, take, values
+from eventually import eventually
 
 from tallymark.client.admin.admin import Admin
 from tallymark.client.connector.connector import ConsumerConnector

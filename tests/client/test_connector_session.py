@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from connector_cluster import Cluster, eventually, names, running_cluster, session_of, take, values
+from connector_cluster import Cluster, names, running_cluster, session_of, take, values
+from eventually import eventually
 
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.coordination import (

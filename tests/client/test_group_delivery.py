@@ -12,7 +12,8 @@ from broker_kinds import KINDS, AnyBroker, either_broker
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from consumer_process import ConsumerProcess
-from group_rig import BROKER, QUICK, Rig, eventually, numbers, take
+from eventually import eventually
+from group_rig import BROKER, QUICK, Rig, numbers, take
 
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.errors import ClosedError, CommitFailedError, OffsetOutOfRangeError, UserError

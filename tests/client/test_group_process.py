@@ -14,7 +14,8 @@ import pytest
 from broker_kinds import KINDS, AnyBroker, either_broker
 from broker_process import BrokerProcess
 from consumer_process import ConsumerProcess
-from group_rig import BROKER, QUICK, Rig, eventually, numbers, take
+from eventually import eventually
+from group_rig import BROKER, QUICK, Rig, numbers, take
 
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.errors import (

@@ -6,9 +6,9 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
+from eventually import eventually
 
 from tallymark.coordination import (
     Access,
@@ -78,13 +78,6 @@ def test_an_unopened_or_closed_session_says_so() -> None:
     session.close()
     with pytest.raises(ClosedError):
         session.start()
-
-
-def eventually(holds: Callable[[], bool], seconds: float = SOON) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to hold"
-        time.sleep(0.02)
 
 
 @pytest.mark.process

@@ -7,12 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from eventually import eventually
 
 from tallymark.coordination import die_with_parent, zookeeper_server
 from tallymark.coordination.zookeeper_server import (
@@ -83,13 +82,6 @@ def test_whoever_answers_something_else_is_no_zookeeper() -> None:
         assert not is_serving("127.0.0.1", mute.getsockname()[1], timeout=0.1)
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 45.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to hold"
-        time.sleep(0.02)
-
-
 @pytest.mark.process
 def test_one_server_a_folder_and_no_early_end_unnoticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -143,7 +135,7 @@ def test_the_command_is_killed_and_leaves_nothing_then_runs_again_and_stops_clea
     server_or_skip(tmp_path, port)
     command = [*COMMAND, "--settings", str(settings_file(tmp_path, port))]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as first:
-        eventually(lambda: is_serving("127.0.0.1", port), 30)
+        eventually(lambda: is_serving("127.0.0.1", port), seconds=30)
         (java,) = java_children(first.pid)
         first.kill()
     eventually(lambda: not java.is_running() or java.status() == psutil.STATUS_ZOMBIE)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer as Confluent
-from mirror_rig import Rig, eventually, numbers, rig, zookeeper
+from eventually import eventually
+from mirror_rig import Rig, numbers, rig, zookeeper
 
 from tallymark.apache_kafka import ApacheKafkaServer
 from tallymark.client.producing.producer import Producer

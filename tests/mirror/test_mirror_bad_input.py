@@ -6,7 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from mirror_rig import Rig, eventually, numbers, rig, zookeeper
+from eventually import eventually
+from mirror_rig import Rig, numbers, rig, zookeeper
 
 from tallymark.client.admin.admin import Admin
 from tallymark.deployment import Mirror as MirrorSettings

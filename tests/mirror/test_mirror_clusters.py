@@ -12,7 +12,8 @@ from functools import partial
 
 import pytest
 from commands import run_command
-from mirror_rig import Rig, RunningMirror, eventually, numbers, rig, zookeeper
+from eventually import eventually
+from mirror_rig import Rig, RunningMirror, numbers, rig, zookeeper
 
 from tallymark.cli.mirror import command
 from tallymark.client.admin.admin import Admin
@@ -70,14 +71,14 @@ def test_both_directions_do_not_go_round_in_circles(rig: Rig) -> None:
     there, back = rig.mirror("source", "target"), rig.mirror("target", "source")
     both = numbers(0, 200, "source") + numbers(0, 200, "target")
     for cluster in ("source", "target"):
-        eventually(lambda name=cluster: len(rig.values("clicks", name)) >= 400)  # type: ignore[misc]
+        eventually(lambda name=cluster: len(rig.values("clicks", name)) >= 400)
     there.stop()
     there = rig.mirror("source", "target")
     rig.publish("source", "clicks", numbers(200, 300, "source"))
     rig.publish("target", "clicks", numbers(200, 300, "target"))
     both += numbers(200, 300, "source") + numbers(200, 300, "target")
     for cluster in ("source", "target"):
-        eventually(lambda name=cluster: len(rig.values("clicks", name)) >= 600)  # type: ignore[misc]
+        eventually(lambda name=cluster: len(rig.values("clicks", name)) >= 600)
     eventually(lambda: back.mirror.state.returned == 300)
     for cluster in ("source", "target"):
         assert Counter(rig.values("clicks", cluster)) == Counter(both)
@@ -96,7 +97,7 @@ def test_a_ring_of_three_stops_where_it_began(rig: Rig) -> None:
     running = [rig.mirror(one, other) for one, other in ring]
     expected = Counter(v for name in rig.brokers for v in numbers(0, 50, name))
     for name in rig.brokers:
-        eventually(lambda at=name: len(rig.values("clicks", at)) >= 150)  # type: ignore[misc]
+        eventually(lambda at=name: len(rig.values("clicks", at)) >= 150)
     eventually(lambda: [one.mirror.state.returned for one in running] == [50, 50, 50])
     for name in rig.brokers:
         assert Counter(rig.values("clicks", name)) == expected, name
@@ -223,7 +224,7 @@ def test_offsets_are_translated_and_carried_over(rig: Rig, monkeypatch: pytest.M
     for first in range(0, 300, 100):
         for name in ("source", "other"):
             rig.publish(name, "clicks", numbers(first, first + 100, name))
-        eventually(lambda end=first + 100: rig.count("clicks") == 2 * end)  # type: ignore[misc]
+        eventually(lambda end=first + 100: rig.count("clicks") == 2 * end)
     source, target = (f"{rig.zookeeper.connect}{c.root}" for c in rig.deployment.clusters[::2])
     with ConsumerConnector(zookeeper_connect=source, group="g1", enable_auto_commit=False) as one:
         streams = one.create_message_streams({"clicks": 1})["clicks"]

@@ -8,9 +8,10 @@ import signal
 import time
 
 import pytest
+from eventually import eventually
 from mirror_fork import Command
 from mirror_load import Load, all_there, repeated, steps_back
-from mirror_rig import Rig, eventually, rig, zookeeper
+from mirror_rig import Rig, rig, zookeeper
 
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.testing.zookeeper import ZooKeeperServer
@@ -48,7 +49,7 @@ def kill_again_and_again(rig: Rig, seed: int, kills: int, members: int) -> None:
                 victim.wait()
                 start()
                 copied = rig.count("clicks")
-                eventually(lambda at=copied: rig.count("clicks") > at)  # type: ignore[misc]
+                eventually(lambda at=copied: rig.count("clicks") > at)
             load.stop()
             eventually(lambda: all_there(rig, "clicks", load.sent))
         for process in running:
@@ -89,7 +90,7 @@ def test_brokers_and_zookeeper_go_away_under_load(rig: Rig, zookeeper: ZooKeeper
             time.sleep(0.5)
             rig.brokers[name].start()
             copied = rig.count("clicks")
-            eventually(lambda at=copied: rig.count("clicks") > at)  # type: ignore[misc]
+            eventually(lambda at=copied: rig.count("clicks") > at)
         zookeeper.kill()
         time.sleep(1.0)
         zookeeper.start()

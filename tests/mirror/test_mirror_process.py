@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from connector_cluster import session_of
 from crc32c import crc32c
-from mirror_rig import Rig, eventually, numbers, rig, zookeeper
+from eventually import eventually
+from mirror_rig import Rig, numbers, rig, zookeeper
 
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.mirror import mirror as mirror_module

@@ -26,17 +26,19 @@ def test_names_at_the_target() -> None:
     assert mirror().target_topic("x") == "x"
 
 
-def test_what_is_copied_and_what_the_audit_compares_by_name() -> None:
+def test_what_is_copied() -> None:
     one = mirror(topics="c.*|d", exclude="cold", renames={"cx": "y"})
     names = ("clicks", "cold", "coldest", "cx", "d", "other", "_c")
     assert [name for name in names if one.copies(name)] == ["clicks", "coldest", "cx", "d"]
-    assert [name for name in names if re.fullmatch(one.same_names, name)] == [
-        "clicks",
-        "coldest",
-        "d",
-    ]
-    assert not re.fullmatch(mirror(rename="{source}.{topic}").same_names, "clicks")
-    assert mirror(topics="c.*").same_names == "c.*"
+
+
+def test_two_topics_that_would_become_one_are_refused() -> None:
+    """Two names into one: the audit could not tell whose record is whose, and would have called
+    each of them lost, or, worse, complete."""
+    with pytest.raises(ValidationError, match="'a' and 'b' would both be called 'all'"):
+        mirror(renames={"a": "all", "b": "all"})
+    assert mirror(renames={"a": "all", "b": "all"}, exclude="b").target_topic("a") == "all"
+    assert mirror(renames={"a.*": "all", "b": "others"}).target_topic("ab") == "all"
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@ clients, in force on every broker of the cluster."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 from confluent_kafka.cimpl import KafkaException, NewTopic
+from eventually import eventually
 from security_world import PASSWORD, log_in
 
 from tallymark.cli.main import command
@@ -93,13 +93,6 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with ExitStack() as stack:
         yield World(tmp_path_factory.mktemp("world"), stack)
-
-
-def eventually(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def produced(world: World, user: str, topic: str) -> KafkaError | None:

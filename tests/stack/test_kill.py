@@ -8,8 +8,9 @@ from typing import Any
 
 import log_oracle
 import pytest
+from eventually import eventually
 from log_oracle import Contents
-from running_stack import WINDOW_MS, Stack, wait_until
+from running_stack import WINDOW_MS, Stack
 from sqlalchemy import select
 
 from tallymark.cli.supervisor.plan import plan
@@ -26,15 +27,21 @@ PATIENCE = 120.0
 def test_kill_each_process_in_turn(stack: Stack) -> None:
     first = stack.publisher("dc1", TOPIC, "a")
     stack.publisher("dc2", TOPIC, "b")
-    wait_until(lambda: bool(stack.acked("a") and stack.acked("b")), PATIENCE, "both publish")
+    eventually(
+        lambda: bool(stack.acked("a") and stack.acked("b")), seconds=PATIENCE, what="both publish"
+    )
     for spec in plan(stack.deployment):
         stack.kill(spec.name, PATIENCE)
         time.sleep(1)
-    wait_until(lambda: len(stack.acked("a")) > 500, PATIENCE, "enough is published")
+    eventually(lambda: len(stack.acked("a")) > 500, seconds=PATIENCE, what="enough is published")
     first.kill()
     first.wait()
     stack.publisher("dc1", TOPIC, "c")
-    wait_until(lambda: len(stack.acked("c")) > 100, PATIENCE, "the host's next publisher publishes")
+    eventually(
+        lambda: len(stack.acked("c")) > 100,
+        seconds=PATIENCE,
+        what="the host's next publisher publishes",
+    )
     stack.stop_publishers()
 
     published = {"dc1": stack.acked("a") | stack.acked("c"), "dc2": stack.acked("b")}
@@ -43,9 +50,11 @@ def test_kill_each_process_in_turn(stack: Stack) -> None:
         assert acked - contents[cluster].values == set(), "acknowledged, but not in the log"
     # How long the mirrors take is the machine's business; that nothing stays behind is theirs.
     sent = contents["dc1"].values | contents["dc2"].values
-    wait_until(lambda: sent <= read(stack, "aggregate").values, PATIENCE, "all is mirrored")
+    eventually(
+        lambda: sent <= read(stack, "aggregate").values, seconds=PATIENCE, what="all is mirrored"
+    )
     # A window that was decided before is judged anew when something of it arrives.
-    wait_until(lambda: settled(stack), PATIENCE, "every window is decided")
+    eventually(lambda: settled(stack), seconds=PATIENCE, what="every window is decided")
     deadline = time.monotonic() + PATIENCE
     while (wrong := told_wrongly(stack, contents)) and time.monotonic() < deadline:
         time.sleep(2)

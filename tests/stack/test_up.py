@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from running_stack import Stack, wait_until
+from eventually import eventually
+from running_stack import Stack
 
 from tallymark.cli.ports import with_free_ports
 from tallymark.cli.supervisor.plan import plan
@@ -71,8 +72,10 @@ def test_the_ten_lines_of_the_readme(stack: Stack) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "{'page': '/home'}"
-    wait_until(
-        lambda: "clicks" in stack.command("audit", "verdicts")[1], 30, "the audit has seen them"
+    eventually(
+        lambda: "clicks" in stack.command("audit", "verdicts")[1],
+        seconds=30,
+        what="the audit has seen them",
     )
 
 
@@ -93,8 +96,10 @@ def test_status_a_second_start_and_a_killed_supervisor(stack: Stack) -> None:
     children = [psutil.Process(pid) for pid in pids]
     children += [child for process in list(children) for child in process.children(recursive=True)]
     stack.up.kill()
-    wait_until(
-        lambda: not any(child.is_running() for child in children), 30, "no process outlives it"
+    eventually(
+        lambda: not any(child.is_running() for child in children),
+        seconds=30,
+        what="no process outlives it",
     )
     code, said = stack.command("status")
     assert code == 1

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +121,3 @@ def values(address: str, name: str, index: int = 0) -> list[bytes | None]:
     batches = split_batches(bytes(found.records or b""))
     batches = split_batches(bytes(found.records or b""))
     return [record.value for batch in batches for record in batch.records()]
-
-
-def eventually(check: Callable[..., object], *arguments: Any, seconds: float = 10.0) -> None:
-    """``check(*arguments)`` is true within ``seconds``; how soon is not judged."""
-    deadline = time.monotonic() + seconds
-    while not check(*arguments):
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,13 +105,6 @@ def take(streams: list[Stream], wanted: set[bytes], seconds: float = 45.0) -> li
     for stream in streams:  # who asks again is done with what it has
         found += stream.poll()
     return found
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 45.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to hold"
-        time.sleep(0.01)
 
 
 def values(messages: list[Message]) -> list[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -83,10 +82,3 @@ def take(stream: Stream, count: int) -> list[Message]:
 
 def numbers(messages: list[Message]) -> list[int]:
     return [int(message.value or b"") for message in messages]
-
-
-def eventually(holds: Callable[[], bool], seconds: float = SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to hold"
-        time.sleep(0.02)

@@ -6,8 +6,7 @@ import itertools
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -241,13 +240,6 @@ class RunningMirror:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to hold"
-        time.sleep(0.05)
 
 
 def numbers(start: int, end: int, name: str = "") -> list[bytes]:

@@ -4,9 +4,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from eventually import eventually
 
 from tallymark.cli.supervisor.control import ask
 from tallymark.cli.supervisor.run import control_file
@@ -35,10 +36,10 @@ class Stack:
         """``kill -9``, and wait until it serves again."""
         old = self.process(name)["pid"]
         ask(control_file(self.deployment), {"do": "kill", "name": name})
-        wait_until(
+        eventually(
             lambda: self.process(name)["state"] == "ready" and self.process(name)["pid"] != old,
-            back_within,
-            f"{name} serves again",
+            seconds=back_within,
+            what=f"{name} serves again",
         )
 
     def publisher(self, cluster: str, topic: str, run: str) -> subprocess.Popen[bytes]:
@@ -83,10 +84,3 @@ class Stack:
 
     def _acked(self, run: str) -> Path:
         return self.deployment.data_dir / f"acked-{run}"
-
-
-def wait_until(holds: Callable[[], bool], seconds: float, what: str) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"waited {seconds} s in vain until {what}"
-        time.sleep(0.2)
