@@ -20,6 +20,7 @@ from tallymark.errors import CODES, KafkaError, ProtocolError, TallymarkError
 from tallymark.net import refusals
 from tallymark.net.addresses import Address
 from tallymark.net.connection import MAX_RESPONSE_BYTES, ClientConnection, Reader, Writer
+from tallymark.net.dialing import dial, resolved
 from tallymark.net.inbox import SCRATCH_BYTES, Inbox
 from tallymark.net.meter import Meter
 from tallymark.net.request_memory import RequestMemory
@@ -97,7 +98,7 @@ class Stream(asyncio.BufferedProtocol):
         address = Address(host, port)
         deadline = asyncio.get_running_loop().time() + timeout
         connection = ClientConnection(client_id, max_response_bytes)
-        stream = await _open(address, connection, deadline, tls)
+        stream = await dial(address, lambda: Stream(address, connection), deadline, tls)
         stage = "api"
         try:
             async with asyncio.timeout_at(deadline):
@@ -111,7 +112,7 @@ class Stream(asyncio.BufferedProtocol):
                 if stage == "sasl"
                 else refusals.unanswered(str(address), error, tls=tls is not None)
             )
-            refusal.add("", _resolved(address, [stream.peer_host]))
+            refusal.add("", resolved(address, [stream.peer_host]))
             await stream.close()
             raise refusal from error
         except BaseException:
@@ -413,56 +414,3 @@ def _scratch() -> memoryview:
     if scratch is None:
         scratch = _of_thread.scratch = memoryview(bytearray(SCRATCH_BYTES))
     return scratch
-
-
-async def _open(
-    address: Address, connection: ClientConnection, deadline: float, tls: ssl.SSLContext | None
-) -> Stream:
-    loop = asyncio.get_running_loop()
-    stage = "resolve"
-    found: list[Any] = []
-
-    made: Stream | None = None
-
-    def connected() -> Stream:
-        # asyncio makes the protocol between the TCP connection and the handshake.
-        nonlocal stage, made
-        stage = "tls" if tls is not None else stage
-        made = Stream(address, connection)
-        return made
-
-    try:
-        async with asyncio.timeout_at(deadline):
-            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-            stage = "connect"
-            _, stream = await loop.create_connection(
-                connected,
-                address.host,
-                address.port,
-                ssl=tls,
-                happy_eyeballs_delay=0.25 if len(found) > 1 else None,
-            )
-    except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are of the former
-        if isinstance(error, UnicodeError):  # no name that the DNS could know
-            error = OSError(str(error))
-        _drop(made)
-        refusal = refusals.unopened(str(address), stage, error)
-        refusal.add("", _resolved(address, [each[4][0] for each in found]))
-        raise refusal from error
-    except BaseException:
-        _drop(made)
-        raise
-    return stream
-
-
-def _drop(made: Stream | None) -> None:
-    """Who gives up in the turn in which the handshake ended leaves a connection that asyncio
-    closes in good form: on TLS its socket would stay for as long as the peer may take to say
-    good-bye."""
-    if made is not None:
-        made.abort()
-
-
-def _resolved(address: Address, ips: list[str]) -> tuple[str, ...]:
-    """The IP addresses behind a host name; none where the host is one itself."""
-    return tuple(ip for ip in dict.fromkeys(ips) if ip != address.host)
