@@ -41,9 +41,10 @@ format: $(VENV)/.dev
 java:
 	@deploy/ensure-java
 
-# Other people's clients that pip does not bring, and Apache Kafka.
+# Other people's clients that pip does not bring, PostgreSQL and Apache Kafka.
 others:
 	@deploy/ensure-kcat
+	@deploy/ensure-postgresql
 	@deploy/ensure-java-clients
 	@deploy/ensure-apache-kafka $(BIN)/python
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from postgres import PostgresServer
+
     from tallymark.apache_kafka import ApacheKafkaServer
 
 # A loaded machine is slow now and then, which says nothing about the code. Where the same change
@@ -31,3 +34,30 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKaf
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One private PostgreSQL for all tests of this run."""
+    from postgres import start_postgres
+
+    server = start_postgres()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def postgres(postgres_server: PostgresServer) -> str:
+    """SQLAlchemy address of an empty PostgreSQL database."""
+    return postgres_server.new_database()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """SQLAlchemy address of an empty database: the test runs on SQLite and on PostgreSQL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'database' / 'test.db'}"
+    address: str = request.getfixturevalue("postgres")
+    return address

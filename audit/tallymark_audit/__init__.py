@@ -1,1 +1,28 @@
-"""Tallymark."""
+"""The audit: every message accounted for, the missing ones named.
+
+For applications: :func:`audited` wraps the producer of somebody else's client,
+:class:`ConsumerAudit` tells what a consumer group has processed. They are loaded when they are
+asked for, so that a part of the audit can be imported alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tallymark_audit.consumer.audit import ConsumerAudit
+    from tallymark_audit.foreign.adopt import audited
+
+__all__ = ["ConsumerAudit", "audited"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "audited":
+        from tallymark_audit.foreign.adopt import audited
+
+        return audited
+    if name == "ConsumerAudit":
+        from tallymark_audit.consumer.audit import ConsumerAudit
+
+        return ConsumerAudit
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,26 +1,48 @@
 """Put both sides of an edge beside each other, cell by cell.
 
-On a producer edge the claims are matched with what the cluster holds. Into a mirror's target
-several upstreams flow, and all their records lie in the same partitions; cells carry the
-instance, so each upstream gets its own back:
+On a producer edge the claims are matched with what the cluster holds, on a consumer edge what the
+cluster holds with what the group processed. Into a mirror's target several upstreams flow, and all
+their records lie in the same partitions; cells carry the instance, so each upstream gets its own
+back:
 
 1. a cell that an upstream also holds belongs to that upstream's edge;
-2. else the cell of an instance that reports on an upstream cluster belongs there;
+2. else the cell of an instance that reports on an upstream cluster, or on one that is mirrored into
+   it, belongs there;
 3. what is left belongs to the target's own producers, who claim it or do not.
+
+What comes back is nobody's debt: a mirror does not copy into a cluster what began there.
 
 Records without a stamp carry no instance. Of them each edge gets what remains when the other
 upstreams have theirs: a lack shows on every edge it may have happened on.
+
+All cells here bear the edge's own name of the topic (:func:`renamed`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
-from tallymark_audit.cells import CellKey, Edge
+from tallymark_audit.cells import CellKey, Edge, Explanation
+from tallymark_audit.ranges import RangeSet
 from tallymark_audit.sides import CellFacts, Claim, Observation
 
 Counted = Mapping[CellKey, Observation]
+Reasons = Mapping[CellKey, tuple[Explanation, ...]]
+Side = TypeVar("Side", Claim, Observation)
+
+
+def renamed(cells: Mapping[CellKey, Side], topic: str) -> dict[CellKey, Side]:
+    """The cells as those of ``topic``, whatever the cluster they were counted in calls it."""
+    found: dict[CellKey, Side] = {}
+    for key, side in cells.items():
+        if key.topic == topic:
+            found[key] = side
+        else:
+            new = key._replace(topic=topic)
+            found[new] = replace(side, key=new)
+    return found
 
 
 def producer_facts(
@@ -32,7 +54,7 @@ def producer_facts(
     """The cells of the edge from a cluster's producers.
 
     ``upstreams`` are the observations of the clusters mirrored into it, by cluster (none for a
-    plain cluster); ``homes`` tells the cluster an instance reports on."""
+    plain cluster); ``homes`` tells from which of them an instance's records come."""
     upstreams, homes = upstreams or {}, homes or {}
     own: dict[CellKey, tuple[Observation | None, int | None]] = {}
     for key, seen in downstream.items():
@@ -53,20 +75,23 @@ def mirror_facts(
     downstream: Counted,
     homes: Mapping[str, str] | None = None,
     claimed_here: Iterable[CellKey] = (),
-    passed: Mapping[int, int] | None = None,
+    in_flight: Container[CellKey] = (),
+    reasons: Reasons | None = None,
 ) -> list[CellFacts]:
     """The cells of one mirror's edge. ``upstreams`` holds the observations of *every* cluster
     mirrored into the target; ``claimed_here`` are cells that the target's own producers claim.
-    ``passed`` tells, by partition upstream, an offset that the mirror has surely copied: cells that
-    reach beyond it may be under way. None: the mirror has ended its work, nothing is under way."""
+    ``in_flight``: cells that the mirror is not known to have passed; ``reasons``: why messages of a
+    cell could not be copied. An instance that ``homes`` puts into the target began there."""
     homes, local = homes or {}, set(claimed_here)
     mine = upstreams.get(edge.upstream, {})
     facts = [
         replace(
             _mirror_cell(edge, key, mine[key], upstreams, downstream),
-            in_flight=passed is not None and mine[key].last_offset > passed.get(key.partition, -1),
+            in_flight=key in in_flight,
+            explained=(reasons or {}).get(key, ()),
         )
         for key in sorted(mine)
+        if not (key.stamped and (key in local or homes.get(key.instance) == edge.downstream))
     ]
     for key in sorted(downstream.keys() - mine.keys()):
         if key.stamped and key not in local:
@@ -74,6 +99,30 @@ def mirror_facts(
             if not elsewhere and homes.get(key.instance) == edge.upstream:
                 facts.append(_facts(key, None, downstream[key]))
     return facts
+
+
+def consumer_facts(
+    upstream: Counted,
+    processed: Counted,
+    filtered: Mapping[CellKey, RangeSet],
+    in_flight: Container[CellKey] = (),
+) -> list[CellFacts]:
+    """The cells of the edge from a cluster to a group of consumers, which owes all there is.
+    ``filtered``: sequences that the group left out on purpose."""
+    found: list[CellFacts] = []
+    for key in sorted({*upstream, *processed}):
+        held = upstream.get(key)
+        left_out = filtered.get(key)
+        found.append(
+            CellFacts(
+                key,
+                held.as_claim() if held else None,
+                processed.get(key),
+                (Explanation("filtered", left_out),) if left_out else (),
+                in_flight=key in in_flight,
+            )
+        )
+    return found
 
 
 def _mirror_cell(

@@ -9,10 +9,16 @@ What each side says about a cell is in :mod:`tallymark_audit.sides`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from tallymark.deployment import Mirror
 from tallymark_audit.hashing import MASK
+from tallymark_audit.ranges import RangeSet
+
+GROUP: Final = "group:"
+"""How a consumer group is told from a cluster where edges name their ends."""
 
 
 class CellKey(NamedTuple):
@@ -65,18 +71,68 @@ class Copy(NamedTuple):
     sequence: int
 
 
+class Explanation(NamedTuple):
+    """Why sequences are not downstream: :data:`EXCUSES` or :data:`EXPIRED`."""
+
+    reason: str
+    ranges: RangeSet
+
+
+ABORTED: Final = "aborted"
+FILTERED: Final = "filtered"
+FAILED: Final = "failed"
+IN_DOUBT: Final = "in doubt"
+EXCUSES: Final = (ABORTED, FILTERED, FAILED, IN_DOUBT)
+"""Reasons for which nothing is lost: never committed, left out on purpose, refused, or never
+promised. Of a sequence with several the first counts."""
+EXPIRED: Final = "expired"
+"""It was promised, and upstream deleted it before it was passed on: missing for good."""
+
+
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One hop that is judged. ``upstream`` is ``producer`` or a cluster, ``downstream`` a cluster;
-    ``topics`` is the regular expression of what passes the hop (the declared filter). ``implied``
-    marks the producer edge of a mirror's target, which usually has no producers of its own."""
+    """One hop that is judged: what ``upstream`` has, ``downstream`` must have.
+
+    ``upstream`` is ``producer`` or a cluster, ``downstream`` a cluster or ``group:<name>``;
+    ``topics`` is the regular expression of what passes the hop (the declared filter), under the
+    names upstream, which are the names of verdicts. A ``mirror``'s own rules say besides what it
+    leaves out and what it calls the rest. ``implied`` marks the producer edge of a mirror's target,
+    which usually has no producers of its own."""
 
     name: str
     upstream: str
     downstream: str
-    kind: Literal["producer", "mirror"]
+    kind: Literal["producer", "mirror", "consumer", "lake"]
     topics: str = ".*"
     implied: bool = False
+    mirror: Mirror | None = None
+
+    @property
+    def home(self) -> str:
+        """The cluster whose collector judges it: where the later of the two sides is counted."""
+        return self.downstream if self.kind in ("producer", "mirror") else self.upstream
+
+    @property
+    def group(self) -> str:
+        """Of a consumer edge the group's name."""
+        return self.downstream.removeprefix(GROUP)
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether records of aborted transactions are carried over on purpose."""
+        return self.mirror is not None and self.mirror.isolation == "read_uncommitted"
+
+    def downstream_topic(self, topic: str) -> str:
+        """What the upstream's topic is called downstream."""
+        return self.mirror.target_topic(topic) if self.mirror else topic
+
+    def upstream_topics(self, topic: str, known: Iterable[str]) -> tuple[str, ...]:
+        """Those of the upstream's ``known`` topics that are called ``topic`` downstream, sorted.
+        More than one: the hop cannot be judged, see :func:`tallymark_audit.edges.collision`."""
+        copies = (lambda _: True) if self.mirror is None else self.mirror.copies
+        return tuple(
+            sorted(t for t in set(known) if copies(t) and self.downstream_topic(t) == topic)
+        )
 
 
 def window_of(timestamp: int, window_ms: int) -> int:

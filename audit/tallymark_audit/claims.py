@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tallymark_audit.cells import CellKey
-from tallymark_audit.events import AuditEvent
+from tallymark_audit.events import AuditEvent, Gap
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import Claim, merge_claims
 from tallymark_audit.verdicts import ReporterFacts
@@ -141,6 +141,14 @@ class PartKey(NamedTuple):
     part: int
 
 
+class CarriedKey(NamedTuple):
+    """Who says how far it has come in which partition."""
+
+    reporter: str
+    topic: str
+    partition: int
+
+
 @dataclass(slots=True)
 class ClaimBook:
     """All claims and reporters of one cluster, in memory. ``trimmed``: the audit topic's log no
@@ -151,6 +159,12 @@ class ClaimBook:
     parts: dict[PartKey, tuple[int, Claim]] = field(
         default_factory=dict[PartKey, tuple[int, Claim]]
     )
+    copied: dict[CarriedKey, tuple[int, int]] = field(
+        default_factory=dict[CarriedKey, tuple[int, int]]
+    )
+    """When (ms) a mirror or a consumer last said how far it has come, and the offset."""
+    gaps: dict[tuple[str, Gap], None] = field(default_factory=dict[tuple[str, Gap], None])
+    """Who could not copy what."""
 
     def add(self, event: AuditEvent) -> None:
         """Take in one event; repeated and reordered ones change nothing."""
@@ -160,10 +174,29 @@ class ClaimBook:
             old = self.parts.get(part)
             if old is None or revision > old[0]:
                 self.parts[part] = (revision, claim)
+        for one in event.copied:
+            place = CarriedKey(event.reporter, one.topic, one.partition)
+            told = event.emitted_at, one.through_offset
+            if told[0] >= self.copied.get(place, (0, 0))[0]:
+                self.copied[place] = told
+        self.gaps.update(((event.reporter, gap), None) for gap in event.gaps)
 
     def claims(self) -> dict[CellKey, Claim]:
-        """One claim a cell: the union over parts and reporters."""
-        return merge_claims(claim for _, claim in self.parts.values())
+        """One claim a cell: the union over parts and producers."""
+        return merge_claims(
+            claim
+            for part, (_, claim) in self.parts.items()
+            if self.reporters[part.reporter].tier == "producer"
+        )
+
+    def processed(self, group: str) -> list[Claim]:
+        """What the runs of a consumer group say they processed: one claim a run and cell."""
+        return [
+            claim
+            for part, (_, claim) in self.parts.items()
+            if self.reporters[part.reporter].tier == "consumer"
+            and self.reporters[part.reporter].consumer_group == group
+        ]
 
     def topics(self) -> dict[str, set[str]]:
         """Which reporters publish to a topic."""

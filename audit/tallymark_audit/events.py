@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
+from operator import attrgetter
 from typing import Any, Final, Literal, cast
 
 import fastavro
@@ -29,6 +30,7 @@ from tallymark.errors import RemoteProtocolError
 from tallymark_audit import event_schema, event_schema_v1, sketches
 from tallymark_audit.cells import Block, CellKey, Summary
 from tallymark_audit.event_schema import MARKER
+from tallymark_audit.hashing import MASK
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import Claim
 
@@ -214,10 +216,14 @@ def _fields(record: Gap | Copied) -> dict[str, Any]:
 
 
 def _cell_to_avro(cell: CellReport) -> dict[str, Any]:
-    fields = {name: getattr(cell, name) for name in CellReport.__slots__}
-    fields["blocks"] = [block._asdict() for block in cell.blocks]
-    fields["summary"] = cell.summary._asdict() if cell.summary else None
-    return {k: v.to_list() if isinstance(v, RangeSet) else v for k, v in fields.items()}
+    fields = dict(zip(CellReport.__slots__, _cell_fields(cell), strict=True))
+    for name in _RANGES:
+        fields[name] = fields[name].to_list()
+    fields["blocks"] = [block._asdict() | {"hash": _signed(block.hash)} for block in cell.blocks]
+    if cell.summary:
+        signed = _signed(cell.summary.fingerprint)
+        fields["summary"] = cell.summary._asdict() | {"fingerprint": signed}
+    return fields
 
 
 def _from_avro(raw: dict[str, Any], version: int) -> AuditEvent:
@@ -275,15 +281,36 @@ def _cell_from_avro(raw: dict[str, Any]) -> CellReport:
     if raw["partition"] < 0 or raw["count"] < 0 or raw["bytes"] < 0:
         raise ValueError("a cell with a negative partition, count or size")
     sketches.from_list(raw.get("latency", []))
-    summary = raw.get("summary")
+    summary = _summary_from_avro(raw.get("summary"))
     fields: dict[str, Any] = {name: raw[name] for name in CellReport.__slots__ if name in raw}
     fields |= {name: RangeSet.from_list(raw[name]) for name in _RANGES if name in raw}
     fields |= {
         "latency": tuple(raw.get("latency", ())),
-        "blocks": tuple(Block(**block) for block in raw.get("blocks", ())),
-        "summary": Summary(**summary) if summary else None,
+        "blocks": tuple(_block_from_avro(block) for block in raw.get("blocks", ())),
+        "summary": summary,
     }
     return CellReport(**fields)
+
+
+def _block_from_avro(raw: dict[str, int]) -> Block:
+    block = Block(**raw)
+    if block.block < 0 or block.records < 1:
+        raise ValueError(f"block {block.block} of {block.records} records")
+    return block._replace(hash=block.hash & MASK)
+
+
+def _summary_from_avro(raw: dict[str, int] | None) -> Summary | None:
+    if raw is None:
+        return None
+    summary = Summary(**raw)
+    if min(summary[:4]) < 0:
+        raise ValueError("a summary with less than no records")
+    return summary._replace(fingerprint=summary.fingerprint & MASK)
+
+
+def _signed(number: int) -> int:
+    """A sum of hashes has 64 bits and no sign, a long of Avro has 63 and one."""
+    return number - (1 << 64) if number >> 63 else number
 
 
 _RANGES: Final = (
@@ -295,6 +322,7 @@ _RANGES: Final = (
     "filtered",
     "expired",
 )
+_cell_fields: Final = attrgetter(*CellReport.__slots__)
 _SCHEMAS: Final = {1: event_schema_v1.SCHEMA, VERSION: event_schema.SCHEMA}
 
 

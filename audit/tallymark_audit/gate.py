@@ -1,4 +1,9 @@
-"""What may be concluded about a window yet: whether it is too young, and who is still owing."""
+"""What may be concluded about a window yet: whether it is too young, and who is still owing.
+
+Who answers for a hop depends on its kind. Producers owe claims of whole windows, so one that has
+not reported holds a window as such. Mirrors and consumer groups owe no report: what they have
+brought is seen. They matter where something is missing that they may still be about to bring.
+"""
 
 from __future__ import annotations
 
@@ -10,52 +15,101 @@ from tallymark_audit.states import SEVERITY, Clock, ReporterFacts, State
 from tallymark_audit.text import utc
 
 Held = tuple[State, str]
-"""A state that is no finding, and why: OPEN, SETTLING or UNKNOWN."""
+"""A state, and why; of a gate one that is no finding: OPEN, SETTLING or UNKNOWN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
     """What may be concluded yet. ``young``: nothing, the window is too fresh. ``downstream``: no
-    loss, since what is missing may still be uncounted or under way. ``upstream``: nothing
-    unclaimed, since the claim may still be unread. ``held``: the worst of all that holds it."""
+    loss, since what is missing may still be uncounted. ``upstream``: nothing unclaimed, since the
+    claim may still be unread. ``held``: the worst of all that holds it. ``carriers``: why what has
+    not been passed yet is not lost, None if nobody will bring it any more."""
 
     clock: Clock
-    producer: bool
+    kind: str
     reporters: dict[str, ReporterFacts]
     young: Held | None
     downstream: Held | None
     upstream: Held | None
     held: Held | None
-    patience: int
-    """Until when (ms) a lagging mirror is waited for."""
+    carriers: Held | None
 
     @classmethod
     def of(cls, edge: Edge, window: int, reporters: Sequence[ReporterFacts], clock: Clock) -> Gate:
         """The gate of a window (start, ms); ``reporters`` as :func:`.verdicts.judge` has them."""
         end = window + clock.window_ms
-        producer = edge.kind == "producer"
         young = _young(end, clock)
         downstream = _counter_held("downstream", end, clock.downstream_through, clock)
         upstream = _counter_held("upstream", end, clock.upstream_through, clock)
-        # A run that began after the window's end has nothing in it; a back-fill, which writes
-        # into the past, holds only the cells it has.
-        owing = _worst_held(
-            reporter_held(reporter, clock)
-            for reporter in reporters
-            if reporter.lacks(end) and not reporter.backfill and reporter.first_seen < end
+        held, by_instance, carriers = _worst_held((downstream, upstream)), {}, None
+        if edge.kind == "producer":
+            held = _worst_held((held, *_owing(reporters, end, clock)))
+            by_instance = {reporter.instance: reporter for reporter in reporters}
+        elif edge.kind == "consumer":
+            carriers = _group(reporters, clock)
+            silent = carriers if not reporters else None
+            downstream = _worst_held((downstream, silent, *_owing(reporters, end, clock)))
+            held = _worst_held((held, silent))
+        else:
+            carriers = _mirror(reporters, clock) if reporters else _nobody_tells(end, clock)
+        return cls(
+            clock, edge.kind, by_instance, young, downstream, upstream, young or held, carriers
         )
-        if not producer:
-            downstream = _worst_held((downstream, owing))
-        held = young or _worst_held((downstream, upstream, owing))
-        by_instance = {reporter.instance: reporter for reporter in reporters} if producer else {}
-        patience = max(end, clock.changed) + clock.settle_ms + clock.silence_ms
-        return cls(clock, producer, by_instance, young, downstream, upstream, held, patience)
 
     def missing(self, in_flight: bool) -> Held | None:
         """Why what is missing is not lost yet; None: it is."""
-        if self.downstream is None and in_flight and self.clock.now < self.patience:
-            return State.SETTLING, "the mirror has not been seen past it yet"
-        return self.downstream
+        return self.downstream or (self.carriers if in_flight else None)
+
+
+def reporter_held(reporter: ReporterFacts, clock: Clock) -> Held:
+    """Of a reporter that owes a report: it is waited for while it lives."""
+    who = f"{reporter.reporter} on {reporter.server or 'an unnamed server'}"
+    if clock.now - reporter.last_heard <= clock.silence_ms:
+        return State.SETTLING, f"{who} has not reported the window complete"
+    return State.UNKNOWN, f"{who} is silent since {utc(reporter.last_heard)} and has not closed"
+
+
+def _owing(reporters: Sequence[ReporterFacts], end: int, clock: Clock) -> list[Held]:
+    """A run that began after the window's end has nothing in it; a back-fill, which writes into
+    the past, holds only the cells it has."""
+    return [
+        reporter_held(reporter, clock)
+        for reporter in reporters
+        if reporter.lacks(end) and not reporter.backfill and reporter.first_seen < end
+    ]
+
+
+def _mirror(reporters: Sequence[ReporterFacts], clock: Clock) -> Held | None:
+    """A mirror says how far it has copied. While it lives it will bring the rest; one of its
+    processes may be closed while another goes on, so being heard counts for more."""
+    if all(reporter.retired for reporter in reporters):
+        return None
+    last = max((one for one in reporters if not one.retired), key=lambda one: one.last_heard)
+    if clock.now - last.last_heard <= clock.silence_ms:
+        return State.SETTLING, f"{last.reporter} has not copied it yet"
+    since = utc(last.last_heard)
+    if last.closed:
+        return State.UNKNOWN, f"{last.reporter} was stopped at {since} and has not copied it"
+    return State.UNKNOWN, f"{last.reporter} is silent since {since}, and behind"
+
+
+def _nobody_tells(end: int, clock: Clock) -> Held | None:
+    """Of a mirror that does not report only what it brought is known: it gets some time."""
+    if clock.now < max(end, clock.changed) + clock.settle_ms + clock.silence_ms:
+        return State.SETTLING, "the mirror has not been seen past it yet"
+    return None
+
+
+def _group(reporters: Sequence[ReporterFacts], clock: Clock) -> Held | None:
+    """A group's members come and go: it lives while one of them does."""
+    if not reporters:
+        return State.UNKNOWN, "nobody of the group has reported"
+    if all(reporter.retired for reporter in reporters):
+        return None
+    heard = max(one.last_heard for one in reporters if not one.retired)
+    if clock.now - heard <= clock.silence_ms:
+        return State.SETTLING, "the group has not come to it yet"
+    return State.UNKNOWN, f"nobody of the group was heard since {utc(heard)}, and it is behind"
 
 
 def _young(end: int, clock: Clock) -> Held | None:
@@ -72,14 +126,6 @@ def _counter_held(side: str, end: int, through: int, clock: Clock) -> Held | Non
     if clock.now - through <= clock.silence_ms:
         return State.SETTLING, f"the counter {side} is catching up"
     return State.UNKNOWN, f"the counter {side} has not counted since {utc(through)}"
-
-
-def reporter_held(reporter: ReporterFacts, clock: Clock) -> Held:
-    """Of a reporter that owes a report: it is waited for while it lives."""
-    who = f"{reporter.reporter} on {reporter.server or 'an unnamed server'}"
-    if clock.now - reporter.last_heard <= clock.silence_ms:
-        return State.SETTLING, f"{who} has not reported the window complete"
-    return State.UNKNOWN, f"{who} is silent since {utc(reporter.last_heard)} and has not closed"
 
 
 def _worst_held(held: Iterable[Held | None]) -> Held | None:

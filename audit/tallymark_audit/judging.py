@@ -3,50 +3,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy import Connection
 
 from tallymark.deployment import AuditSettings
-from tallymark_audit.assemble import mirror_facts, producer_facts
+from tallymark_audit import sketches
+from tallymark_audit.assemble import consumer_facts
 from tallymark_audit.cells import Edge
-from tallymark_audit.edges import AUDIT_TOPIC, passes
+from tallymark_audit.edges import AUDIT_TOPIC, collision
+from tallymark_audit.hops import Hop, Known, Place, Sides, beside
+from tallymark_audit.passing import Passed, in_flight
 from tallymark_audit.sides import CellFacts
-from tallymark_audit.store import facts
-from tallymark_audit.verdicts import Clock, ReporterFacts, Verdict, judge
+from tallymark_audit.store import carried, facts
+from tallymark_audit.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
+
+DAY_MS: Final = 86_400_000
+LEARNED_DAYS: Final = 7
+"""Lateness is learned from today and so many days before."""
+LEARNED_SHARE: Final = 0.999
+ENOUGH: Final = 1000
+"""Records below which a share of one in a thousand says nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """An edge with its surroundings: the other edges that end where it ends."""
-
-    edge: Edge
-    siblings: tuple[Edge, ...]
-
-    def upstreams(self, topic: str) -> tuple[str, ...]:
-        """The clusters from which the topic is mirrored into the edge's downstream."""
-        return tuple(
-            edge.upstream for edge in self.siblings if edge.kind == "mirror" and passes(edge, topic)
-        )
-
-    def clusters(self, topic: str) -> tuple[str, ...]:
-        """The clusters whose counts and claims can change a verdict on this edge."""
-        if self.edge.kind == "mirror":
-            return (self.edge.downstream, self.edge.upstream)
-        return (self.edge.downstream, *self.upstreams(topic))
+def learned_settle_ms(settings: AuditSettings, late: Mapping[int, int]) -> int:
+    """How long after its end a window is left to settle: the 99.9 % quantile of how late records
+    came (a sketch of ms), within the settings' bounds; with few records the lower bound."""
+    low = min(settings.settle_min_ms, settings.settle_max_ms)
+    if sum(late.values()) < ENOUGH:
+        return low
+    learned = sketches.quantile(late, LEARNED_SHARE) or 0.0
+    return min(max(low, round(learned)), settings.settle_max_ms)
 
 
-def hops_into(edges: Sequence[Edge], cluster: str) -> tuple[Hop, ...]:
-    """The hops that end at the cluster."""
-    into = tuple(edge for edge in edges if edge.downstream == cluster)
-    return tuple(Hop(edge, into) for edge in into)
+def settle_ms(
+    connection: Connection, hop: Hop, topic: str, settings: AuditSettings, now_ms: int
+) -> int:
+    """The settle time of a topic on an edge, learned from what its counter downstream saw."""
+    edge = hop.edge
+    counter = edge.name if edge.kind == "consumer" else edge.downstream
+    since = now_ms - now_ms % DAY_MS - LEARNED_DAYS * DAY_MS
+    late = facts.lateness_of(connection, counter, edge.downstream_topic(topic), since)
+    return learned_settle_ms(settings, late)
 
 
-def settle_ms(settings: AuditSettings) -> int:
-    """How long after its end a window is left to settle. The place for the learned 99.9 % quantile
-    of lateness, within the same bounds; until there is one, the lower bound."""
-    return min(settings.settle_min_ms, settings.settle_max_ms)
+def topics_known(connection: Connection, hop: Hop) -> dict[str, frozenset[str]]:
+    """The topics that the collectors of the hop's clusters know."""
+    return {cluster: facts.topics_on(connection, cluster) for cluster in set(hop.clusters())}
 
 
 def judge_windows(
@@ -58,10 +63,19 @@ def judge_windows(
     now_ms: int,
 ) -> list[Verdict]:
     """The verdicts of these windows (starts, ms) of one topic on one edge, as of now."""
-    cells = _cells(connection, hop, topic, windows)
-    reporters = _reporters(connection, hop, topic, cells)
-    changed = facts.changes(connection, hop.clusters(topic), topic, windows)
-    downstream, upstream = counters_through(connection, hop, topic)
+    known = topics_known(connection, hop)
+    downstream, upstream = counters_through(connection, hop, topic, known)
+    mirror = carried.mirror_reporter(connection, hop.edge) if hop.edge.kind == "mirror" else None
+    passed = _passed(connection, hop.edge, topic, told=mirror is not None)
+    cells = _Gathering(connection, hop, topic, windows, known).cells(passed, downstream)
+    collides = hop.edge.kind == "mirror" and collision(
+        hop.edge, topic, known.get(hop.edge.upstream, ())
+    )
+    if collides:
+        return [undecidable(hop.edge, topic, at, cells[at], collides) for at in windows]
+    reporters = [mirror] if mirror else _reporters(connection, hop, topic, cells)
+    changed = _changes(connection, hop, topic, windows, known)
+    settle = settle_ms(connection, hop, topic, settings, now_ms)
     return [
         judge(
             hop.edge,
@@ -72,7 +86,7 @@ def judge_windows(
             Clock(
                 now=now_ms,
                 window_ms=settings.window_ms,
-                settle_ms=settle_ms(settings),
+                settle_ms=settle,
                 silence_ms=settings.silence_ms,
                 downstream_through=downstream,
                 upstream_through=upstream,
@@ -83,46 +97,128 @@ def judge_windows(
     ]
 
 
-def counters_through(connection: Connection, hop: Hop, topic: str) -> tuple[int, int]:
+def counters_through(connection: Connection, hop: Hop, topic: str, known: Known) -> tuple[int, int]:
     """Up to when (ms) the counters downstream and upstream of the hop have counted."""
     edge = hop.edge
-    downstream = facts.counted_through(connection, edge.downstream, topic)
+    if edge.kind == "consumer":
+        told = facts.counted_through(connection, edge.upstream, AUDIT_TOPIC)
+        return told, facts.counted_through(connection, edge.upstream, topic)
+    downstream = facts.counted_through(connection, edge.downstream, edge.downstream_topic(topic))
     if edge.kind == "mirror":
         return downstream, facts.counted_through(connection, edge.upstream, topic)
     # Where mirrors end too, "nobody claimed it" also needs every upstream to have been counted.
-    sources = [(edge.downstream, AUDIT_TOPIC), *((up, topic) for up in hop.upstreams(topic))]
+    sources = [(edge.downstream, AUDIT_TOPIC), *hop.places(topic, known)[1:]]
     return downstream, min(facts.counted_through(connection, *source) for source in sources)
 
 
-def _cells(
-    connection: Connection, hop: Hop, topic: str, windows: Sequence[int]
-) -> Mapping[int, list[CellFacts]]:
-    edge, upstreams = hop.edge, hop.upstreams(topic)
-    downstream = facts.observed(connection, edge.downstream, topic, windows)
-    claims = facts.claimed(connection, edge.downstream, topic, windows)
-    counted = {up: facts.observed(connection, up, topic, windows) for up in upstreams}
-    instances = {key.instance for cells in downstream.values() for key in cells if key.stamped}
-    homes = facts.homes(connection, upstreams, instances) if upstreams else {}
-    passed = (
-        facts.mirrored_through(connection, edge.upstream, edge.downstream, topic)
-        if edge.kind == "mirror"
-        else {}
-    )
-    found: dict[int, list[CellFacts]] = {}
-    for window in windows:
-        seen, said = downstream.get(window, {}), claims.get(window, {})
-        ups = {up: counted[up].get(window, {}) for up in upstreams}
-        if edge.kind == "producer":
-            found[window] = producer_facts(said, seen, ups, homes)
-        else:
-            found[window] = mirror_facts(edge, ups, seen, homes, said, passed)
-    return found
+def _changes(
+    connection: Connection, hop: Hop, topic: str, windows: Sequence[int], known: Known
+) -> dict[int, int]:
+    latest: dict[int, int] = {}
+    for cluster, name in hop.places(topic, known):
+        for window, at in facts.changes(connection, [cluster], name, windows).items():
+            latest[window] = max(latest.get(window, 0), at)
+    return latest
+
+
+def _passed(connection: Connection, edge: Edge, topic: str, told: bool) -> Mapping[int, Passed]:
+    """How far whoever carries the topic over the edge has come in each partition upstream."""
+    if edge.kind == "mirror":
+        if told:
+            return carried.passed_by_mirror(connection, edge, topic)
+        return carried.mirrored_through(connection, edge, topic)
+    if edge.kind == "consumer":
+        members = facts.members_of(connection, edge.upstream, edge.group, topic)
+        names = [one.reporter for one in members]
+        return carried.passed_by_group(connection, edge.upstream, names, topic)
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathering:
+    """Both sides of an edge, read from the store."""
+
+    connection: Connection
+    hop: Hop
+    topic: str
+    windows: Sequence[int]
+    known: Known
+
+    def cells(
+        self, passed: Mapping[int, Passed], counted_through: int
+    ) -> dict[int, list[CellFacts]]:
+        """By window. ``passed``: how far the edge has been carried; what it brought is counted up
+        to ``counted_through`` (ms)."""
+        if self.hop.edge.kind == "consumer":
+            return self._of_group(passed, counted_through)
+        return self._of_cluster(passed, counted_through)
+
+    def _of_cluster(
+        self, passed: Mapping[int, Passed], counted_through: int
+    ) -> dict[int, list[CellFacts]]:
+        edge = self.hop.edge
+        there = edge.downstream_topic(self.topic)
+        downstream = facts.observed(self.connection, edge.downstream, there, self.windows)
+        claims = facts.claimed(self.connection, edge.downstream, there, self.windows)
+        above = self._above()
+        mine = above.get((edge.upstream, self.topic), facts.Counted({}))
+        homes = self._homes([downstream, mine.cells]) if above else {}
+        is_mirror = edge.kind == "mirror"
+        gaps = carried.gaps_of(self.connection, edge, self.topic) if is_mirror else []
+        return {
+            at: beside(
+                self.hop,
+                self.topic,
+                Sides(
+                    downstream.get(at, {}),
+                    claims.get(at, {}),
+                    {place: counted.cells.get(at, {}) for place, counted in above.items()},
+                    mine.parts.get(at, {}),
+                    homes,
+                    passed,
+                    counted_through,
+                    gaps,
+                ),
+            )
+            for at in self.windows
+        }
+
+    def _of_group(
+        self, passed: Mapping[int, Passed], counted_through: int
+    ) -> dict[int, list[CellFacts]]:
+        edge, topic = self.hop.edge, self.topic
+        held = facts.counted(self.connection, edge.upstream, topic, self.windows)
+        done = facts.processed(self.connection, edge.upstream, edge.group, topic, self.windows)
+        return {
+            at: consumer_facts(
+                held.cells.get(at, {}),
+                done.cells.get(at, {}),
+                done.filtered.get(at, {}),
+                in_flight(held.parts.get(at, {}), passed, counted_through),
+            )
+            for at in self.windows
+        }
+
+    def _above(self) -> dict[Place, facts.Counted]:
+        """What is counted of the topic, by whatever name, in every cluster mirrored in."""
+        return {
+            (up, name): facts.counted(self.connection, up, name, self.windows)
+            for up, names in self.hop.upstreams(self.topic, self.known).items()
+            for name in names
+        }
+
+    def _homes(self, sides: Iterable[facts.ByWindow]) -> dict[str, str]:
+        found = {key.instance for side in sides for cells in side.values() for key in cells}
+        return facts.homes(self.connection, self.hop.may_be_home(), found - {""})
 
 
 def _reporters(
     connection: Connection, hop: Hop, topic: str, cells: Mapping[int, list[CellFacts]]
 ) -> list[ReporterFacts]:
-    if hop.edge.kind == "mirror":
+    edge = hop.edge
+    if edge.kind == "mirror":
         return []
+    if edge.kind == "consumer":
+        return facts.members_of(connection, edge.upstream, edge.group, topic)
     instances = {one.key.instance for some in cells.values() for one in some if one.key.stamped}
-    return facts.reporters_of(connection, hop.edge.downstream, topic, instances)
+    return facts.reporters_of(connection, edge.downstream, topic, instances)

@@ -16,10 +16,13 @@ from tallymark.client import FetchSpec
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import KafkaError
 from tallymark.protocol.records import Record
-from tallymark_audit.cells import CellKey
-from tallymark_audit.collector.counting import Rules, runs_in
+from tallymark_audit.cells import CellKey, Copy
 from tallymark_audit.collector.reading import EARLIEST, FetchedLike, LogReader
+from tallymark_audit.collector.runs import Rules, runs_in
+from tallymark_audit.hashing import content
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.store import archive
+from tallymark_audit.store.rows import key_from_row
 from tallymark_audit.store.tables import observations
 
 FETCH_BYTES: Final = 1 << 20
@@ -71,7 +74,14 @@ def stretches(connection: Connection, cluster: str, key: CellKey) -> list[Stretc
         observations.c.instance == key.instance,
         observations.c.last_offset >= 0,
     )
-    return [Stretch(*row) for row in connection.execute(query)]
+    found = [Stretch(*row) for row in connection.execute(query)]
+    packed = archive.packed_rows(connection, observations, cluster, key.topic, [key.window])
+    found += [
+        Stretch(row["seen_partition"], row["first_offset"], row["last_offset"])
+        for row in packed
+        if key_from_row(row) == key and row["last_offset"] >= 0
+    ]
+    return found
 
 
 def locate(
@@ -100,6 +110,33 @@ def locate(
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Where a cluster holds a cell, under the name that it has there."""
+
+    reader: LogReader
+    topic: str
+    within: Sequence[Stretch]
+
+
+def changed(key: CellKey, sequences: RangeSet, upstream: Held, downstream: Held) -> list[Copy]:
+    """Which of a cell's records are not downstream what they are upstream, and where they lie
+    downstream; what one side no longer has is left out. KafkaError: a log cannot be read."""
+    wanted = {(key.instance, key.partition): sequences}
+    told = {
+        stamp.sequence: content(stamp.sequence, record.key, record.value)
+        for stretch in upstream.within
+        for stamp, record in records_between(upstream.reader, upstream.topic, stretch, wanted)
+    }
+    return [
+        Copy(stretch.partition, record.offset, stamp.sequence)
+        for stretch in downstream.within
+        for stamp, record in records_between(downstream.reader, downstream.topic, stretch, wanted)
+        if stamp.sequence in told
+        and told[stamp.sequence] != content(stamp.sequence, record.key, record.value)
+    ]
+
+
 def _add(found: list[Located], place: Located) -> None:
     """Join it to the place before, where it goes on from there."""
     last = found[-1] if found else None
@@ -119,17 +156,22 @@ def records_between(
 ) -> Iterator[tuple[Stamp, Record]]:
     """The stamped records within a stretch that are ``wanted``: sequences by (instance as hex,
     origin partition). KafkaError: the log cannot be read."""
+    for record in records_in(reader, topic, stretch):
+        stamp = stamp_of(record.headers)
+        if isinstance(stamp, Stamp):
+            sequences = wanted.get((stamp.instance.hex(), stamp.partition), EMPTY)
+            if stamp.sequence in sequences:
+                yield stamp, record
+
+
+def records_in(reader: LogReader, topic: str, stretch: Stretch) -> Iterator[Record]:
+    """All records within a stretch that are still there. KafkaError: the log cannot be read."""
     for start, fetched in _fetch_all(reader, topic, stretch):
         for batch in fetched.batches:
-            if batch.header.is_control:
-                continue
-            for record in batch.records():
-                stamp = stamp_of(record.headers)
-                if not start <= record.offset <= stretch.last or not isinstance(stamp, Stamp):
-                    continue
-                sequences = wanted.get((stamp.instance.hex(), stamp.partition), EMPTY)
-                if stamp.sequence in sequences:
-                    yield stamp, record
+            if not batch.header.is_control:
+                for record in batch.records():
+                    if start <= record.offset <= stretch.last:
+                        yield record
 
 
 def _fetch_all(

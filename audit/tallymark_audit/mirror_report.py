@@ -1,9 +1,11 @@
-"""The audit in a mirror: reports what it could not copy, and why, to the target's audit topic.
+"""The audit in a mirror: reports how far it has copied, and what it could not copy and why, to the
+target's audit topic.
 
 A mirror makes no claims: what the source's collector counted is the claim, what the target's
-counted is the observation. Its reports say that it lives, and name the gaps in the source's log:
-offsets that were deleted before they were copied, cut off after, or never held a message. Verdicts
-do not wait for it (:func:`tallymark_audit.store.facts.reporters_of` asks for producers).
+counted is the observation. Its reports say that it lives, how far each partition of the source is
+done (so that what lies behind is under way, and what lies before and is not there is lost), and
+name the gaps in the source's log: offsets that were deleted before they were copied, cut off after,
+or never held a message. What has arrived is judged without waiting for it.
 
 Unlike a producer, the reporter is the *mirror*, whichever process runs it: a mirror that was killed
 is not another one when it comes back, so the next run continues the reports of the last and none
@@ -12,7 +14,8 @@ is left behind that is silent for ever. Two things make that hold:
 * a run numbers its events from its start in nanoseconds on, so later runs have higher numbers;
 * ``covers_from`` is 0: without claims there is nothing in an earlier event to wait for.
 
-A gap is told in every report until one that holds it was acknowledged.
+A gap, and how far a partition is done, is told in every report until one that holds it was
+acknowledged; every tenth sign of life tells of all partitions, should the topic have lost one.
 """
 
 from __future__ import annotations
@@ -21,22 +24,36 @@ import logging
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
 from tallymark.deployment import Deployment
-from tallymark.errors import CODES, KafkaError
+from tallymark_audit.audit_topic import AuditTopic
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.events import FOREVER, MAX_TEXT, AuditEvent, Gap, encode_event
-from tallymark_audit.producer_run import MAX_WAITING, RETRY_MS, TOPIC_CONFIGS
+from tallymark_audit.events import FOREVER, MAX_TEXT, AuditEvent, Copied, Gap, encode_event
+from tallymark_audit.producer_run import MAX_WAITING
 
 log: Final = logging.getLogger(__name__)
 GAPS_PER_EVENT: Final = 2000
 """Keeps an event below some 200 kB; more gaps make more events."""
 MAX_GAPS: Final = 100_000
 """Kept while the target does not take reports; what comes on top is counted and logged."""
+REPEAT_ALL: Final = 10
+"""Each so many reports one tells of all partitions."""
+Place = tuple[str, int]
+"""Topic and partition of the source."""
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What one event tells, so that it can be told again."""
+
+    gaps: tuple[Gap, ...] = ()
+    copied: tuple[Copied, ...] = ()
 
 
 class MirrorContextLike(Protocol):
@@ -66,27 +83,54 @@ class MirrorReport:
         self._next_event = self._started_ns
         self._next_report = 0
         self._gaps: dict[Gap, None] = {}
-        self._told: dict[int, tuple[Gap, ...]] = {}
-        """Gaps of the events that are published and not acknowledged, by event number."""
+        self._passed: dict[Place, Copied] = {}
+        """How far the partitions are done that this process has, or had last."""
+        self._untold: set[Place] = set()
+        self._ours: set[Place] = set()
+        """Those that were told of since the last tick."""
+        self._records: Counter[Place] = Counter()
+        self._reports = 0
+        self._told: dict[int, _Contents] = {}
+        """Events that are published and not acknowledged, by number."""
         self._left_out = 0
-        self._topic: _Topic | None = None
+        self._topic: AuditTopic | None = None
         self._troubled = False
 
     @property
     def waiting(self) -> int:
         """How many gaps are not known to be on the audit topic."""
         with self._lock:
-            return len(self._gaps) + sum(len(gaps) for gaps in self._told.values())
+            return len(self._gaps) + sum(len(told.gaps) for told in self._told.values())
 
     def attach(self, context: MirrorContextLike) -> None:
         """Begin to report."""
         self._context = context
-        self._topic = _Topic(context)
+        retention_ms = context.deployment.audit.retention_ms
+        self._topic = AuditTopic(context.create_topic, retention_ms)
         self._topic.ready(0)  # asked for now, so that a short run finds it at its end
 
     def on_copied(self, topic: str, partition: int, first_offset: int, last_offset: int) -> None:
-        """Not reported: an event has no place for it, and the target's collector counts what
-        arrived. What was not copied is what nobody else can tell."""
+        """Counted; what was copied the target's collector sees for itself."""
+        with self._lock:
+            self._records[topic, partition] += last_offset - first_offset + 1
+
+    def on_passed(self, topic: str, partition: int, offset: int, topic_id: str) -> None:
+        """To be told with the next report, if it is news."""
+        place = (topic, partition)
+        with self._lock:
+            self._ours.add(place)
+            known = self._passed.get(place)
+            if known and (known.through_offset, known.topic_id) == (offset, topic_id):
+                return
+            self._passed[place] = Copied(
+                topic,
+                partition,
+                self._called(topic),
+                topic_id[:MAX_TEXT],
+                offset,
+                self._records[place],
+            )
+            self._untold.add(place)
 
     def on_gap(
         self, topic: str, partition: int, from_offset: int, to_offset: int, reason: str
@@ -129,19 +173,37 @@ class MirrorReport:
     def _ready(self, now_ms: int) -> bool:
         return self._topic is not None and self._topic.ready(now_ms)
 
+    def _called(self, topic: str) -> str:
+        """What the target calls the topic, by the settings' rules for this mirror."""
+        context = self._open
+        for mirror in context.deployment.mirrors:
+            if (mirror.source, mirror.target) == (context.source, context.target):
+                return mirror.target_topic(topic)
+        return topic
+
     def _events(self, now_ms: int, through: int, closed: bool) -> list[AuditEvent]:
-        """The report, in as many events as its gaps take."""
+        """The report, in as many events as it takes."""
         gaps, self._gaps = list(self._gaps), {}
         if self._left_out:
             log.warning("%d more gaps of the mirror are not reported", self._left_out)
             self._left_out = 0
-        portions = [gaps[at : at + GAPS_PER_EVENT] for at in range(0, len(gaps), GAPS_PER_EVENT)]
-        return [self._event(now_ms, through, closed, tuple(some)) for some in portions or [[]]]
+        if self._reports % REPEAT_ALL == 0 or closed:
+            self._untold |= self._ours & self._passed.keys()
+        self._reports += 1
+        copied = [self._passed[place] for place in sorted(self._untold)]
+        self._untold, self._ours = set(), set()
+        told = [
+            _Contents(
+                tuple(gaps[at : at + GAPS_PER_EVENT]), tuple(copied[at : at + GAPS_PER_EVENT])
+            )
+            for at in range(0, max(len(gaps), len(copied)), GAPS_PER_EVENT)
+        ]
+        return [self._event(now_ms, through, closed, some) for some in told or [_Contents()]]
 
-    def _event(self, now_ms: int, through: int, closed: bool, gaps: tuple[Gap, ...]) -> AuditEvent:
+    def _event(self, now_ms: int, through: int, closed: bool, told: _Contents) -> AuditEvent:
         context, number = self._open, self._next_event
         self._next_event += 1
-        self._told[number] = gaps
+        self._told[number] = told
         return AuditEvent(
             kind="mirror",
             tier="mirror",
@@ -156,7 +218,8 @@ class MirrorReport:
             window_ms=context.deployment.audit.window_ms,
             complete_through=through,
             closed=closed,
-            gaps=gaps,
+            gaps=told.gaps,
+            copied=told.copied,
         )
 
     def _publish(self, events: list[AuditEvent], now_ms: int) -> None:
@@ -169,45 +232,16 @@ class MirrorReport:
     def _published(self, number: int, future: Future[Any]) -> None:
         failed = future.cancelled() or future.exception() is not None
         with self._lock:
-            gaps = self._told.pop(number, ())
+            told = self._told.pop(number, _Contents())
             if not failed:
                 self._troubled = False
                 return
-            self._gaps = dict.fromkeys(gaps) | self._gaps
+            self._gaps = dict.fromkeys(told.gaps) | self._gaps
+            self._untold |= {(one.topic, one.partition) for one in told.copied}
             if not self._troubled:
                 self._troubled = True
                 why = "cancelled" if future.cancelled() else repr(future.exception())
                 log.warning("a report of the mirror could not be published, it is kept: %s", why)
-
-
-class _Topic:
-    """The topic that reports go to: made where it is not, tried again while it cannot be."""
-
-    def __init__(self, context: MirrorContextLike) -> None:
-        self._context = context
-        self._there = False
-        self._asked: Future[bool] | None = None
-        self._retry_at = 0
-
-    def ready(self, now_ms: int) -> bool:
-        """Whether the topic is there. Does not wait."""
-        if self._there:
-            return True
-        if self._asked is None and now_ms >= self._retry_at:
-            self._asked = self._context.create_topic(AUDIT_TOPIC, 1, TOPIC_CONFIGS)
-        if self._asked is not None and self._asked.done():
-            self._there = _is_there(self._asked)
-            self._asked, self._retry_at = None, now_ms + RETRY_MS
-        return self._there
-
-
-def _is_there(asked: Future[bool]) -> bool:
-    error = None if asked.cancelled() else asked.exception()
-    exists = isinstance(error, KafkaError) and error.code == CODES["TOPIC_ALREADY_EXISTS"]
-    if not asked.cancelled() and (error is None or exists):
-        return True
-    log.warning("the topic %s cannot be made, will try again: %s", AUDIT_TOPIC, error)
-    return False
 
 
 def default_observer() -> MirrorReport:

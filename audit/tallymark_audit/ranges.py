@@ -7,7 +7,7 @@ ranges, and adding at the end, which is what a healthy stream does, touches the 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 Range = tuple[int, int]
@@ -117,6 +117,61 @@ class RangeSet:
     def __str__(self) -> str:
         """For people: ``0-99, 120, 130-131``."""
         return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in self.ranges)
+
+
+class GrowingRanges:
+    """A :class:`RangeSet` that is being filled: adding at the end, or to the last range, takes the
+    same time however many ranges there are; elsewhere, a search and a move of what lies behind."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, ranges: RangeSet | None = None) -> None:
+        self._ranges: list[Range] = list(ranges.ranges) if ranges else []
+
+    def __len__(self) -> int:
+        """How many ranges it takes."""
+        return len(self._ranges)
+
+    def add(self, first: int, last: int) -> bool:
+        """Put ``first..last`` in; whether it takes more ranges now. ValueError: last < first."""
+        ranges = self._ranges
+        if last < first:
+            raise ValueError(f"a range cannot end before it starts: {first}..{last}")
+        if not ranges or first > ranges[-1][1] + 1:
+            ranges.append((first, last))
+            return True
+        low, high = ranges[-1]
+        if first >= low:
+            if last > high:
+                ranges[-1] = (low, last)
+            return False
+        return self._insert(first, last)
+
+    def among(self, first: int, last: int) -> RangeSet:
+        """Those of ``first..last`` that are in it."""
+        ranges = self._ranges
+        if not ranges or first > ranges[-1][1]:
+            return EMPTY
+        at = bisect_left(ranges, first, key=lambda pair: pair[1])
+        found: list[Range] = []
+        while at < len(ranges) and ranges[at][0] <= last:
+            found.append((max(first, ranges[at][0]), min(last, ranges[at][1])))
+            at += 1
+        return _made(tuple(found))
+
+    def frozen(self) -> RangeSet:
+        """The set as it is now."""
+        return _made(tuple(self._ranges))
+
+    def _insert(self, first: int, last: int) -> bool:
+        ranges = self._ranges
+        before = len(ranges)
+        start = stop = bisect_left(ranges, first - 1, key=lambda pair: pair[1])
+        while stop < before and ranges[stop][0] <= last + 1:
+            first, last = min(first, ranges[stop][0]), max(last, ranges[stop][1])
+            stop += 1
+        ranges[start:stop] = [(first, last)]
+        return len(ranges) > before
 
 
 def _made(ranges: tuple[Range, ...]) -> RangeSet:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tallymark_audit import sketches
-from tallymark_audit.cells import Block, CellKey, Copy, Summary, merge_blocks
+from tallymark_audit.cells import Block, CellKey, Copy, Explanation, Summary, merge_blocks
 from tallymark_audit.hashing import MASK, fingerprint
 from tallymark_audit.ranges import EMPTY, RangeSet
 
@@ -63,7 +63,7 @@ class Claim:
         """Accepted, and nobody knows yet what became of it. With acks=0 nobody ever will."""
         if self.acks == 0:
             return EMPTY
-        return self.accepted - self.acknowledged - self.failed - self.in_doubt
+        return self.accepted - self.acknowledged - self.failed - self.in_doubt - self.aborted
 
     def merge(self, other: Claim) -> Claim:
         """The union of two reporters' claims of one cell.
@@ -173,6 +173,7 @@ class Observation:
             key=self.key,
             accepted=self.ranges,
             acknowledged=self.ranges,
+            aborted=self.aborted,
             summary=self._summary(),
             blocks=self.blocks,
             count=self.count,
@@ -202,13 +203,13 @@ class Observation:
 class CellFacts:
     """Both sides of one cell on one edge. ``observed_count`` replaces the observation's count for
     records without a stamp on a fan-in edge, where only a share of what is seen is this edge's.
-    ``explained`` are sequences whose absence has a stated reason (expired, filtered, aborted).
-    ``in_flight``: nothing shows yet that the mirror has passed them."""
+    ``explained`` are sequences whose absence has a stated reason, besides what the two sides say.
+    ``in_flight``: nothing shows yet that the mirror, or the group, has passed them."""
 
     key: CellKey
     claim: Claim | None = None
     observation: Observation | None = None
-    explained: RangeSet = EMPTY
+    explained: tuple[Explanation, ...] = ()
     observed_count: int | None = None
     in_flight: bool = False
 

@@ -30,6 +30,11 @@ def bucket_of(value: float) -> int:
     return min(LAST, math.ceil(math.log(value) / _LOG_GAMMA))
 
 
+def value_of(bucket: int) -> float:
+    """The value that stands for all of a bucket."""
+    return 0.0 if bucket == ZERO else 2 * _GAMMA**bucket / (_GAMMA + 1)
+
+
 def add(sketch: Sketch, value: float, count: int = 1) -> None:
     """Count a value so many times."""
     bucket = bucket_of(value)
@@ -55,7 +60,7 @@ def quantile(sketch: Mapping[int, int], share: float) -> float | None:
     for bucket in sorted(sketch):
         below += sketch[bucket]
         if below > rank:
-            return 0.0 if bucket == ZERO else 2 * _GAMMA**bucket / (_GAMMA + 1)
+            return value_of(bucket)
     raise AssertionError("a rank beyond all values")
 
 

@@ -79,10 +79,14 @@ class Clock:
     changed: int = 0
 
 
+DAMAGE = frozenset({State.LOSS, State.DUPLICATION, State.CORRUPT})
+"""What can be wrong with messages; several of these at once are MIXED."""
+
+
 def worst(states: Iterable[State]) -> State:
-    """The state of the whole: the worst of its parts, and MIXED where both messages are lost and
-    others repeated. COMPLETE without any part."""
+    """The state of the whole: the worst of its parts, and MIXED where messages are damaged in more
+    than one way. COMPLETE without any part."""
     seen = set(states)
-    if {State.LOSS, State.DUPLICATION} <= seen:
+    if len(DAMAGE & seen) > 1:
         return State.MIXED
     return max(seen, key=SEVERITY.__getitem__, default=State.COMPLETE)

@@ -6,43 +6,36 @@ reads no clock; the journal records the same calls, so that replaying them gives
 What is published follows three rules, which together let any event be lost:
 
 * an event says all that is known of a cell, never what was added;
-* a cell is repeated in the next ``REPEATS`` reports after it changed, and in any case until a
-  report that holds it was acknowledged;
+* a cell is repeated until, after the report that first told its present state, ``REPEATS`` more
+  were acknowledged;
 * a report says from which earlier one on it makes up for (``covers_from``).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
 
-from tallymark_audit.cells import window_of
+from tallymark_audit.cells import Block
 from tallymark_audit.events import FOREVER, AuditEvent, CellReport, Kind
-from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.runs import Run, TallyKey, runs_of
+from tallymark_audit.sketches import add
+from tallymark_audit.tally_cell import Outcome, TallyCell
 
-REPEATS = 3
-RANGES_PER_EVENT = 4000
-CELLS_PER_EVENT = 500
+__all__ = ["Identity", "Outcome", "Run", "Tally", "TallyCell", "TallyKey", "runs_of"]
+
+REPEATS: Final = 3
+RANGES_PER_EVENT: Final = 4000
+CELLS_PER_EVENT: Final = 500
 """Bounds of one event, so that it stays well below a megabyte; a larger report is split."""
-
-
-class Outcome(IntEnum):
-    """What became of an accepted record."""
-
-    ACKNOWLEDGED = 1
-    FAILED = 2
-    IN_DOUBT = 3
-
-
-class TallyKey(NamedTuple):
-    """A cell at its reporter, who knows server and instance anyway."""
-
-    topic: str
-    partition: int
-    window: int
+MOST_RANGES: Final = 50_000
+"""A cell is told in one event, whatever the settings allow: this many ranges take up to 900 kB."""
+LEAST: Final = 100
+"""Ranges that an event may hold however small the cluster wants it."""
+MAX_CELLS: Final = 20_000
+"""Cells kept at a time, some 1.4 kB each. See :meth:`Tally.leave_out`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,77 +54,6 @@ class Identity:
 
 
 @dataclass(slots=True)
-class TallyCell:
-    """One cell. ``carrier`` is the event that first told its present state, -1 while none has;
-    ``touched`` (ms) is when it last changed."""
-
-    part: int
-    revision: int = 0
-    count: int = 0
-    bytes: int = 0
-    accepted: RangeSet = EMPTY
-    settled: dict[Outcome, RangeSet] = field(default_factory=dict[Outcome, RangeSet])
-    min_timestamp: int = -1
-    max_timestamp: int = -1
-    skewed: int = 0
-    carrier: int = -1
-    touched: int = 0
-
-    def outcome(self, outcome: Outcome) -> RangeSet:
-        return self.settled.get(outcome, EMPTY)
-
-    @property
-    def pending(self) -> RangeSet:
-        """Accepted, and not yet settled."""
-        pending = self.accepted
-        for settled in self.settled.values():
-            pending = pending - settled
-        return pending
-
-    @property
-    def weight(self) -> int:
-        """How many ranges it takes to tell."""
-        return len(self.accepted.ranges) + sum(len(s.ranges) for s in self.settled.values())
-
-
-class Run(NamedTuple):
-    """Consecutive sequences of one batch that fall in one window; timestamps in ms."""
-
-    key: TallyKey
-    first: int
-    last: int
-    min_timestamp: int
-    max_timestamp: int
-
-
-def runs_of(
-    topic: str, partition: int, first_sequence: int, timestamps: Sequence[int], window_ms: int
-) -> list[Run]:
-    """A batch, cut where the window changes. ``timestamps`` has one (ms) a record, in order."""
-    if not timestamps:
-        return []
-    low, high = min(timestamps), max(timestamps)
-    window = window_of(low, window_ms)
-    last = first_sequence + len(timestamps) - 1
-    if window_of(high, window_ms) == window:
-        return [Run(TallyKey(topic, partition, window), first_sequence, last, low, high)]
-    return list(_cut(topic, partition, first_sequence, timestamps, window_ms))
-
-
-def _cut(
-    topic: str, partition: int, first_sequence: int, timestamps: Sequence[int], window_ms: int
-) -> Iterator[Run]:
-    start = 0
-    windows = [window_of(timestamp, window_ms) for timestamp in timestamps]
-    for at in range(1, len(windows) + 1):
-        if at == len(windows) or windows[at] != windows[start]:
-            some = timestamps[start:at]
-            key = TallyKey(topic, partition, windows[start])
-            yield Run(key, first_sequence + start, first_sequence + at - 1, min(some), max(some))
-            start = at
-
-
-@dataclass(slots=True)
 class _Report:
     """A report under way: its events that are not yet acknowledged."""
 
@@ -144,48 +66,115 @@ class _Report:
 class Tally:
     """The books of one reporter. Not thread-safe."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, max_ranges: int = 10_000) -> None:
+        """``max_ranges`` are kept of a cell, :data:`MOST_RANGES` at most."""
         self.identity = identity
+        self.max_ranges = min(max_ranges, MOST_RANGES)
+        self.max_cells = MAX_CELLS
+        self._per_event = RANGES_PER_EVENT, CELLS_PER_EVENT
         self.cells: dict[TallyKey, TallyCell] = {}
+        self.left_out = 0
+        """Records that are in no cell."""
+        self.left_out_from = FOREVER
+        """The smallest timestamp (ms) of these."""
+        self.news = False
+        """Whether anything has changed since the last report."""
         self.next_event = 0
         self.next_part = 0
         self.dropped_through = -1
         """The highest event that carries a cell that was since forgotten."""
-        self._delivered = 0
+        self.delivered = 0
         """Everything first told in an event below this number is known to be on the topic."""
         self._reports: deque[_Report] = deque()
         self._firsts: deque[int] = deque(maxlen=REPEATS)
+        """Where the reports that were acknowledged last begin: what they said is repeated."""
         self._complete_through = 0
 
     def accept(self, run: Run, size: int, now_ms: int, skewed: int = 0) -> None:
-        """The records of a run are about to be sent; ``size`` in bytes."""
+        """The records of a run are about to be sent; ``size`` in bytes, ``skewed`` of them are
+        stamped implausibly."""
         cell = self.cells.get(run.key)
         if cell is None:
             cell = self.cells[run.key] = TallyCell(self.next_part)
             self.next_part += 1
-        cell.accepted = cell.accepted.add(run.first, run.last)
-        cell.count += run.last - run.first + 1
-        cell.bytes += size
-        cell.skewed += skewed
-        if cell.min_timestamp < 0 or run.min_timestamp < cell.min_timestamp:
-            cell.min_timestamp = run.min_timestamp
-        cell.max_timestamp = max(cell.max_timestamp, run.max_timestamp)
+        self.accept_in(cell, run, size, now_ms, skewed)
+
+    def accept_in(self, cell: TallyCell, run: Run, size: int, now_ms: int, skewed: int = 0) -> None:
+        """:meth:`accept`, where the run's cell is at hand."""
+        cell.accept(run, size, skewed, self.max_ranges)
         self._changed(cell, now_ms)
 
-    def settle(self, key: TallyKey, outcome: Outcome, first: int, last: int, now_ms: int) -> None:
-        """It is known what became of these sequences. A cell that is not there is left alone."""
+    def settle(
+        self,
+        key: TallyKey,
+        outcome: Outcome,
+        first: int,
+        last: int,
+        now_ms: int,
+        latency: int | None = None,
+    ) -> None:
+        """It is known what became of these sequences, and after what ``latency`` (ms) where that
+        is known too. A cell that is not there is left alone."""
         cell = self.cells.get(key)
         if cell is not None:
-            cell.settled[outcome] = cell.outcome(outcome).add(first, last)
-            self._changed(cell, now_ms)
+            self.settle_in(cell, outcome, first, last, now_ms, latency)
+
+    def settle_in(
+        self,
+        cell: TallyCell,
+        outcome: Outcome,
+        first: int,
+        last: int,
+        now_ms: int,
+        latency: int | None = None,
+    ) -> None:
+        """:meth:`settle`, where the cell is at hand."""
+        cell.settle(outcome, first, last, self.max_ranges)
+        if latency is not None:
+            add(cell.latency, latency, last - first + 1)
+        self._changed(cell, now_ms)
+
+    def fold(self, key: TallyKey, blocks: Iterable[Block]) -> None:
+        """Add the contents of records that were just acknowledged."""
+        cell = self.cells.get(key)
+        if cell is not None:
+            cell.fold(blocks)
+            self._changed(cell, cell.touched)
+
+    def note(
+        self,
+        key: TallyKey,
+        now_ms: int,
+        duplicates: int = 0,
+        unstamped: int = 0,
+        malformed: int = 0,
+    ) -> None:
+        """Of a consumer: so many records came again, or told nothing of where they are from."""
+        cell = self.cells.get(key)
+        if cell is None:
+            cell = self.cells[key] = TallyCell(self.next_part)
+            self.next_part += 1
+        cell.duplicates += duplicates
+        cell.unstamped += unstamped
+        cell.malformed += malformed
+        self._changed(cell, now_ms)
 
     def doubt_pending(self, now_ms: int) -> None:
         """The run is over: what is still pending will never be known."""
         for cell in self.cells.values():
-            pending = cell.pending
-            if pending:
-                cell.settled[Outcome.IN_DOUBT] = cell.outcome(Outcome.IN_DOUBT) | pending
+            if cell.settle_pending():
                 self._changed(cell, now_ms)
+
+    def has_room(self, key: TallyKey) -> bool:
+        """Whether a run may be accepted into the books."""
+        return key in self.cells or len(self.cells) < self.max_cells
+
+    def leave_out(self, records: int, from_ms: int) -> None:
+        """There is no room for these records: the audit topic cannot be written, and timestamps
+        all over time open a cell each. They are not claimed, and the books are never again complete
+        beyond the smallest of their timestamps, nor closed: what is missing there is not known."""
+        self.left_out += records
+        self.left_out_from = min(self.left_out_from, from_ms)
 
     @property
     def waiting(self) -> int:
@@ -196,11 +185,13 @@ class Tally:
     def all_told(self) -> bool:
         """Whether everything in the books is known to be on the topic."""
         news = any(cell.carrier < 0 for cell in self.cells.values())
-        return not news and self._delivered >= self.next_event
+        return not news and self.delivered >= self.next_event
 
     def report(self, now_ms: int, complete_through: int, closed: bool = False) -> list[AuditEvent]:
         """The next report: one event, or several that belong together. A closing report repeats
         everything that is still remembered."""
+        complete_through = min(FOREVER if closed else complete_through, self.left_out_from)
+        closed = closed and not self.left_out
         covers_from = self.dropped_through + 1 if closed else self._covers_from()
         portions = self._portions(covers_from)
         first = self.next_event
@@ -225,9 +216,9 @@ class Tally:
                 )
             )
         self._complete_through = complete_through
+        self.news = False
         last = self.next_event - 1
         self._reports.append(_Report(first, last, covers_from, set(range(first, last + 1))))
-        self._firsts.append(first)
         return events
 
     def published(self, event_number: int) -> None:
@@ -236,59 +227,86 @@ class Tally:
             report.open.discard(event_number)
         for report in [report for report in self._reports if not report.open]:
             self._reports.remove(report)
-            if report.covers_from <= self._delivered:
-                self._delivered = max(self._delivered, report.last + 1)
+            self._firsts.append(report.first)
+            if report.covers_from <= self.delivered:
+                self.delivered = max(self.delivered, report.last + 1)
 
-    def not_published(self, event_number: int) -> None:
-        """An event could not be published. Its number is spent: the next report makes up for it."""
+    def not_published(self, event_number: int) -> bool:
+        """An event could not be published. Its number is spent: the next report makes up for it.
+        Whether it is the first of its report of which that is known."""
         for report in list(self._reports):
             if event_number in report.open:
                 self._reports.remove(report)
+                return True
+        return False
 
     def publish_again(self) -> None:
         """The audit topic may have lost events that were acknowledged: the next report repeats
         everything that is still remembered."""
-        self._delivered = min(self._delivered, self.dropped_through + 1)
+        self.delivered = min(self.delivered, self.dropped_through + 1)
 
-    def forget(self, before_ms: int) -> list[tuple[TallyKey, int]]:
-        """Forget the cells that have not changed since ``before_ms``, are settled, and that no
-        report to come repeats. Returns them with their carriers."""
-        covered = self._covers_from()
-        gone = [
-            (key, cell.carrier)
-            for key, cell in self.cells.items()
-            if 0 <= cell.carrier < covered and cell.touched < before_ms and not cell.pending
-        ]
-        for key, carrier in gone:
-            self.drop(key, carrier)
-        return gone
+    def too_large(self) -> None:
+        """The cluster does not take events of this size: halve them, and the cells that are
+        larger."""
+        ranges, cells = self._per_event
+        self._per_event = max(LEAST, ranges // 2), max(1, cells // 2)
+        self.max_ranges = max(LEAST, min(self.max_ranges, self._per_event[0]))
+        for cell in self.cells.values():
+            if cell.weight > self.max_ranges:
+                cell.summarize()
+                self._changed(cell, cell.touched)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are so many cells that they are better told and forgotten soon."""
+        return len(self.cells) > self.max_cells // 2
+
+    def at_rest(self, before_ms: int) -> list[TallyKey]:
+        """The cells that have not changed since ``before_ms``, are settled, and that no report to
+        come repeats: they may be dropped."""
+        return self._told_before(self._covers_from(), before_ms)
+
+    def told_at_rest(self) -> list[TallyKey]:
+        """All that are settled and known to be on the topic. If dropped, what an event lost after
+        it was acknowledged said of them is not said again: for want of room only."""
+        return self._told_before(self.delivered, FOREVER)
 
     def drop(self, key: TallyKey, carrier: int) -> None:
         """Forget one cell; should it come back, it will be another part."""
         self.cells.pop(key, None)
         self.dropped_through = max(self.dropped_through, carrier)
 
-    def _covers_from(self) -> int:
-        oldest = self._firsts[0] if len(self._firsts) == REPEATS else 0
-        return max(min(self._delivered, oldest), self.dropped_through + 1)
+    def _told_before(self, event: int, before_ms: int) -> list[TallyKey]:
+        return [
+            key
+            for key, cell in self.cells.items()
+            if 0 <= cell.carrier < event and cell.touched < before_ms and cell.at_rest
+        ]
 
     def _changed(self, cell: TallyCell, now_ms: int) -> None:
         cell.revision += 1
         cell.carrier = -1
         cell.touched = now_ms
+        self.news = True
+
+    def _covers_from(self) -> int:
+        oldest = min(self._firsts) if len(self._firsts) == REPEATS else 0
+        return max(min(self.delivered, oldest), self.dropped_through + 1)
 
     def _portions(self, covers_from: int) -> list[list[tuple[TallyKey, CellReport]]]:
         portions: list[list[tuple[TallyKey, CellReport]]] = [[]]
         weight = 0
+        most_ranges, most_cells = self._per_event
         for key, cell in self.cells.items():
             if 0 <= cell.carrier < covers_from:
                 continue
-            heavy = weight + cell.weight > RANGES_PER_EVENT
-            if portions[-1] and (heavy or len(portions[-1]) == CELLS_PER_EVENT):
+            more = cell.weight + len(cell.blocks)
+            heavy = weight + more > most_ranges
+            if portions[-1] and (heavy or len(portions[-1]) >= most_cells):
                 portions.append([])
                 weight = 0
-            portions[-1].append((key, _cell_report(key, cell)))
-            weight += cell.weight
+            portions[-1].append((key, cell.report(key)))
+            weight += more
         return portions
 
     def _event(
@@ -316,28 +334,9 @@ class Tally:
             started_at=who.started_at,
             emitted_at=now_ms,
             window_ms=who.window_ms,
-            complete_through=FOREVER if closed else complete_through,
+            complete_through=complete_through,
             closed=closed,
             acks=who.acks,
             backfill=who.backfill,
             cells=tuple(cells),
         )
-
-
-def _cell_report(key: TallyKey, cell: TallyCell) -> CellReport:
-    return CellReport(
-        topic=key.topic,
-        partition=key.partition,
-        window_start=key.window,
-        part=cell.part,
-        revision=cell.revision,
-        count=cell.count,
-        bytes=cell.bytes,
-        accepted=cell.accepted,
-        acknowledged=cell.outcome(Outcome.ACKNOWLEDGED),
-        failed=cell.outcome(Outcome.FAILED),
-        in_doubt=cell.outcome(Outcome.IN_DOUBT),
-        min_timestamp=cell.min_timestamp,
-        max_timestamp=cell.max_timestamp,
-        skewed=cell.skewed,
-    )

@@ -11,11 +11,13 @@ be trusted yet; absence of data never makes a window COMPLETE:
     SETTLING    it has; records, reports or counters may still be under way
     UNKNOWN     a reporter or a counter that is needed has gone silent
     COMPLETE    all that was claimed is there, once
-    EXPLAINED   complete but for records whose absence has a stated reason
-    LOSS, DUPLICATION, MIXED (both), UNCLAIMED (seen, but nobody claimed it)
-    CORRUPT     reserved for the content check
+    EXPLAINED   complete but for records whose absence has a stated reason: failed, in doubt,
+                aborted, filtered
+    UNCLAIMED   seen, but nobody claimed it
+    DUPLICATION, LOSS, CORRUPT (the same records, other contents), MIXED (several of these)
 
-Both the collector (provisional) and Spark (authoritative) call :func:`judge`.
+What retention took before it was passed on is LOSS, with that reason: it was promised, and it will
+not come. Both the collector (provisional) and Spark (authoritative) call :func:`judge`.
 """
 
 from __future__ import annotations
@@ -24,8 +26,22 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tallymark_audit.cells import CellKey, Copy, Edge
-from tallymark_audit.gate import Gate, Held, reporter_held
+from tallymark_audit.cells import (
+    ABORTED,
+    EXPIRED,
+    FAILED,
+    FILTERED,
+    IN_DOUBT,
+    Block,
+    CellKey,
+    Copy,
+    Edge,
+    Explanation,
+)
+from tallymark_audit.counted import NAMELESS, is_nameless, weigh
+from tallymark_audit.findings import Findings, state_of
+from tallymark_audit.gate import Gate, Held
+from tallymark_audit.hashing import BLOCK
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import CellFacts, Claim, Observation
 from tallymark_audit.states import (
@@ -48,6 +64,7 @@ __all__ = [
     "State",
     "Verdict",
     "judge",
+    "undecidable",
     "worst",
 ]
 
@@ -55,7 +72,11 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class CellVerdict:
     """The judgement of one cell. Ranges are sequences; ``missing_count`` and the other counts
-    also cover records without a stamp, which have no sequences."""
+    also cover records that cannot be named (no stamp, or too many ranges), which have none.
+
+    ``explained`` are those whose absence is excused, ``explanations`` which of them why, and which
+    of the missing ones upstream had deleted (``expired``). ``corrupt`` are numbers of blocks:
+    block 0 is sequences 0 to 1,023."""
 
     key: CellKey
     state: State
@@ -68,7 +89,14 @@ class CellVerdict:
     unclaimed: RangeSet = EMPTY
     unclaimed_count: int = 0
     explained: RangeSet = EMPTY
+    explanations: tuple[Explanation, ...] = ()
+    corrupt: tuple[int, ...] = ()
     reason: str = ""
+
+    @property
+    def expired(self) -> RangeSet:
+        """Those of the missing that upstream no longer had when they were to be passed on."""
+        return next((why.ranges for why in self.explanations if why.reason == EXPIRED), EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +128,10 @@ def judge(
 ) -> Verdict:
     """The verdict of ``window`` (start, ms). ``cells`` are those of the window on the edge;
     ``reporters`` those who answer for the hop: on a producer edge the runs that publish to the
-    topic or whose instance was seen, on a mirror edge the mirrors, where they report."""
+    topic or whose instance was seen; on a mirror edge the mirror, if it tells how far it has
+    copied; on a consumer edge the runs of the group."""
     gate = Gate.of(edge, window, reporters, clock)
-    judged = [_judge_cell(facts, gate) for facts in cells]
+    judged = [_judge_cell(edge, facts, gate) for facts in cells]
     states = [cell.state for cell in judged] + ([gate.held[0]] if gate.held else [])
     bad = sorted(
         (cell for cell in judged if cell.state is not State.COMPLETE),
@@ -124,25 +153,45 @@ def judge(
     )
 
 
-def _judge_cell(facts: CellFacts, gate: Gate) -> CellVerdict:
+def undecidable(
+    edge: Edge, topic: str, window: int, cells: Iterable[CellFacts], why: str
+) -> Verdict:
+    """The verdict where the facts cannot be told apart, whatever they say."""
+    claimed = sum((one.claim or Claim(one.key)).summarized().acknowledged for one in cells)
+    return Verdict(edge.name, topic, window, State.UNKNOWN, claimed=claimed, reasons=(why,))
+
+
+def _judge_cell(edge: Edge, facts: CellFacts, gate: Gate) -> CellVerdict:
     claim = facts.claim or Claim(facts.key)
     seen = facts.observation or Observation(facts.key)
     if not facts.key.stamped:
-        return _judge_count(facts, claim, seen, gate)
+        return _judge_unstamped(facts, claim, seen, gate)
+    if is_nameless(claim, seen):
+        return _judge_nameless(facts, claim, seen, gate)
+    return _judge_named(edge, facts, claim, seen, gate)
+
+
+def _judge_named(
+    edge: Edge, facts: CellFacts, claim: Claim, seen: Observation, gate: Gate
+) -> CellVerdict:
     claimed, known, pending = claim.claimed, claim.known, claim.pending
     duplicates, copies = _excess(claim, seen)
-    missing = claimed - seen.ranges - facts.explained
-    unclaimed = seen.ranges - known
-    # What failed or is in doubt was never promised; what has a stated reason is excused.
-    explained = ((known - claimed - pending) | (claimed & facts.explained)) - seen.ranges
-    state, reason = _cell_state(
+    excused = _excuses(facts, claim, seen)
+    explained = RangeSet(pair for one in excused for pair in one.ranges)
+    missing = claimed - seen.ranges - explained
+    expired = missing & (claim.expired | _stated(facts, EXPIRED))
+    unclaimed = seen.ranges - known - (claim.aborted if edge.uncommitted else EMPTY)
+    corrupt = _corrupt(claim, seen, claimed)
+    state, reason = state_of(
         gate,
         gate.reporters.get(facts.key.instance),
-        _Findings(
+        Findings(
             missing=bool(missing),
+            expired=bool(expired) and expired == missing,
             duplicates=bool(duplicates),
-            unclaimed=bool(unclaimed),
-            pending=bool(pending - seen.ranges),
+            corrupt=bool(corrupt),
+            unclaimed=_strangers(gate, claim, unclaimed),
+            pending=bool(pending - seen.ranges - explained),
             explained=bool(explained),
             in_flight=facts.in_flight,
         ),
@@ -160,16 +209,61 @@ def _judge_cell(facts: CellFacts, gate: Gate) -> CellVerdict:
         unclaimed=unclaimed,
         unclaimed_count=unclaimed.size,
         explained=explained,
+        explanations=(*excused, Explanation(EXPIRED, expired)) if expired else excused,
+        corrupt=corrupt,
         reason=reason,
     )
 
 
-def _judge_count(facts: CellFacts, claim: Claim, seen: Observation, gate: Gate) -> CellVerdict:
+def _judge_nameless(facts: CellFacts, claim: Claim, seen: Observation, gate: Gate) -> CellVerdict:
+    """A cell with more ranges than are kept, on one side or both."""
+    excused = seen.aborted | _stated(facts, FILTERED) | claim.filtered
+    if gate.kind == "producer":
+        excused = excused | claim.aborted
+    weighed = weigh(claim, seen, excused)
+    told = claim.summarized()
+    corrupt = _differing(claim.blocks, seen.blocks) if weighed.same and not weighed.excused else ()
+    pending = told.accepted - told.acknowledged - told.failed - told.in_doubt
+    state, reason = state_of(
+        gate,
+        gate.reporters.get(facts.key.instance),
+        Findings(
+            missing=bool(weighed.missing),
+            duplicates=bool(weighed.duplicates),
+            surplus=bool(weighed.surplus),
+            corrupt=bool(corrupt),
+            pending=pending > 0 and claim.acks != 0 and seen.count < told.accepted,
+            explained=weighed.excused or bool(weighed.same and told.failed + told.in_doubt),
+            in_flight=facts.in_flight,
+            undecided=weighed.undecided,
+            note=NAMELESS,
+        ),
+        facts.key.window + gate.clock.window_ms,
+    )
+    return CellVerdict(
+        key=facts.key,
+        state=state,
+        claimed=weighed.claimed,
+        observed=weighed.observed,
+        missing_count=weighed.missing,
+        duplicates=weighed.duplicates + weighed.surplus,
+        copies=seen.copies if weighed.duplicates else (),
+        corrupt=corrupt,
+        reason=reason,
+    )
+
+
+def _judge_unstamped(facts: CellFacts, claim: Claim, seen: Observation, gate: Gate) -> CellVerdict:
     """Records without a stamp: only their number is known, so only a net difference is."""
     observed = seen.count if facts.observed_count is None else facts.observed_count
     missing, excess = max(0, claim.count - observed), max(0, observed - claim.count)
-    findings = _Findings(missing=bool(missing), unclaimed=bool(excess), in_flight=facts.in_flight)
-    state, reason = _cell_state(gate, None, findings, facts.key.window + gate.clock.window_ms)
+    findings = Findings(
+        missing=bool(missing),
+        unclaimed=_UNCLAIMED[gate.kind == "producer"] if excess else "",
+        in_flight=facts.in_flight,
+        note="no stamp: counted, not named",
+    )
+    state, reason = state_of(gate, None, findings, facts.key.window + gate.clock.window_ms)
     return CellVerdict(
         key=facts.key,
         state=state,
@@ -177,47 +271,69 @@ def _judge_count(facts: CellFacts, claim: Claim, seen: Observation, gate: Gate) 
         observed=observed,
         missing_count=missing,
         unclaimed_count=excess,
-        reason=reason or ("" if state is State.COMPLETE else "no stamp: counted, not named"),
+        reason=reason,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Findings:
-    """What a cell shows, before asking whether it can be believed yet."""
-
-    missing: bool = False
-    duplicates: bool = False
-    unclaimed: bool = False
-    pending: bool = False
-    explained: bool = False
-    in_flight: bool = False
+_UNCLAIMED = {
+    True: "seen downstream, but no producer claimed it",
+    False: "seen downstream, but not upstream any more",
+}
 
 
-def _cell_state(
-    gate: Gate, reporter: ReporterFacts | None, found: _Findings, end: int
-) -> tuple[State, str]:
-    if gate.young:
-        anything = found.missing or found.duplicates or found.unclaimed or found.pending
-        return gate.young if anything else (State.COMPLETE, "")
-    owing = reporter_held(reporter, gate.clock) if reporter and reporter.lacks(end) else None
-    shown: list[tuple[State, str]] = [(State.COMPLETE, "")]
-    if found.duplicates:
-        shown.append((State.DUPLICATION, ""))
-    if found.missing:
-        shown.append(gate.missing(found.in_flight) or (State.LOSS, ""))
-    if found.unclaimed:
-        who = "seen downstream, but no producer claimed it"
-        why = who if gate.producer else "seen downstream, but not upstream any more"
-        shown.append(owing or gate.upstream or (State.UNCLAIMED, why))
-    if found.pending:
-        silent = State.UNKNOWN, "accepted, but no report says what became of it"
-        shown.append(owing or gate.upstream or silent)
-    if owing and reporter and reporter.backfill:
-        shown.append(owing)
-    if found.explained:
-        shown.append((State.EXPLAINED, "not seen, and upstream says why"))
-    state = worst(one for one, _ in shown)
-    return state, next((why for one, why in shown if one is state), "")
+def _strangers(gate: Gate, claim: Claim, unclaimed: RangeSet) -> str:
+    """Who did not claim what was seen; ``""`` if all was claimed."""
+    if not unclaimed:
+        return ""
+    if gate.kind != "producer" and not unclaimed - claim.aborted:
+        return "seen downstream, though upstream its transaction was aborted"
+    return _UNCLAIMED[gate.kind == "producer"]
+
+
+def _excuses(facts: CellFacts, claim: Claim, seen: Observation) -> tuple[Explanation, ...]:
+    """What is not there and need not be, each sequence under the first reason that it has."""
+    left = claim.known - seen.ranges
+    said = (
+        (ABORTED, claim.aborted | seen.aborted | _stated(facts, ABORTED)),
+        (FILTERED, claim.filtered | _stated(facts, FILTERED)),
+        (FAILED, claim.failed - claim.claimed),
+        (IN_DOUBT, claim.in_doubt - claim.claimed),
+    )
+    found: list[Explanation] = []
+    for reason, ranges in said:
+        here = left & ranges
+        if here:
+            found.append(Explanation(reason, here))
+            left = left - here
+    return tuple(found)
+
+
+def _stated(facts: CellFacts, reason: str) -> RangeSet:
+    return next((why.ranges for why in facts.explained if why.reason == reason), EMPTY)
+
+
+def _corrupt(claim: Claim, seen: Observation, claimed: RangeSet) -> tuple[int, ...]:
+    """Blocks of which both sides hold the very same sequences, once each, and other contents."""
+    found: list[int] = []
+    for block in _differing(claim.blocks, seen.blocks):
+        span = RangeSet.single(block * BLOCK, block * BLOCK + BLOCK - 1)
+        here = seen.ranges & span
+        records = next(one.records for one in seen.blocks if one.block == block)
+        if here == claimed & span and here.size == records:
+            found.append(block)
+    return tuple(found)
+
+
+def _differing(one: Sequence[Block], other: Sequence[Block]) -> tuple[int, ...]:
+    """Blocks of as many records on both sides whose hashes are not the same."""
+    theirs = {block.block: block for block in other}
+    return tuple(
+        mine.block
+        for mine in one
+        if (there := theirs.get(mine.block)) is not None
+        and mine.records == there.records
+        and mine.hash != there.hash
+    )
 
 
 def _excess(claim: Claim, seen: Observation) -> tuple[int, tuple[Copy, ...]]:

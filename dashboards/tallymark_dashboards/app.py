@@ -11,6 +11,8 @@ from fastapi.staticfiles import StaticFiles
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.deployment import Deployment
+from tallymark_audit.api import PREFIX, AuditApi
+from tallymark_audit.api import router as audit_router
 from tallymark_audit.store import Store
 from tallymark_dashboards import api, pages
 from tallymark_dashboards.context import STATIC, Context
@@ -30,6 +32,7 @@ def create_app(deployment: Deployment, store: Store) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         app.state.context.changes.stopping.set()
+        app.state.audit_api.waits.stop()
 
     app = FastAPI(
         title="Tallymark dashboards",
@@ -39,8 +42,10 @@ def create_app(deployment: Deployment, store: Store) -> FastAPI:
         redoc_url=None,
     )
     app.state.context = Context.of(deployment, store)
+    app.state.audit_api = AuditApi.of(deployment, store)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.include_router(api.router)
+    app.include_router(audit_router, prefix=PREFIX)
     app.include_router(pages.router)
     app.middleware("http")(_with_headers)
     app.add_exception_handler(SQLAlchemyError, _store_is_away)

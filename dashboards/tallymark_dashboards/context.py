@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.templating import Jinja2Templates
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from tallymark.deployment import Deployment
+from tallymark_audit.metrics_source import AuditMetrics
 from tallymark_audit.store import Store
 from tallymark_audit.text import utc
 from tallymark_dashboards.live import Changes
@@ -29,6 +32,7 @@ class Context:
     store: Store
     templates: Jinja2Templates
     changes: Changes
+    metrics: CollectorRegistry
     has_htmx: bool
     version: str
 
@@ -46,9 +50,17 @@ class Context:
             store=store,
             templates=templates,
             changes=Changes(store),
+            metrics=_metrics(deployment, store),
             has_htmx=(STATIC / "vendor" / "htmx.min.js").is_file(),
             version=version("tallymark"),
         )
+
+
+def _metrics(deployment: Deployment, store: Store) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(AuditMetrics(store, deployment, lambda: time.time_ns() // 1_000_000))
+    ProcessCollector(registry=registry)
+    return registry
 
 
 def context_of(request: Request) -> Context:

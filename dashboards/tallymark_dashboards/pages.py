@@ -107,6 +107,6 @@ def _evidence(context: Context, edge: str, topic: str, window: int) -> dict[str,
         "unknown": not evidence.verdicts,
         "disagreement": view.disagreement(evidence.verdicts),
         "fragment": view.evidence_href(edge, topic, window, "/fragment/window"),
-        "json_href": view.evidence_href(edge, topic, window, "/api/v1/evidence"),
+        "json_href": view.evidence_href(edge, topic, window, "/api/v1/audit/evidence"),
         **asdict(evidence),
     }

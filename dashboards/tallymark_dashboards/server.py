@@ -55,6 +55,7 @@ class DashboardServer:
     def close(self) -> None:
         """Stop serving; idempotent."""
         self._app.state.context.changes.stopping.set()
+        self._app.state.audit_api.waits.stop()
         self._server.should_exit = True
         self._thread.join(10)
         self._access.close()

@@ -11,13 +11,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tallymark.deployment import Deployment
-from tallymark_audit.assemble import mirror_facts, producer_facts
-from tallymark_audit.cells import CellKey
+from tallymark_audit import sketches
+from tallymark_audit.assemble import consumer_facts
+from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.claims import ClaimBook
-from tallymark_audit.edges import AUDIT_TOPIC, derive_edges, is_audited, passes
-from tallymark_audit.judging import Hop, hops_into, settle_ms
-from tallymark_audit.sides import CellFacts, Claim, Observation
-from tallymark_audit.verdicts import Clock, ReporterFacts, Verdict, judge
+from tallymark_audit.edges import (
+    AUDIT_TOPIC,
+    collision,
+    derive_edges,
+    discovered_group,
+    is_audited,
+)
+from tallymark_audit.hops import Hop, Known, Place, Sides, beside, hops_into
+from tallymark_audit.judging import learned_settle_ms
+from tallymark_audit.passing import GAP_MEANS, GapOf, Part, Passed, in_flight, mirror_of
+from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.sides import CellFacts, Claim, Observation, merge_observations
+from tallymark_audit.store.facts import processed_cells
+from tallymark_audit.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
 from tallymark_spark_jobs.claims import homes
 from tallymark_spark_jobs.period import Period
 
@@ -31,10 +42,12 @@ Window = tuple[str, str, int]
 class Facts:
     """All that a run knows. ``as_of`` (ms): when the ends of the logs were fixed.
 
-    ``observed``: by cluster and topic. ``retired``: by cluster, reporters that a person has ended.
-    ``changed``: by cluster, topic and window, when (ms) a collector last saw a count or claim
-    change; it only makes a verdict wait, it never makes one. ``retained_from``: by cluster and
-    topic, the time (ms) before which records may have expired."""
+    ``observed``: by cluster and topic; ``parts``: the same by partition, as far as offsets are
+    known. ``late``: by counter and topic, how late records come (a sketch of ms). ``owed_from``:
+    by edge and topic, since when (ms) the edge owes the topic, if not always. ``retired``: by
+    cluster, reporters that a person has ended. ``changed``: by cluster, topic and window, when (ms)
+    a collector last saw a count or claim change; it only makes a verdict wait, it never makes one.
+    ``retained_from``: by cluster and topic, the time (ms) before which records may have expired."""
 
     as_of: int
     observed: Mapping[tuple[str, str], ByWindow]
@@ -44,6 +57,13 @@ class Facts:
         default_factory=dict[tuple[str, str], Mapping[int, int]]
     )
     retained_from: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    parts: Mapping[tuple[str, str], Mapping[int, Mapping[CellKey, list[Part]]]] = field(
+        default_factory=dict[tuple[str, str], Mapping[int, Mapping[CellKey, list[Part]]]]
+    )
+    late: Mapping[tuple[str, str], sketches.Sketch] = field(
+        default_factory=dict[tuple[str, str], sketches.Sketch]
+    )
+    owed_from: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +76,49 @@ class Decision:
 
 def decide(deployment: Deployment, facts: Facts, topics: Iterable[str], period: Period) -> Decision:
     """The verdicts of every window of the period that holds anything, on every edge."""
-    edges = derive_edges(deployment)
+    edges = all_edges(deployment, facts.books)
     wanted = sorted(topic for topic in set(topics) if is_audited(topic, deployment.audit.topics))
     verdicts: list[Verdict] = []
     deferred: list[Window] = []
-    judge_of = _Judge(deployment, facts, _claims_by_window(facts.books), homes(facts.books))
+    known = _topics_by_cluster(facts)
+    claims = _claims_by_window(facts.books)
+    judge_of = _Judge(deployment, facts, claims, homes(facts.books), known)
     for cluster in deployment.clusters:
         for hop in hops_into(edges, cluster.name):
-            for topic in (topic for topic in wanted if passes(hop.edge, topic)):
+            for topic in (topic for topic in wanted if hop.owes(topic, known)):
                 cells = judge_of.cells(hop, topic, period)
                 before = judge_of.retained_from(hop, topic)
+                owed = facts.owed_from.get((hop.edge.name, topic), 0)
+                cells = {at: found for at, found in cells.items() if at >= owed or not owed}
                 deferred += [(hop.edge.name, topic, at) for at in sorted(cells) if at < before]
                 kept = {at: found for at, found in cells.items() if at >= before}
                 verdicts += judge_of.verdicts(hop, topic, kept)
     order = {edge.name: at for at, edge in enumerate(edges)}
     verdicts.sort(key=lambda one: (order[one.edge], one.topic, one.window))
     return Decision(tuple(verdicts), tuple(deferred))
+
+
+def all_edges(deployment: Deployment, books: Mapping[str, ClaimBook]) -> tuple[Edge, ...]:
+    """The edges of the settings, and of the groups that only their reports tell of."""
+    edges = derive_edges(deployment)
+    declared = {edge.name for edge in edges}
+    found = [
+        discovered_group(cluster, group, _read_by(book, group))
+        for cluster, book in sorted(books.items())
+        for group in sorted({one.consumer_group for one in book.reporters.values()} - {""})
+    ]
+    return (*edges, *(edge for edge in found if edge.name not in declared))
+
+
+def _read_by(book: ClaimBook, group: str) -> set[str]:
+    return {claim.key.topic for claim in book.processed(group)}
+
+
+def _topics_by_cluster(facts: Facts) -> dict[str, set[str]]:
+    known: dict[str, set[str]] = defaultdict(set)
+    for cluster, topic in facts.observed:
+        known[cluster].add(topic)
+    return known
 
 
 ClaimsByWindow = Mapping[tuple[str, str], Mapping[int, dict[CellKey, Claim]]]
@@ -85,27 +132,119 @@ class _Judge:
     facts: Facts
     claims: ClaimsByWindow
     homes: Mapping[str, str]
+    known: Known
 
     def cells(self, hop: Hop, topic: str, period: Period) -> dict[int, list[CellFacts]]:
         """Both sides of the edge, by window; windows without a cell are left out."""
+        cells = (
+            self._of_group(hop.edge, topic)
+            if hop.edge.kind == "consumer"
+            else self._of_cluster(hop, topic)
+        )
+        return {at: found for at, found in cells.items() if found and period.holds(at)}
+
+    def _of_cluster(self, hop: Hop, topic: str) -> dict[int, list[CellFacts]]:
         edge = hop.edge
-        seen = self._observed(edge.downstream, topic)
-        said = self.claims.get((edge.downstream, topic), {})
-        ups = {name: self._observed(name, topic) for name in hop.upstreams(topic)}
-        windows = {*seen, *said, *(at for found in ups.values() for at in found)}
-        cells: dict[int, list[CellFacts]] = {}
-        for at in filter(period.holds, windows):
-            here, claimed = seen.get(at, {}), said.get(at, {})
-            above = {name: found.get(at, {}) for name, found in ups.items()}
-            if edge.kind == "producer":
-                found = producer_facts(claimed, here, above, self.homes)
-            else:
-                found = mirror_facts(edge, above, here, self.homes, claimed)
-            if found:
-                cells[at] = found
-        return cells
+        there = edge.downstream_topic(topic)
+        seen = self._observed(edge.downstream, there)
+        said = self.claims.get((edge.downstream, there), {})
+        above = {
+            (up, name): self._observed(up, name)
+            for up, names in hop.upstreams(topic, self.known).items()
+            for name in names
+        }
+        parts = self.facts.parts.get((edge.upstream, topic), {})
+        passed, gaps = self._passed(edge, topic), self._gaps(edge, topic)
+        windows = {*seen, *said, *(at for found in above.values() for at in found)}
+        return {
+            at: beside(
+                hop,
+                topic,
+                Sides(
+                    seen.get(at, {}),
+                    said.get(at, {}),
+                    {place: found.get(at, {}) for place, found in above.items()},
+                    parts.get(at, {}),
+                    self.homes,
+                    passed,
+                    self.facts.as_of,
+                    gaps,
+                ),
+            )
+            for at in windows
+        }
+
+    def _of_group(self, edge: Edge, topic: str) -> dict[int, list[CellFacts]]:
+        held = self._observed(edge.upstream, topic)
+        done: dict[int, list[Observation]] = defaultdict(list)
+        filtered: dict[int, dict[CellKey, RangeSet]] = defaultdict(dict)
+        book = self._book(edge.upstream)
+        for claim in book.processed(edge.group):
+            key = claim.key
+            if key.topic == topic:
+                done[key.window] += processed_cells(claim)
+                if claim.filtered:
+                    left_out = filtered[key.window].get(key, EMPTY)
+                    filtered[key.window][key] = left_out | claim.filtered
+        parts = self.facts.parts.get((edge.upstream, topic), {})
+        passed = self._passed(edge, topic)
+        return {
+            at: consumer_facts(
+                held.get(at, {}),
+                merge_observations(done.get(at, [])),
+                filtered.get(at, {}),
+                in_flight(parts.get(at, {}), passed, self.facts.as_of),
+            )
+            for at in {*held, *done}
+        }
+
+    def _carriers(self, edge: Edge) -> set[str]:
+        """The reporters that carry messages over the edge."""
+        if edge.kind == "mirror":
+            return {mirror_of(edge)}
+        reporters = self._book(edge.upstream).reporters.values()
+        return {one.reporter for one in reporters if one.consumer_group == edge.group}
+
+    def _passed(self, edge: Edge, topic: str) -> dict[int, Passed]:
+        """How far the edge has been carried. Spark reads the data after that was told, so what is
+        not there by then is not under way."""
+        if edge.kind == "producer":
+            return {}
+        carriers, found = self._carriers(edge), dict[int, Passed]()
+        for place, (_, offset) in self._book(edge.home).copied.items():
+            if place.reporter in carriers and place.topic == topic:
+                known = found.get(place.partition, Passed(0))
+                found[place.partition] = max(known, Passed(offset))
+        if edge.kind == "mirror" and not self._tells(edge):
+            parts = self.facts.parts.get((edge.upstream, topic), {})
+            # A mirror that tells nothing is taken to have had the time it needs.
+            return {
+                part.partition: Passed(1 << 62)
+                for cells in parts.values()
+                for some in cells.values()
+                for part in some
+            }
+        return found
+
+    def _tells(self, edge: Edge) -> bool:
+        """Whether the edge's mirror says how far it has copied."""
+        return any(place.reporter == mirror_of(edge) for place in self._book(edge.home).copied)
+
+    def _gaps(self, edge: Edge, topic: str) -> list[GapOf]:
+        if edge.kind != "mirror":
+            return []
+        return [
+            GapOf(gap.partition, gap.first_offset, gap.last_offset, GAP_MEANS[gap.reason])
+            for reporter, gap in self._book(edge.home).gaps
+            if reporter == mirror_of(edge) and gap.topic == topic and gap.reason in GAP_MEANS
+        ]
 
     def verdicts(self, hop: Hop, topic: str, cells: Mapping[int, list[CellFacts]]) -> list[Verdict]:
+        """Of these windows, oldest first."""
+        known = self.known.get(hop.edge.upstream, ())
+        why = collision(hop.edge, topic, known) if hop.edge.kind == "mirror" else ""
+        if why:
+            return [undecidable(hop.edge, topic, at, cells[at], why) for at in sorted(cells)]
         reporters = self._reporters(hop, topic, cells.values())
         return [
             judge(hop.edge, topic, at, found, reporters, self._clock(hop, topic, at))
@@ -114,47 +253,61 @@ class _Judge:
 
     def retained_from(self, hop: Hop, topic: str) -> int:
         """Windows that begin earlier may have lost records to retention on either side."""
-        places = [(name, topic) for name in hop.clusters(topic)]
-        if hop.edge.kind == "producer":
-            places.append((hop.edge.downstream, AUDIT_TOPIC))
+        places = [*hop.places(topic, self.known), (hop.edge.home, AUDIT_TOPIC)]
+        if hop.edge.kind == "mirror":
+            places.pop()  # what its reports tell is told again and again
         return max(self.facts.retained_from.get(place, -(1 << 63)) for place in places)
 
     def _observed(self, cluster: str, topic: str) -> ByWindow:
         return self.facts.observed.get((cluster, topic), {})
 
+    def _book(self, cluster: str) -> ClaimBook:
+        return self.facts.books.get(cluster) or ClaimBook()
+
     def _reporters(
         self, hop: Hop, topic: str, cells: Iterable[Sequence[CellFacts]]
     ) -> list[ReporterFacts]:
-        if hop.edge.kind == "mirror":
-            return []
-        cluster = hop.edge.downstream
-        book = self.facts.books.get(cluster)
-        if book is None:
-            return []
+        edge, book = hop.edge, self._book(hop.edge.home)
         publishing = book.topics().get(topic, set())
-        seen = {one.key.instance for some in cells for one in some if one.key.stamped}
-        retired = self.facts.retired.get(cluster, frozenset())
+        if edge.kind == "mirror":
+            names = self._carriers(edge) if self._tells(edge) else set[str]()
+        elif edge.kind == "consumer":
+            names = self._carriers(edge) & publishing
+        else:
+            seen = {one.key.instance for some in cells for one in some if one.key.stamped}
+            names = {
+                name
+                for name, reporter in book.reporters.items()
+                if reporter.tier == "producer" and (name in publishing or reporter.instance in seen)
+            }
+        retired = self.facts.retired.get(edge.home, frozenset())
         return [
             reporter.facts(retired=name in retired)
             for name, reporter in book.reporters.items()
-            if reporter.tier == "producer" and (name in publishing or reporter.instance in seen)
+            if name in names
         ]
 
     def _clock(self, hop: Hop, topic: str, window: int) -> Clock:
         audit, at = self.deployment.audit, self.facts.as_of
         changes = (
-            self.facts.changed.get((cluster, topic), {}).get(window, 0)
-            for cluster in hop.clusters(topic)
+            self.facts.changed.get(place, {}).get(window, 0)
+            for place in hop.places(topic, self.known)
         )
         return Clock(
             now=at,
             window_ms=audit.window_ms,
-            settle_ms=settle_ms(audit),
+            settle_ms=learned_settle_ms(audit, self.facts.late.get(_counter(hop.edge, topic), {})),
             silence_ms=audit.silence_ms,
             downstream_through=at,  # everything there was then has been counted
             upstream_through=at,
             changed=max(changes, default=0),
         )
+
+
+def _counter(edge: Edge, topic: str) -> Place:
+    """Under what the lateness of an edge's topic is kept."""
+    counter = edge.name if edge.kind == "consumer" else edge.downstream
+    return counter, edge.downstream_topic(topic)
 
 
 def _claims_by_window(books: Mapping[str, ClaimBook]) -> ClaimsByWindow:

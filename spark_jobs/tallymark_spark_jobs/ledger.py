@@ -7,7 +7,11 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from tallymark_audit.store import Store, facts, queries, tables
+from tallymark.deployment import Deployment
+from tallymark_audit import sketches
+from tallymark_audit.edges import derive_edges, discovered_group
+from tallymark_audit.judging import DAY_MS, LEARNED_DAYS
+from tallymark_audit.store import Store, facts, graph, queries, tables
 from tallymark_audit.store.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
 from tallymark_audit.verdicts import State, Verdict
 from tallymark_spark_jobs.decide import Window
@@ -22,7 +26,9 @@ def retired_reporters(store: Store) -> dict[str, frozenset[str]]:
     """By cluster, the reporters that a person has ended."""
     found: dict[str, set[str]] = {}
     table = tables.reporters
-    query = select(table.c.cluster, table.c.reporter).where(table.c.retired_at > 0)
+    query = select(table.c.cluster, table.c.reporter).where(
+        table.c.retired_at > 0, table.c.last_heard <= table.c.retired_at
+    )
     with store.read() as connection:
         for cluster, reporter in connection.execute(query):
             found.setdefault(cluster, set()).add(reporter)
@@ -39,6 +45,41 @@ def last_changes(
             (cluster, topic): facts.changes(connection, [cluster], topic, sorted(set(some)))
             for (cluster, topic), some in windows.items()
         }
+
+
+def lateness(store: Store, as_of: int) -> dict[tuple[str, str], sketches.Sketch]:
+    """How late records came in the last days, by counter and topic: of it settle times are
+    learned."""
+    since = as_of - as_of % DAY_MS - LEARNED_DAYS * DAY_MS
+    table, found = tables.lateness, dict[tuple[str, str], sketches.Sketch]()
+    query = select(table.c.edge, table.c.topic, table.c.sketch).where(table.c.day >= since)
+    with store.read() as connection:
+        for counter, topic, flat in connection.execute(query):
+            both = (found.get((counter, topic), {}), sketches.from_list(flat))
+            found[counter, topic] = sketches.merged(both)
+    return found
+
+
+def owed_from(
+    store: Store, deployment: Deployment, topics: Iterable[str]
+) -> dict[tuple[str, str], int]:
+    """Since when (ms) an edge owes a topic, by edge and topic, where that is not since ever. Edges
+    are as the collectors last wrote them down."""
+    with store.read() as connection:
+        known = graph.history(connection)
+        groups = {one.name: facts.groups_on(connection, one.name) for one in deployment.clusters}
+    since = {
+        (edge.name, topic): known.owed_from(edge, topic)
+        for edge in derive_edges(deployment)
+        for topic in topics
+    }
+    declared = {edge for edge, _ in since}
+    for cluster, found in groups.items():
+        for group, first in found.items():
+            name = discovered_group(cluster, group, ()).name
+            if name not in declared:
+                since.update(((name, topic), at) for topic, at in first.items())
+    return {place: at for place, at in since.items() if at}
 
 
 def collector_states(store: Store, windows: Sequence[Window]) -> dict[Window, State]:

@@ -15,7 +15,8 @@ from tallymark_spark_jobs.planning import LogBounds, Span, plan
 from tallymark_spark_jobs.reading import Piece, read_span
 
 ROWS_PER_BATCH = 10_000
-_Portion = list[tuple[BatchHeader, Record]]
+_Portion = list[tuple[BatchHeader, Record, bool]]
+"""Records with the header of their batch, and whether their transaction was aborted."""
 
 
 def plan_spans(options: SourceOptions) -> list[Span]:
@@ -35,9 +36,11 @@ def read_batches(options: SourceOptions, span: Span) -> Iterator[Any]:
 
 
 def _client(options: SourceOptions) -> SimpleConsumer:
+    # Who counts needs to know what was aborted; and what is not decided yet is not there yet.
     return SimpleConsumer(
         bootstrap_servers=options.bootstrap_servers,
         client_id="tallymark-spark",
+        isolation="read_committed" if options.mode == "stamps" else "read_uncommitted",
         **options.security,
     )
 
@@ -78,8 +81,10 @@ def _portions(pieces: list[Piece], options: SourceOptions) -> Iterator[_Portion]
     first, end = options.starting_timestamp, options.ending_timestamp
     low, high = -(1 << 63) if first is None else first, 1 << 63 if end is None else end
     portion: _Portion = []
-    for header, records in pieces:
-        portion += [(header, record) for record in records if low <= record.timestamp < high]
+    for header, records, aborted in pieces:
+        portion += [
+            (header, record, aborted) for record in records if low <= record.timestamp < high
+        ]
         while len(portion) >= ROWS_PER_BATCH:
             yield portion[:ROWS_PER_BATCH]
             portion = portion[ROWS_PER_BATCH:]
@@ -88,9 +93,10 @@ def _portions(pieces: list[Piece], options: SourceOptions) -> Iterator[_Portion]
 
 
 def _batch(options: SourceOptions, span: Span, portion: _Portion) -> Any:
-    records = [record for _, record in portion]
+    records = [record for _, record, _ in portion]
     if options.mode == "stamps":
-        return rows.stamp_rows(span.topic, span.partition, records)
-    types = [int(header.is_log_append_time) for header, _ in portion]
+        aborted = [aborted for _, _, aborted in portion]
+        return rows.stamp_rows(span.topic, span.partition, records, aborted)
+    types = [int(header.is_log_append_time) for header, _, _ in portion]
     headers = options.include_headers
     return rows.record_rows(span.topic, span.partition, records, types, headers)

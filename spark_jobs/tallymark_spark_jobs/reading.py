@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tallymark.errors import KafkaError, UserError
 from tallymark.protocol.records import Batch, BatchHeader, Record
@@ -26,6 +26,8 @@ class Fetch(Protocol):
     def next_offset(self) -> int: ...
     @property
     def last_epoch(self) -> int: ...
+    @property
+    def left_out(self) -> Sequence[Batch]: ...
 
 
 class Fetcher(Protocol):
@@ -43,12 +45,18 @@ class Fetcher(Protocol):
     ) -> Fetch: ...
 
 
-Piece = tuple[BatchHeader, list[Record]]
-"""A batch's header and those of its records that lie within the span."""
+class Piece(NamedTuple):
+    """A batch's header and those of its records that lie within the span. ``aborted``: their
+    transaction was, so a reader of committed records has left them out."""
+
+    header: BatchHeader
+    records: list[Record]
+    aborted: bool = False
 
 
 def read_span(consumer: Fetcher, span: Span) -> Iterator[list[Piece]]:
-    """The records of the span, a list of pieces a fetch. Control batches are passed over.
+    """The records of the span, a list of pieces a fetch, those that were left out at its end.
+    Control batches are passed over.
 
     Raises UserError when the log was cut or its beginning deleted while it was read, or when it
     gives nothing for :data:`STALLED_SECONDS`; else the client's errors, which has by then tried
@@ -59,7 +67,9 @@ def read_span(consumer: Fetcher, span: Span) -> Iterator[list[Piece]]:
     while offset < span.end:
         fetched = _fetch(consumer, span, offset, epoch)
         if fetched.next_offset > offset:
-            yield list(_pieces(fetched.batches, offset, span.end))
+            pieces = list(_pieces(fetched.batches, offset, span.end))
+            aborted = _pieces(fetched.left_out, offset, span.end)
+            yield [*pieces, *(piece._replace(aborted=True) for piece in aborted)]
             offset, epoch = fetched.next_offset, fetched.last_epoch
             deadline = time.monotonic() + STALLED_SECONDS
         elif time.monotonic() > deadline:
@@ -105,4 +115,4 @@ def _pieces(batches: Sequence[Batch], first: int, end: int) -> Iterator[Piece]:
         if header.base_offset < first or header.next_offset > end:
             records = [record for record in records if first <= record.offset < end]
         if records:
-            yield header, records
+            yield Piece(header, records)

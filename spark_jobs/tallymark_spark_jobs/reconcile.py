@@ -19,13 +19,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tallymark.deployment import Deployment
-from tallymark_audit.edges import derive_edges
-from tallymark_audit.judging import settle_ms
 from tallymark_audit.store import Store
 from tallymark_audit.verdicts import Verdict
 from tallymark_spark_jobs import ledger
 from tallymark_spark_jobs.claims import Claims
-from tallymark_spark_jobs.decide import Facts, decide
+from tallymark_spark_jobs.decide import Facts, all_edges, decide
 from tallymark_spark_jobs.outcome import Outcome, idle_through
 from tallymark_spark_jobs.period import Period
 from tallymark_spark_jobs.search import Identity, Place, search_plan
@@ -90,7 +88,7 @@ def reconcile(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outc
 
 def _wait_for_the_end(job: Job, steps: Steps, deadline: float) -> None:
     """Looking before the last window has had its settle time would be in vain."""
-    settled = job.period.end + settle_ms(job.deployment.audit)
+    settled = job.period.end + job.deployment.audit.settle_min_ms
     left = min((settled - now_ms()) / 1000, deadline - time.monotonic())
     if left > 0:
         with steps.step("wait", f"waiting {left:.0f} s for the last windows to settle"):
@@ -98,14 +96,14 @@ def _wait_for_the_end(job: Job, steps: Steps, deadline: float) -> None:
 
 
 def _look(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
-    from tallymark_spark_jobs.scan import observations, scan
+    from tallymark_spark_jobs.scan import observations, parts, scan
 
     deployment, period, as_of = job.deployment, job.period, now_ms()
     clusters = survey(deployment, job.topics)
     names = ", ".join(cluster.name for cluster in clusters)
     with steps.step("count", f"counting {period} in {names}"):
         read = scan(spark, clusters, period, deployment.audit.window_ms)
-    messages = sum(run["messages"] for run in read.runs)
+    messages = sum(run["messages"] for run in read.runs if not run["aborted"])
     with steps.step("judge", f"judging {messages:,} messages"):
         observed = observations(read.runs)
         facts = Facts(
@@ -114,6 +112,9 @@ def _look(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
             books=read.claims.books,
             retired=ledger.retired_reporters(store),
             changed=ledger.last_changes(store, observed),
+            parts=parts(read.runs),
+            late=ledger.lateness(store, as_of),
+            owed_from=ledger.owed_from(store, deployment, {topic for _, topic in observed}),
             retained_from={
                 (cluster.name, topic): at
                 for cluster in clusters
@@ -148,7 +149,7 @@ def _find(
     verdicts: Sequence[Verdict],
     steps: Steps,
 ) -> dict[Identity, list[Place]]:
-    plan = search_plan(verdicts, read.runs, derive_edges(deployment))
+    plan = search_plan(verdicts, read.runs, all_edges(deployment, read.claims.books))
     if not plan:
         return {}
     from tallymark_spark_jobs.evidence import find_places

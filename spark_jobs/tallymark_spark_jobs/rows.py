@@ -63,7 +63,9 @@ _LAST_MS: Final = (2**63 - 1) // 1000
 UNSTAMPED: Final = 0
 STAMPED: Final = 1
 BROKEN_STAMP: Final = -1
-"""The values of the column ``stamped``; rows of the other two have no origin and no sequence."""
+ABORTED: Final = 2
+"""The values of the column ``stamped``. Rows of UNSTAMPED and BROKEN_STAMP have no origin and no
+sequence; ABORTED ones are of a transaction that was aborted, and have them if they are stamped."""
 
 
 def record_rows(
@@ -83,12 +85,18 @@ def record_rows(
     return pa.RecordBatch.from_arrays([*made, _headers(records)], schema=RECORDS_WITH_HEADERS)
 
 
-def stamp_rows(topic: str, partition: int, records: Sequence[Record]) -> Any:
-    """A record batch of :data:`STAMPS`. ``size`` is the bytes of key and value, as claims count."""
+def stamp_rows(
+    topic: str, partition: int, records: Sequence[Record], aborted: Sequence[bool] = ()
+) -> Any:
+    """A record batch of :data:`STAMPS`. ``size`` is the bytes of key and value, as claims count.
+    ``aborted``: of each record, whether its transaction was; default: none."""
     stamps = StampColumns()
     for record in records:
         stamps.add(record.headers)
     sizes = [len(record.key or b"") + len(record.value or b"") for record in records]
+    for at, is_aborted in enumerate(aborted):
+        if is_aborted:
+            stamps.kinds[at] = ABORTED
     made = [
         *_place(topic, partition, records),
         columns.integers([record.timestamp for record in records], pa.int64()),

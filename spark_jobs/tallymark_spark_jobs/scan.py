@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallymark_audit.cells import CellKey, Copy
 from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.passing import Part
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import Observation
 from tallymark_spark_jobs.claims import Claims, events_of, read_claims
@@ -119,8 +120,25 @@ def observations(runs: Iterable[Run]) -> dict[tuple[str, str], ByWindow]:
     return found
 
 
+def parts(
+    runs: Iterable[Run],
+) -> dict[tuple[str, str], dict[int, dict[CellKey, list[Part]]]]:
+    """The runs that lie in one partition, as parts of their cells, by cluster and topic, then
+    window. Of a run that is spread over several, with copies of its records, no offset is known."""
+    found: dict[tuple[str, str], dict[int, dict[CellKey, list[Part]]]] = {}
+    for run in runs:
+        if run["first_partition"] == run["last_partition"]:
+            seen = _observation(run)
+            by_window = found.setdefault((run["cluster"], run["topic"]), {})
+            cells = by_window.setdefault(seen.key.window, {})
+            cells.setdefault(seen.key, []).append(Part(run["first_partition"], seen))
+    return found
+
+
 def _observation(run: Run) -> Observation:
     first, last = run["first_sequence"], run["last_sequence"]
+    if run.get("aborted"):
+        return _aborted(run, RangeSet.single(first, last))
     return Observation(
         key=CellKey(
             run["topic"], run["origin_partition"], run["window"], run["server"], run["instance"]
@@ -134,4 +152,16 @@ def _observation(run: Run) -> Observation:
         min_timestamp=run["min_timestamp"],
         max_timestamp=run["max_timestamp"],
         malformed=run["malformed"],
+    )
+
+
+def _aborted(run: Run, sequences: RangeSet) -> Observation:
+    """Of transactions that were aborted only the sequences are kept, as the collector does."""
+    return Observation(
+        key=CellKey(
+            run["topic"], run["origin_partition"], run["window"], run["server"], run["instance"]
+        ),
+        aborted=sequences,
+        first_offset=run["first_offset"],
+        last_offset=run["last_offset"],
     )

@@ -77,7 +77,7 @@ def search_plan(
                 missing.setdefault(identity_of(cell), []).append((lost_by, cell.missing))
     plan: dict[str, Search] = {}
     for run in runs if missing else ():
-        if run["first_sequence"] is None:
+        if run["first_sequence"] is None or run.get("aborted"):
             continue
         identity = Identity(run["topic"], run["origin_partition"], run["instance"])
         held = RangeSet.single(run["first_sequence"], run["last_sequence"])

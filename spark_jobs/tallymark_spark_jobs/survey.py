@@ -14,6 +14,7 @@ from tallymark.client import SimpleConsumer, TopicInfo
 from tallymark.client.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import TallymarkError, UserError
+from tallymark_audit.cells import Edge
 from tallymark_audit.edges import AUDIT_TOPIC, derive_edges, is_audited, passes
 
 TIMEOUT_MS = 10_000
@@ -65,7 +66,7 @@ def _cluster(deployment: Deployment, cluster: Cluster, wanted: re.Pattern[str]) 
                 for name in there
                 if wanted.fullmatch(name)
                 and is_audited(name, deployment.audit.topics)
-                and any(passes(edge, name) for edge in edges)
+                and any(_is_counted(edge, cluster.name, name) for edge in edges)
             )
             look = [*audited, AUDIT_TOPIC] if AUDIT_TOPIC in there else audited
             return ClusterSurvey(
@@ -81,6 +82,12 @@ def _cluster(deployment: Deployment, cluster: Cluster, wanted: re.Pattern[str]) 
         raise UserError(
             f"cluster {cluster.name} cannot be read: {error}", "see that its brokers run"
         ) from error
+
+
+def _is_counted(edge: Edge, cluster: str, name: str) -> bool:
+    """Whether the edge wants the cluster's topic counted: upstream under its own name, downstream
+    whatever comes in, since mirrors may rename."""
+    return edge.downstream == cluster or passes(edge, name)
 
 
 def _retained(

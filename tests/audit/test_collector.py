@@ -25,7 +25,8 @@ from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.protocol.records import split_batches
 from tallymark_audit.cells import CellKey, window_of
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.collector.counting import Rules, count, runs_in
+from tallymark_audit.collector.counting import count
+from tallymark_audit.collector.runs import Rules, runs_in
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.events import AuditEvent, CellReport, Gap, encode_event
 from tallymark_audit.ranges import RangeSet

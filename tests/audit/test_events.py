@@ -60,6 +60,7 @@ EVENT = AuditEvent(
 V2 = replace(EVENT, consumer_group="billing", copied=(Copied("views", 1, "v", "ab" * 16, 9, 7),))
 
 longs = st.integers(0, 2**62)
+hashes = st.integers(0, 2**64 - 1)
 range_sets = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9)), max_size=4).map(
     lambda pairs: RangeSet((first, first + more) for first, more in pairs)
 )
@@ -81,8 +82,8 @@ cells = st.builds(
     duplicates=longs,
     instance=st.sampled_from(["", "aabbccddeeff0011"]),
     server=st.text("xyz", max_size=9),
-    summary=st.none() | st.builds(Summary, longs, longs, longs, longs, longs),
-    blocks=st.lists(st.builds(Block, longs, longs, longs), max_size=3).map(tuple),
+    summary=st.none() | st.builds(Summary, longs, longs, longs, longs, hashes),
+    blocks=st.lists(st.builds(Block, longs, st.integers(1, 1024), hashes), max_size=3).map(tuple),
     latency=st.dictionaries(st.integers(-1, 600), st.integers(1, 99), max_size=4).map(
         lambda sketch: tuple(sketches.to_list(sketch))
     ),
@@ -198,3 +199,18 @@ def test_claims_about_windows_of_another_length_are_refused() -> None:
     assert decode_event(value, 60_000).window_ms == 60_000
     with pytest.raises(RemoteProtocolError, match="windows of 60000 ms, this deployment in 5000"):
         decode_event(value, 5_000)
+
+
+@pytest.mark.parametrize("sum_of_hashes", [0, 2**63 - 1, 2**63, 2**64 - 1])
+def test_sums_of_hashes_have_64_bits(sum_of_hashes: int) -> None:
+    """Half of all cells that were only counted, and of all blocks, have a sum above 2^63, which no
+    long of Avro holds: the whole event could not be written, again and again."""
+    cell = CellReport(
+        "t",
+        0,
+        0,
+        summary=Summary(1, 1, 0, 0, sum_of_hashes),
+        blocks=(Block(0, 1, sum_of_hashes),),
+    )
+    event = replace(V2, cells=(cell,))
+    assert decode_event(encode_event(event)) == event

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext, ProducerInterceptor
 from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark.errors import CODES, KafkaError, TimedOutError
-from tallymark_audit import producer_run
+from tallymark_audit import producer_run, sketches
+from tallymark_audit.cells import Block, Summary, window_of
 from tallymark_audit.claims import ClaimBook, Reporter, fold
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.events import FOREVER, AuditEvent, decode_event
+from tallymark_audit.hashing import BLOCK, MASK, content, fingerprint
 from tallymark_audit.interceptor import AuditInterceptor, default_interceptor
+from tallymark_audit.ranges import RangeSet
 from tallymark_audit.sides import Claim
 
 W = 1000
@@ -43,10 +46,11 @@ class FakeProducer:
     held: bool = False
     sequence: int = 0
     log_end: int = 0
+    more: dict[str, Any] = field(default_factory=dict)
     interceptor: AuditInterceptor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.interceptor = AuditInterceptor(W, self.folder, report_interval_ms=100)
+        self.interceptor = AuditInterceptor(W, self.folder, report_interval_ms=100, **self.more)
         context = ProducerContext(
             instance=self.instance,
             server="web-1",
@@ -64,8 +68,8 @@ class FakeProducer:
         size = 10 * len(timestamps)
         return BatchTally(topic, 0, self.instance, "web-1", first, timestamps, size, self.backfill)
 
-    def send(self, *timestamps: int) -> BatchTally:
-        batch = self.batch(*timestamps)
+    def send(self, *timestamps: int, **more: Any) -> BatchTally:
+        batch = replace(self.batch(*timestamps), **more)
         self.interceptor.on_send(batch)
         return batch
 
@@ -74,6 +78,9 @@ class FakeProducer:
 
     def tick(self, now: int, oldest: int | None = None) -> None:
         self.interceptor.on_tick(now, oldest)
+
+    def flush(self, now: int, oldest: int | None = None) -> None:
+        self.interceptor.on_flush(now, oldest)
 
     def close(self, now: int = 10**6) -> None:
         self.interceptor.on_close(now)
@@ -204,6 +211,18 @@ def test_a_last_report_that_does_not_arrive_leaves_the_journal(tmp_path: Path) -
     after.close()
 
 
+def test_a_damaged_journal_is_counted_and_hurts_nobody(producer: FakeProducer) -> None:
+    assert producer.folder is not None
+    producer.folder.mkdir()
+    (producer.folder / "0011223344556677.journal").write_bytes(b"what is this")
+    producer.deliver(1)
+    producer.tick(500)
+    assert str(producer.claim.acknowledged) == "0"
+    assert producer.interceptor.troubles.journals_damaged == 1
+    producer.close()
+    assert journals(producer) == ["0011223344556677.bad"]
+
+
 def test_reports_are_kept_until_they_are_acknowledged(
     producer: FakeProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -217,6 +236,24 @@ def test_reports_are_kept_until_they_are_acknowledged(
     producer.tick(2000)
     assert str(producer.claim.acknowledged) == "0-9"
     assert producer.reporter.covered == producer.published[-1].event_number
+
+
+def test_a_report_that_cannot_so_much_as_leave_is_made_up_for(
+    producer: FakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """publish() itself failed: the report was waited for, and after three of them no more came."""
+
+    def closed(event: AuditEvent) -> bytes:
+        raise ValueError("cannot be encoded")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(producer_run, "encode_event", closed)
+        for now in range(0, 1000, 100):
+            producer.deliver(now)
+            producer.tick(now)
+    assert producer.interceptor.troubles.reports_failed == 9
+    producer.tick(2000)
+    assert str(producer.claim.acknowledged) == "0-9"
 
 
 def test_no_pile_of_reports_while_the_topic_is_slow(producer: FakeProducer) -> None:
@@ -289,6 +326,268 @@ def test_with_acks_0_the_claim_is_what_was_accepted(tmp_path: Path) -> None:
     producer.close()
 
 
+# --- flush --------------------------------------------------------------------------------------
+
+
+def test_flush_reports_what_was_acknowledged(producer: FakeProducer) -> None:
+    producer.deliver(1, 2)
+    producer.flush(500)
+    assert str(producer.claim.acknowledged) == "0-1"
+    assert producer.reporter.complete_through == 500
+
+
+def test_a_flush_after_every_record_does_not_make_a_report_of_each(producer: FakeProducer) -> None:
+    for now in range(1000, 2000, 10):
+        producer.deliver(now)
+        producer.flush(now)
+    assert len(producer.published) == 5
+    producer.tick(2000)  # not due yet but for the flush
+    claims = producer.book.claims().values()
+    assert sum(claim.acknowledged.size for claim in claims) == 100
+
+
+def test_a_flush_without_news_says_nothing(producer: FakeProducer) -> None:
+    producer.flush(500)
+    producer.deliver(1)
+    producer.flush(1000)
+    producer.flush(2000)
+    assert len(producer.published) == 1
+
+
+def test_a_flush_does_not_wait_for_a_topic_that_cannot_be_written(producer: FakeProducer) -> None:
+    producer.held = True
+    producer.deliver(1)
+    for now in range(1000, 9000, 1000):
+        producer.deliver(now)
+        producer.flush(now)
+    assert len(producer.futures) == producer_run.MAX_WAITING
+    producer.held = False
+    for future in producer.futures:
+        producer.answer(future)
+    producer.tick(9001)
+    assert sum(claim.acknowledged.size for claim in producer.book.claims().values()) == 9
+
+
+# --- contents, latency, bounds ------------------------------------------------------------------
+
+
+def test_only_acknowledged_records_are_in_the_contents(tmp_path: Path) -> None:
+    producer = FakeProducer(tmp_path, more={"content_check": True})
+    one = producer.send(1, 2, values=[b"a", None], keys=[None, b"k"])
+    two = producer.send(3, values=[b"refused"])
+    three = producer.send(4, 5, values=[b"c", b"d"])
+    producer.interceptor.on_acknowledged(three, 0)
+    producer.interceptor.on_failed(two, KafkaError(10), False)
+    producer.interceptor.on_acknowledged(one, 0)
+    producer.tick(500)
+    hashes = [content(0, None, b"a"), content(1, b"k", None)]
+    hashes += [content(3, None, b"c"), content(4, None, b"d")]
+    assert producer.claim.blocks == (Block(0, 4, sum(hashes) & MASK),)
+    producer.close()
+
+
+def test_contents_are_cut_at_windows_and_blocks(tmp_path: Path) -> None:
+    producer = FakeProducer(tmp_path, more={"content_check": True})
+    producer.sequence = BLOCK - 2
+    values = [b"%d" % number for number in range(4)]
+    batch = producer.send(1, 2, 3, W, values=values)
+    producer.interceptor.on_acknowledged(batch, 0)
+    producer.tick(500)
+    blocks = {key.window: claim.blocks for key, claim in producer.book.claims().items()}
+    hashes = [content(BLOCK - 2 + at, None, value) for at, value in enumerate(values)]
+    assert blocks == {
+        0: (Block(0, 2, sum(hashes[:2]) & MASK), Block(1, 1, hashes[2])),
+        W: (Block(1, 1, hashes[3]),),
+    }
+    producer.close()
+
+
+def test_contents_are_not_looked_at_unless_asked_for(producer: FakeProducer) -> None:
+    class Untouchable(list[bytes]):
+        def __getitem__(self, at: Any) -> Any:
+            raise AssertionError("looked at")
+
+    producer.interceptor.on_acknowledged(producer.send(1, 2, values=Untouchable()), 0)
+    producer.tick(500)
+    assert producer.claim.blocks == ()
+    assert producer.claim.acknowledged.size == 2
+
+
+def test_halves_of_a_batch_that_was_split_carry_their_own_contents(tmp_path: Path) -> None:
+    producer = FakeProducer(tmp_path, more={"content_check": True})
+    whole = producer.send(1, 2, W, W + 1, values=[b"a", b"b", b"c", b"d"])
+    parts = [
+        replace(whole, timestamps=whole.timestamps[:3], values=[b"a", b"b", b"c"]),
+        replace(whole, first_sequence=3, timestamps=whole.timestamps[3:], values=[b"d"]),
+    ]
+    producer.interceptor.on_split(whole, parts)
+    producer.interceptor.on_acknowledged(parts[1], 0)
+    producer.interceptor.on_failed(parts[0], KafkaError(10), False)
+    producer.tick(500)
+    claims = {key.window: claim for key, claim in producer.book.claims().items()}
+    assert (str(claims[0].failed), claims[0].blocks) == ("0-1", ())
+    assert (str(claims[W].failed), str(claims[W].acknowledged)) == ("2", "3")
+    assert claims[W].blocks == (Block(0, 1, content(3, None, b"d")),)
+    producer.close()
+
+
+def test_latency_is_from_the_stamp_to_the_acknowledgement(
+    producer: FakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [10**12]
+    monkeypatch.setattr(producer_run, "_now_ms", lambda: clock[0])
+    batch = producer.send(*[10**12] * 9)
+    late = producer.send(10**12 - 1000)
+    skewed = producer.send(0)
+    refused = producer.send(10**12)
+    clock[0] += 40
+    for one in (batch, late, skewed):
+        producer.interceptor.on_acknowledged(one, 0)
+    producer.interceptor.on_failed(refused, KafkaError(10), False)
+    producer.tick(10**12 + 500)
+    sketch = sketches.merged(
+        sketches.from_list(claim.latency) for claim in producer.book.claims().values()
+    )
+    assert sum(sketch.values()) == 10  # neither the refused one nor the one stamped in 1970
+    assert abs((sketches.quantile(sketch, 0.5) or 0) - 40) < 2
+    assert abs((sketches.quantile(sketch, 1) or 0) - 1040) < 22
+
+
+@pytest.mark.parametrize("how", [{"acks": 0}, {"backfill": True}])
+def test_latency_that_means_nothing_is_not_told(tmp_path: Path, how: dict[str, Any]) -> None:
+    producer = FakeProducer(tmp_path, **how)
+    producer.deliver(5)
+    producer.tick(500)
+    assert producer.claim.latency == ()
+    producer.close()
+
+
+@pytest.mark.parametrize("timestamp", [-1, 0, 2**63 - 1])
+def test_absurd_timestamps_are_claimed_in_their_window_as_skewed(
+    producer: FakeProducer, timestamp: int
+) -> None:
+    producer.deliver(timestamp, timestamp)
+    producer.tick(500)
+    claim = producer.claim
+    assert claim.key.window == window_of(timestamp, W)
+    assert (claim.count, claim.skewed, str(claim.acknowledged)) == (2, 2, "0-1")
+    assert (claim.min_timestamp, claim.max_timestamp) == (timestamp, timestamp)
+
+
+def test_a_cell_with_too_many_ranges_is_counted_and_hashed(tmp_path: Path) -> None:
+    """Every other record belongs to another window."""
+    producer = FakeProducer(tmp_path, more={"max_ranges": 100})
+    for _ in range(100):
+        producer.deliver(*[1, W] * 5)
+    producer.interceptor.on_failed(producer.send(2, 3), KafkaError(10), False)
+    producer.tick(500)
+    assert producer.interceptor.troubles.cells_counted == 2
+    claims = {key.window: claim for key, claim in producer.book.claims().items()}
+    even = fingerprint(RangeSet.of(range(0, 1000, 2)))
+    assert claims[0].summary == Summary(502, 500, 2, 0, even)
+    odd = fingerprint(RangeSet.of(range(1, 1000, 2)))
+    assert claims[W].summary == Summary(500, 500, 0, 0, odd)
+    assert not claims[0].known
+    assert producer.reporter.complete_through == 500
+    producer.close()
+    assert journals(producer) == []
+
+
+def test_reports_too_large_for_the_cluster_are_made_smaller(
+    producer: FakeProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3000):
+        producer.deliver(1, W)
+    producer.publish_error = KafkaError(CODES["MESSAGE_TOO_LARGE"])
+    for now in range(1000, 2000, 100):
+        producer.tick(now)
+    producer.publish_error = None
+    producer.tick(3000)
+    claims = producer.book.claims().values()
+    assert all(claim.summary and claim.summary.acknowledged == 3000 for claim in claims)
+    assert producer.reporter.complete_through == 3000
+    assert producer.interceptor.troubles.reports_failed >= 10
+
+
+def test_a_long_report_is_followed_by_a_pause(
+    producer: FakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that reports of very many cells leave the producer's thread to the producer: half of the
+    time, and nine tenths while the audit topic cannot be written."""
+    spent = iter(range(0, 10**15, 150_000_000))
+    monkeypatch.setattr("time.thread_time_ns", lambda: next(spent))
+    producer.deliver(1)
+    for now in range(1000, 1500, 100):
+        producer.tick(now)
+    assert [event.emitted_at for event in producer.published] == [1000, 1300]
+    producer.publish_error = TimedOutError("away")
+    for now in range(2000, 4000, 100):
+        producer.tick(now)
+    assert producer.interceptor.troubles.reports_failed == 2  # at 2000 and at 3500
+
+
+def test_timestamps_all_over_time_do_not_fill_the_memory(
+    producer: FakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each record opens a cell. As long as the audit topic takes the reports, every record is
+    claimed, and what is settled and told is soon forgotten."""
+    monkeypatch.setattr(producer_run, "LONG_MS", 10**9)
+    books = producer.interceptor.run._books()
+    books.tally.max_cells = 400
+    highest = 0
+    for turn in range(50):
+        producer.deliver(*(number * W for number in range(turn * 50, turn * 50 + 50)))
+        highest = max(highest, len(books.tally.cells))
+        producer.tick(10**9 + turn)  # sooner than a report is due
+    assert highest <= 400
+    producer.close()
+    claims = producer.book.claims()
+    assert len(claims) == 2500
+    assert all(claim.acknowledged.size == 1 for claim in claims.values())
+    assert producer.interceptor.troubles.records_left_out == 0
+    assert producer.reporter.closed
+
+
+def test_what_there_is_no_room_for_is_never_taken_as_complete(
+    producer: FakeProducer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The audit topic is away, and every record is stamped into another window."""
+    producer.publish_error = TimedOutError("the broker is away")
+    books = producer.interceptor.run._books()
+    books.tally.max_cells = 50
+    for number in range(100, 300):
+        producer.deliver(number * W)
+        producer.tick(number * W)
+    assert len(books.tally.cells) == 50
+    assert producer.interceptor.troubles.records_left_out == 150
+    assert caplog.text.count("some records are not claimed") == 1
+    producer.deliver(100 * W)  # into a cell there is: claimed all the same
+    producer.publish_error = None
+    producer.tick(2000 * W)
+    assert producer.reporter.complete_through == 150 * W
+    claims = producer.book.claims().values()
+    assert sum(claim.acknowledged.size for claim in claims) == 51
+    producer.close()
+    assert not producer.reporter.closed
+    assert producer.reporter.complete_through == 150 * W
+
+
+def test_what_was_left_out_is_remembered_over_a_death(
+    producer: FakeProducer, tmp_path: Path
+) -> None:
+    producer.publish_error = TimedOutError("the broker is away")
+    producer.interceptor.run._books().tally.max_cells = 2
+    for number in range(5):
+        producer.deliver(number * W)
+    producer.interceptor.run._books().close(remove=False)  # as a death leaves it
+    producer.publish_error = None
+    after = FakeProducer(tmp_path / "journal", instance=b"another!")
+    after.tick(100)
+    told = fold(after.published).reporters[f"producer-{INSTANCE.hex()}"]
+    assert (told.closed, told.complete_through) == (False, 2 * W)
+    after.close()
+
+
 def test_cells_at_rest_are_forgotten(producer: FakeProducer, monkeypatch: Any) -> None:
     clock = [10**13]
     monkeypatch.setattr(producer_run, "_now_ms", lambda: clock[0])
@@ -337,13 +636,33 @@ def test_the_default_reads_the_deployment(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("TALLYMARK_SETTINGS", raising=False)
     if how != "nothing":
-        deployment = Deployment(data_dir=tmp_path / "data", audit=AuditSettings(window_ms=5000))
+        audit = AuditSettings(
+            window_ms=5000, content_check=True, max_ranges=123, retention_ms=2 * 86_400_000
+        )
+        deployment = Deployment(data_dir=tmp_path / "data", audit=audit)
         text = dump_toml(deployment) if how == "settings" else "= broken"
         (tmp_path / "tallymark.toml").write_text(text)
     made = default_interceptor().settings
     if how == "settings":
         assert (made.window_ms, made.journal_dir) == (5000, tmp_path / "data" / "journal")
+        assert (made.content_check, made.max_ranges) == (True, 123)
+        assert made.retention_ms == 2 * 86_400_000
     else:
         assert made.window_ms == 60_000
         assert made.journal_dir == tmp_path / ".local" / "state" / "tallymark" / "journal"
     assert ("the defaults are used" in caplog.text) == (how == "broken")
+
+
+def test_nothing_is_reported_behind_the_last_report(tmp_path: Path) -> None:
+    """While the closing report waited for its acknowledgement a tick published an ordinary one
+    behind it: the run counted as not closed, and its last window stayed UNKNOWN for ever."""
+    producer = FakeProducer(tmp_path)
+    producer.deliver(1000)
+    producer.tick(2000)
+    producer.held = True
+    producer.interceptor.on_close(2100)
+    told = len(producer.published)
+    producer.tick(5000)
+    producer.interceptor.on_flush(6000, None)
+    assert len(producer.published) == told
+    assert producer.published[-1].closed

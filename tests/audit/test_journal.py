@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import random
+import struct
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -14,16 +16,19 @@ from typing import Any
 
 import pytest
 
+from tallymark.errors import CODES, KafkaError
+from tallymark_audit.cells import Block, Summary
 from tallymark_audit.claims import fold
 from tallymark_audit.events import FOREVER, AuditEvent, decode_event
-from tallymark_audit.journal import layout, writer
+from tallymark_audit.journal import layout, reading, writer
 from tallymark_audit.journal.orphans import Replay, find_orphans
 from tallymark_audit.journal.writer import Journal
 from tallymark_audit.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.testing import FailingDisk
 
 CLUSTER = "cluster-1"
 IDENTITY = Identity("producer-aa", "web", "app", "aa" * 8, 1000, 5)
-Step = Callable[[Journal], None]
+Step = Callable[[Journal], object]
 
 
 @pytest.fixture
@@ -52,9 +57,17 @@ def report(journal: Journal) -> None:
         journal.tally.published(event.event_number)
 
 
+def contents(*numbers: int) -> Step:
+    some = [Block(number, 3, 2**64 - 1) for number in numbers]
+    return lambda journal: journal.fold(TallyKey("t", 0, 0), some)
+
+
 STEPS: list[Step] = [
     accept(0, 9),
     settle(Outcome.ACKNOWLEDGED, 0, 4),
+    contents(*range(layout.BLOCKS_PER_ENTRY)),
+    contents(3),
+    lambda journal: journal.settle(TallyKey("t", 0, 0), Outcome.ACKNOWLEDGED, 8, 8, 79, 20),
     accept(0, 3, "x" * 249),
     report,
     settle(Outcome.FAILED, 5, 6),
@@ -72,20 +85,23 @@ STEPS: list[Step] = [
 
 def state(tally: Tally) -> tuple[object, ...]:
     """All that a replay needs; carriers are not kept, everything is told again."""
-    cells = {
-        key: (cell.part, cell.revision, cell.count, cell.bytes, cell.accepted, dict(cell.settled))
-        for key, cell in tally.cells.items()
-    }
+    cells = {key: cell.report(key) for key, cell in tally.cells.items()}
     return cells, tally.next_event, tally.dropped_through
 
 
 def test_tells_the_books_after_every_step(journal: Journal) -> None:
     for step in STEPS:
         step(journal)
-        told = layout.read(journal.path.read_bytes())
+        told = reading.read(journal.path.read_bytes())
         assert told.cluster == CLUSTER
         assert told.tally.identity == IDENTITY
         assert state(told.tally) == state(journal.tally)
+
+
+def test_contents_take_as_many_entries_as_they_need(journal: Journal) -> None:
+    accept(0, 9)(journal)
+    contents(*range(5 * layout.BLOCKS_PER_ENTRY + 1))(journal)
+    assert state(reading.read(journal.path.read_bytes()).tally) == state(journal.tally)
 
 
 def test_a_death_at_any_byte_tells_the_books_of_some_step(journal: Journal) -> None:
@@ -110,7 +126,7 @@ def test_a_death_at_any_byte_tells_the_books_of_some_step(journal: Journal) -> N
                     some[at] = after[at]
             torn.append(bytes(some))
         for data in torn:
-            told = state(layout.read(data).tally)
+            told = state(reading.read(data).tally)
             # A report that is split, or several forgotten cells, may be cut between entries.
             assert told in known or told[0] == known[0][0]
 
@@ -123,18 +139,46 @@ def test_damage_elsewhere_is_told_from_a_cut(journal: Journal) -> None:
     for at in range(0, end - layout.LONGEST_CUT - 100, 997):
         bad = bytearray(data)
         bad[at] ^= 0x40
-        with pytest.raises(layout.BadJournalError):
-            layout.read(bytes(bad))
+        with pytest.raises(reading.BadJournalError):
+            reading.read(bytes(bad))
+
+
+def test_a_journal_of_an_older_run_is_read() -> None:
+    """Before acknowledgements had entries of their own and cells had contents: of a journal of
+    that time every entry means what it meant."""
+    key = TallyKey("t", 0, 0)
+    state_of_then = {
+        "part": 0,
+        "revision": 3,
+        "count": 10,
+        "bytes": 100,
+        "accepted": [0, 9],
+        "settled": {"1": [0, 4]},
+        "min_timestamp": 1,
+        "max_timestamp": 2,
+        "skewed": 0,
+        "carrier": 4,
+        "touched": 77,
+    }
+    data = layout.header(CLUSTER, IDENTITY)
+    data += layout.entry(layout.Kind.BOOKS, struct.pack("<QQq", 5, 1, -1))
+    data += layout.cell_entry(0, key)
+    data += layout.entry(layout.Kind.STATE, json.dumps(state_of_then).encode())
+    data += layout.settle_entry(0, Outcome.ACKNOWLEDGED, 5, 7, 80)
+    tally = reading.read(data + bytes(64)).tally
+    told = tally.cells[key].report(key)
+    assert (str(told.acknowledged), str(told.accepted), told.blocks) == ("0-7", "0-9", ())
+    assert (told.revision, tally.next_event) == (4, 5)
 
 
 def test_any_bytes_are_read_or_refused() -> None:
     chance = random.Random(3)
     whole = layout.header(CLUSTER, IDENTITY) + b"".join(
-        layout.entry(layout.Kind(chance.randrange(1, 8)), chance.randbytes(40)) for _ in range(3)
+        layout.entry(layout.Kind(chance.randrange(1, 11)), chance.randbytes(40)) for _ in range(3)
     )
     for data in (b"", b"TMJRNL", chance.randbytes(200), whole, layout.MAGIC + b"\xff" * 8):
-        with pytest.raises(layout.BadJournalError):
-            layout.read(data)
+        with pytest.raises(reading.BadJournalError):
+            reading.read(data)
 
 
 def test_grows_in_steps_and_shrinks_when_rewritten(
@@ -147,12 +191,53 @@ def test_grows_in_steps_and_shrinks_when_rewritten(
         accept(number * 2, number * 2)(journal)  # holes: the books themselves grow
         sizes.add(journal.path.stat().st_size)
         if number % 100 == 0:
-            assert state(layout.read(journal.path.read_bytes()).tally) == state(journal.tally)
-    assert state(layout.read(journal.path.read_bytes()).tally) == state(journal.tally)
+            assert state(reading.read(journal.path.read_bytes()).tally) == state(journal.tally)
+    assert state(reading.read(journal.path.read_bytes()).tally) == state(journal.tally)
     assert all(size % 4096 == 0 for size in sizes)
     assert max(sizes) < 100_000
     assert list(tmp_path.glob("*.draft")) == []
     journal.close(remove=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_is_rewritten_in_the_midst_of_forgetting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal was full when cells were forgotten: it was rewritten without them, and then said
+    to forget them, which made it unreadable, and with it the claims of a producer that died."""
+    monkeypatch.setattr(writer, "STEP", 1024)
+    for cells in range(4, 24):
+        journal = Journal(tmp_path, CLUSTER, IDENTITY)
+        for number in range(cells):
+            accept(0, 9, f"t{number}")(journal)
+            settle(Outcome.ACKNOWLEDGED, 0, 9, f"t{number}")(journal)
+        for _ in range(5):
+            report(journal)
+        journal.forget(10**9)
+        assert not journal.tally.cells
+        assert state(reading.read(journal.path.read_bytes()).tally) == state(journal.tally)
+        journal.close(remove=True)
+
+
+def test_a_journal_that_was_given_up_is_begun_again_with_the_whole_books(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FailingDisk(fail_at=4, for_ever=True)
+    journal = Journal(tmp_path, CLUSTER, IDENTITY, disk=disk)
+    accept(0, 9)(journal)
+    assert not journal.kept
+    for now in range(0, 10 * writer.MEND_MS, writer.MEND_MS // 10):
+        journal.mend(now)
+        if now == 4 * writer.MEND_MS:
+            assert not journal.kept
+            disk.fail_at = None
+    assert journal.kept
+    assert (journal.losses, caplog.text.count("no journal at")) == (3, 1)
+    assert "is kept again" in caplog.text
+    accept(10, 12)(journal)
+    assert state(reading.read(journal.path.read_bytes()).tally) == state(journal.tally)
+    journal.close(remove=True)
+    journal.mend(10**9)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -169,7 +254,7 @@ def test_books_too_large_for_a_journal_go_on_without(
     assert list(tmp_path.iterdir()) == []  # half a journal would lie
     assert caplog.text.count("no journal at") == 1
     journal.accept(run(10**6, 10**6), 1, 1)
-    assert 10**6 in journal.tally.cells[TallyKey("t", 0, 0)].accepted
+    assert 10**6 in journal.tally.cells[TallyKey("t", 0, 0)].accepted.frozen()
     journal.close(remove=True)
 
 
@@ -204,6 +289,7 @@ class Topic:
         self.events: list[AuditEvent] = []
         self.works = works
         self.held: list[Future[Any]] | None = None
+        self.largest = 1 << 20
 
     def publish(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None
@@ -212,6 +298,8 @@ class Topic:
         self.events.append(decode_event(value or b""))
         if self.held is not None:
             self.held.append(future)
+        elif value and len(value) > self.largest:
+            future.set_exception(KafkaError(CODES["MESSAGE_TOO_LARGE"]))
         elif self.works:
             future.set_result(None)
         else:
@@ -243,7 +331,9 @@ def test_an_orphan_is_published_and_removed(journal: Journal, tmp_path: Path) ->
     assert event.complete_through == FOREVER
     assert event.event_number == journal.tally.next_event
     claims = {key.topic[0]: claim for key, claim in fold(topic.events).claims().items()}
-    assert str(claims["t"].in_doubt) == "7-12"
+    assert str(claims["t"].in_doubt) == "7, 9-12"
+    assert sum(claims["t"].latency[1::2]) == 1
+    assert claims["t"].blocks[3].records == 6
     assert not claims["t"].pending
     assert not claims["x"].pending
     assert replay.start(101) == 0
@@ -282,6 +372,23 @@ def test_an_orphan_stays_until_it_has_arrived(
     first, second = topic.events
     assert first.event_number == second.event_number
     assert first.cells == second.cells
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_orphan_too_large_for_the_cluster_is_made_smaller(
+    journal: Journal, tmp_path: Path
+) -> None:
+    for first in range(0, 4000, 2):
+        accept(first, first)(journal)
+    die(journal)
+    topic = Topic()
+    topic.largest = 3000
+    replay = Replay(tmp_path, CLUSTER, topic.publish)
+    for now in range(100, 120):
+        replay.start(now)
+    assert replay.replayed == 1
+    (claim,) = fold(topic.events[-1:]).claims().values()
+    assert claim.summary == Summary(2000, 0, 0, 2000, 0)
     assert list(tmp_path.iterdir()) == []
 
 

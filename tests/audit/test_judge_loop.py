@@ -132,6 +132,9 @@ class World:
 
     producer = reader
 
+    def compacted(self, cluster: str, topic: str) -> bool:
+        return False
+
 
 def _parts(record: Any) -> Any:
     return record.key, record.value, record.headers, record.timestamp
@@ -253,7 +256,7 @@ def test_the_producers_loss_is_named_by_sequence(world: World) -> None:
     assert (row["state"], row["missing"], row["cells"][0]["missing"]) == (State.LOSS, 2, [8, 9])
     with world.store.read() as connection:
         (item,) = make_plan(connection, derive_edges(world.deployment), world.now).items
-    assert "no longer has them" in item.refused
+    assert "sequences 8-9 of partition 0" in item.refused
 
 
 def test_a_silent_reporter_leaves_windows_unknown_until_it_is_retired(world: World) -> None:

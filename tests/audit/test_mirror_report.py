@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from tallymark.client.producing.stamps import Stamp
-from tallymark.deployment import AuditSettings, Deployment
+from tallymark.deployment import AuditSettings, Deployment, Mirror
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark_audit import mirror_report
 from tallymark_audit.claims import fold
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judge_loop import JudgeLoop
 from tallymark_audit.edges import AUDIT_TOPIC, derive_edges
-from tallymark_audit.events import FOREVER, AuditEvent, Gap, decode_event, encode_event
+from tallymark_audit.events import FOREVER, AuditEvent, Copied, Gap, decode_event, encode_event
 from tallymark_audit.mirror_report import MirrorReport, default_observer
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.tally import Identity, Outcome, Run, Tally, TallyKey
@@ -27,6 +27,7 @@ from tallymark_audit.testing import MemoryCluster, Told
 
 W = 1000
 AUDIT = AuditSettings(window_ms=W, settle_min_ms=500, silence_ms=3000, report_interval_ms=500)
+RENAMING = Mirror(source="dc1", target="aggregate", rename="{source}.{topic}")
 
 
 @dataclass
@@ -139,6 +140,57 @@ def test_many_gaps_make_several_events_and_too_many_are_counted(
     assert "1000 more gaps" in caplog.text
 
 
+def test_how_far_it_has_copied_is_told_when_it_is_news_and_now_and_then() -> None:
+    report, context = attached(deployment=Deployment(audit=AUDIT, mirrors=(RENAMING,)))
+    report.on_copied("clicks", 0, 100, 119)
+    for now in range(1000, 13_000, 500):
+        report.on_passed("clicks", 0, 120 if now < 3000 else 130, "ab" * 16)
+        report.on_passed("clicks", 1, 7, "")
+        report.on_tick(now, None)
+    told = [event.copied for event in context.events]
+    assert [[(one.partition, one.through_offset) for one in some] for some in told if some] == [
+        [(0, 120), (1, 7)],
+        [(0, 130)],
+        [(0, 130), (1, 7)],
+        [(0, 130), (1, 7)],
+    ]
+    assert told[0][0] == Copied("clicks", 0, "dc1.clicks", "ab" * 16, 120, 20)
+
+
+def test_how_far_it_has_copied_is_told_again_until_it_is_acknowledged() -> None:
+    report, context = attached(answer=lambda event: TimedOutError("not now"))
+    report.on_passed("clicks", 0, 10, "")
+    report.on_tick(1000, None)
+    context.answer = lambda event: None
+    report.on_passed("clicks", 0, 20, "")
+    report.on_tick(2000, None)
+    report.on_tick(3000, None)
+    assert [[one.through_offset for one in event.copied] for event in context.events] == [
+        [10],
+        [20],
+        [],
+    ]
+
+
+def test_a_partition_that_went_to_another_process_is_not_told_of_any_more() -> None:
+    """Two processes of one mirror are one reporter. One that had given a partition up went on to
+    repeat how far it had been, long after the other was further."""
+    report, context = attached()
+    report.on_passed("clicks", 0, 10, "")
+    for now in range(1000, 21_000, 1000):
+        report.on_tick(now, None)
+    assert [len(event.copied) for event in context.events] == [1] + [0] * 19
+
+
+def test_the_last_word_tells_of_all() -> None:
+    report, context = attached()
+    report.on_passed("clicks", 0, 10, "")
+    report.on_tick(1000, None)
+    report.on_passed("clicks", 0, 10, "")
+    report.on_close(2000)
+    assert [one.through_offset for one in context.events[-1].copied] == [10]
+
+
 def test_a_topic_that_cannot_be_made_is_tried_again() -> None:
     report, context = attached(topic_error=TimedOutError("away"))
     report.on_gap("clicks", 0, 5, 6, "control")
@@ -233,6 +285,7 @@ class World:
                         ]
                     )
                 self.copied = len(source.log("t").batches)
+                report.on_passed("t", 0, source.log("t").end, "")
                 report.on_tick(self.now, None)
             for step in self.steps:
                 step()
@@ -271,7 +324,8 @@ def test_a_killed_mirror_leaves_no_window_unknown(world: World) -> None:
     killed.on_gap("t", 0, 3, 4, "control")
     world.run(3000, killed)
     world.run(8000, None)
-    assert "LOSS" in world.states("dc1-to-aggregate"), "nothing was copied for a while"
+    assert "LOSS" not in world.states("dc1-to-aggregate"), "it lies behind what was copied"
+    assert "UNKNOWN" in world.states("dc1-to-aggregate"), "and nobody knows if it will be"
     again = world.mirror()
     world.run(2000, again)
     world.report_producer(closed=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.ranges import EMPTY, GrowingRanges, RangeSet
 
 numbers = st.sets(st.integers(-5, 60), max_size=40)
 
@@ -40,12 +40,17 @@ def test_is_a_set(one: set[int], other: set[int]) -> None:
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), max_size=30))
 def test_adding_ranges_in_any_order(pairs: list[tuple[int, int]]) -> None:
-    ranges, expected = EMPTY, set[int]()
+    ranges, growing, expected = EMPTY, GrowingRanges(), set[int]()
     for first, length in pairs:
         ranges = ranges.add(first, first + length)
+        before = len(growing)
+        assert growing.add(first, first + length) is (len(growing) > before)
         expected |= set(range(first, first + length + 1))
         assert is_normal(ranges)
+        assert growing.frozen() == ranges
+        assert len(growing) == len(ranges.ranges)
     assert members(ranges) == expected
+    assert GrowingRanges(ranges).frozen() == ranges
     if expected:
         assert (ranges.first, ranges.last) == (min(expected), max(expected))
 
@@ -68,3 +73,9 @@ def test_refuses_what_is_no_range() -> None:
         EMPTY.add(5, 4)
     with pytest.raises(ValueError, match="even length"):
         RangeSet.from_list([1, 2, 3])
+
+
+def test_a_range_that_ends_before_it_starts_is_refused() -> None:
+    for ranges in (EMPTY, GrowingRanges()):
+        with pytest.raises(ValueError, match="cannot end before it starts"):
+            ranges.add(5, 4)

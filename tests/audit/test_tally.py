@@ -6,13 +6,15 @@ revisions or events.
 
 import random
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tallymark_audit.cells import Block
 from tallymark_audit.claims import ClaimBook, fold
 from tallymark_audit.events import FOREVER, AuditEvent, decode_event, encode_event
+from tallymark_audit.hashing import MASK, mix
 from tallymark_audit.tally import (
     CELLS_PER_EVENT,
     REPEATS,
@@ -25,11 +27,52 @@ from tallymark_audit.tally import (
 )
 
 WINDOW = 1000
+ENDS = (Outcome.ACKNOWLEDGED, Outcome.FAILED, Outcome.IN_DOUBT)
 IDENTITY = Identity("producer-1", "web", "app", "00" * 8, WINDOW, 0)
 
 
 def run(first: int, last: int, window: int = 0, partition: int = 0) -> Run:
     return Run(TallyKey("t", partition, window), first, last, window, window + 1)
+
+
+class Facts(NamedTuple):
+    """A cell in numbers: how many records ended how, the sum of the hashes of the acknowledged
+    ones, their contents, and how many have a latency."""
+
+    counts: tuple[int, ...]
+    fingerprint: int
+    blocks: tuple[Block, ...]
+    timed: int
+
+
+def block_of(sequence: int) -> Block:
+    """Contents that nobody else makes up: blocks of four."""
+    return Block(sequence // 4, 1, mix(sequence + 10**6))
+
+
+def facts_of(records: list[tuple[int, Outcome | None]]) -> Facts:
+    acknowledged = sorted(seq for seq, outcome in records if outcome is Outcome.ACKNOWLEDGED)
+    blocks: dict[int, Block] = {}
+    for number, _, hashed in map(block_of, acknowledged):
+        known = blocks.get(number, Block(number, 0, 0))
+        blocks[number] = Block(number, known.records + 1, known.hash + hashed & MASK)
+    ends = [outcome for _, outcome in records]
+    counts = (len(ends), len(acknowledged), *map(ends.count, ENDS[1:]))
+    hashes = sum(map(mix, acknowledged)) & MASK
+    return Facts(counts, hashes, tuple(blocks.values()), len(acknowledged))
+
+
+def facts_in(book: ClaimBook) -> dict[tuple[int, int], Facts]:
+    """What the claims say, whether they have ranges or not."""
+    return {
+        (key.partition, key.window): Facts(
+            claim.summarized()[:4],
+            claim.summarized().fingerprint,
+            claim.blocks,
+            sum(claim.latency[1::2]),
+        )
+        for key, claim in book.claims().items()
+    }
 
 
 @dataclass
@@ -52,8 +95,24 @@ class Books:
         window, before = self.truth.get((partition, sequence), (0, Outcome.FAILED))
         if before is None:
             key = TallyKey("t", partition, window)
-            self.tally.settle(key, outcome, sequence, sequence, self.now)
+            acknowledged = outcome is Outcome.ACKNOWLEDGED
+            self.tally.settle(
+                key, outcome, sequence, sequence, self.now, 7 if acknowledged else None
+            )
+            if acknowledged:
+                self.tally.fold(key, [block_of(sequence)])
             self.truth[partition, sequence] = (window, outcome)
+
+    def forget(self, before: int) -> None:
+        for key in self.tally.at_rest(before):
+            self.tally.drop(key, self.tally.cells[key].carrier)
+
+    def facts(self) -> dict[tuple[int, int], Facts]:
+        """The truth, cell by cell."""
+        cells: dict[tuple[int, int], list[tuple[int, Outcome | None]]] = {}
+        for (partition, sequence), (window, outcome) in self.truth.items():
+            cells.setdefault((partition, window), []).append((sequence, outcome))
+        return {at: facts_of(records) for at, records in cells.items()}
 
     def told(self, book: ClaimBook) -> dict[tuple[int, int], tuple[int, Outcome | None]]:
         """What the claims say, in the oracle's words."""
@@ -76,7 +135,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("accept"), st.integers(0, 1), st.integers(0, 2), st.integers(1, 4)),
         st.tuples(
-            st.just("settle"), st.integers(0, 1), st.integers(0, 30), st.sampled_from(Outcome)
+            st.just("settle"), st.integers(0, 1), st.integers(0, 30), st.sampled_from(ENDS)
         ),
         st.tuples(
             st.just("report"), st.sampled_from(["acked", "lost", "refused", "waiting"]),
@@ -104,7 +163,7 @@ def test_whatever_is_lost_the_last_report_makes_it_right(
         elif step[0] == "settle":
             books.settle(step[1], step[2], step[3])
         elif step[0] == "forget":
-            books.tally.forget(books.now - 20)
+            books.forget(books.now - 20)
         else:
             events = books.tally.report(books.now, 0)
             for each in events:
@@ -127,6 +186,44 @@ def test_whatever_is_lost_the_last_report_makes_it_right(
         assert reporter.ahead == ()
 
 
+@settings(max_examples=100, deadline=None)
+@given(steps, st.randoms(use_true_random=False), st.sampled_from([1000, 2]))
+def test_after_the_next_event_that_arrives_the_claims_are_exact(
+    script: list[tuple[Any, ...]], chance: random.Random, max_ranges: int
+) -> None:
+    """Events are lost after they were acknowledged, as many in a row as are repeated; refused, any
+    number of them; and those that arrive come again later. Whenever one arrives the reader knows
+    everything: ranges, counts and hashes of cells with too many of them, contents and latency; and
+    nothing is added twice."""
+    books, book, in_a_row = Books(Tally(IDENTITY, max_ranges)), ClaimBook(), 0
+    arrived: list[AuditEvent] = []
+    for step in [*script, ("report", "acked")]:
+        books.now += 10
+        if step[0] == "accept":
+            books.accept(step[1], step[2] * WINDOW, step[3])
+        elif step[0] == "settle":
+            books.settle(step[1], step[2], step[3])
+        elif step[0] == "report":
+            lost = step[1] == "lost" and in_a_row < REPEATS
+            (event,) = books.tally.report(books.now, books.now)
+            if step[1] in ("refused", "waiting"):
+                if step[1] == "refused":
+                    books.tally.not_published(event.event_number)
+                continue
+            books.tally.published(event.event_number)
+            in_a_row = in_a_row + 1 if lost else 0
+            if lost:
+                continue
+            arrived.append(event)
+            for each in [event, *chance.choices(arrived, k=2)]:
+                book.add(decode_event(encode_event(each)))
+            assert facts_in(book) == books.facts()
+            reporter = book.reporters["producer-1"]
+            assert (reporter.covered, reporter.complete_through) == (event.event_number, books.now)
+    if max_ranges == 1000:
+        assert books.told(book) == books.truth
+
+
 @settings(max_examples=60, deadline=None)
 @given(steps, st.randoms(use_true_random=False))
 def test_complete_through_never_covers_what_did_not_arrive(
@@ -144,7 +241,7 @@ def test_complete_through_never_covers_what_did_not_arrive(
         elif step[0] == "settle":
             books.settle(step[1], step[2], step[3])
         elif step[0] == "forget":
-            books.tally.forget(books.now - 20)
+            books.forget(books.now - 20)
         else:
             for each in books.tally.report(books.now, 0):
                 published.append(each)
@@ -177,6 +274,22 @@ def test_an_acknowledged_event_that_is_lost_is_healed_by_the_next() -> None:
     book = fold([events[0], events[3]])
     assert books.told(book) == books.truth
     assert book.reporters["producer-1"].covered == 3
+
+
+def test_a_refused_report_does_not_count_as_a_repetition() -> None:
+    """Three acknowledged reports were lost and a fourth was refused: the fifth repeated what the
+    last three of these had said, and the first remained a hole."""
+    books = Books()
+    for number in range(REPEATS):
+        books.accept(0, 0, 1)
+        books.tally.report(number, number)
+        books.tally.published(number)
+    books.tally.report(8, 8)
+    books.tally.not_published(REPEATS)
+    (healing,) = books.tally.report(9, 9)
+    book = fold([healing])
+    assert books.told(book) == books.truth
+    assert book.reporters["producer-1"].covered == healing.event_number
 
 
 def test_a_gap_that_nothing_heals_stops_the_clock() -> None:
@@ -220,7 +333,7 @@ def test_a_cell_that_comes_back_after_it_was_forgotten_adds_up() -> None:
         events += books.tally.report(number, 0)
         books.tally.published(number)
     books.now = 10_000
-    assert books.tally.forget(books.now)
+    books.forget(books.now)
     assert not books.tally.cells
     books.accept(0, 0, 2)
     events += books.tally.report(books.now, 0, closed=True)
@@ -234,9 +347,9 @@ def test_nothing_is_forgotten_before_it_is_safe() -> None:
     books.accept(0, 0, 1)
     for number in range(6):  # published, never acknowledged
         books.tally.report(number, 0)
-        assert not books.tally.forget(10**9)
+        assert not books.tally.at_rest(10**9)
     books.settle(0, 0, Outcome.ACKNOWLEDGED)
-    assert not books.tally.forget(10**9)
+    assert not books.tally.at_rest(10**9)
 
 
 def test_a_large_report_is_split_and_counts_only_as_a_whole() -> None:

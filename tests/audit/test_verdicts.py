@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tallymark.deployment import Mirror
 from tallymark_audit.assemble import mirror_facts, producer_facts
-from tallymark_audit.cells import CellKey, Copy, Edge
+from tallymark_audit.cells import (
+    ABORTED,
+    EXPIRED,
+    Block,
+    CellKey,
+    Copy,
+    Edge,
+    Explanation,
+)
 from tallymark_audit.claims import ClaimBook
 from tallymark_audit.events import AuditEvent
 from tallymark_audit.ranges import EMPTY, RangeSet
@@ -29,6 +39,7 @@ from tallymark_audit.verdicts import (
 W, SETTLE, SILENCE = 1000, 500, 3000
 PRODUCER = Edge("producer-to-dc1", "producer", "dc1", "producer")
 MIRROR = Edge("dc1-to-aggregate", "dc1", "aggregate", "mirror")
+GROUP = Edge("dc1-to-group:g", "dc1", "group:g", "consumer")
 KEY = CellKey("t", 0, 0, "web", "00" * 8)
 LATER = 100_000
 
@@ -69,9 +80,10 @@ def verdict(
     *reporters: ReporterFacts,
     edge: Edge = PRODUCER,
     at: Clock | None = None,
-    explained: RangeSet = EMPTY,
+    explained: tuple[Explanation, ...] = (),
+    in_flight: bool = False,
 ) -> Verdict:
-    cells = [CellFacts(KEY, claimed, observed, explained)]
+    cells = [CellFacts(KEY, claimed, observed, explained, in_flight=in_flight)]
     return judge(edge, "t", 0, cells, reporters or [reporter()], at or clock())
 
 
@@ -108,8 +120,32 @@ def test_names_what_is_missing_and_where_copies_lie() -> None:
 
 
 def test_a_stated_reason_excuses_a_loss() -> None:
-    found = verdict(claim("0-9"), seen("3-9"), explained=span("0-2"))
+    why = Explanation(ABORTED, span("0-2"))
+    found = verdict(claim("0-9"), seen("3-9"), explained=(why,))
     assert (found.state, found.missing, found.explained) == (State.EXPLAINED, 0, 3)
+    assert found.cells[0].explanations == (why,)
+
+
+def test_each_absence_has_its_own_reason() -> None:
+    """One sum of "explained" had them all together: on call one wants to know which is which."""
+    told = claim("0-4", failed="5-6", in_doubt="7-9", aborted="4")
+    (cell,) = verdict(told, replace(seen("0-2,8"), aborted=span("3"))).cells
+    assert {why.reason: str(why.ranges) for why in cell.explanations} == {
+        "aborted": "3-4",
+        "failed": "5-6",
+        "in doubt": "7, 9",
+    }
+    assert (cell.state, cell.missing) == (State.EXPLAINED, EMPTY)
+
+
+def test_what_retention_took_is_lost_and_cannot_be_repaired() -> None:
+    upstream = seen("0-9").as_claim()
+    gone = (Explanation(EXPIRED, span("0-3")),)
+    (cell,) = verdict(upstream, seen("4-9"), edge=MIRROR, explained=gone).cells
+    assert (cell.state, str(cell.missing), str(cell.expired)) == (State.LOSS, "0-3", "0-3")
+    assert "deleted upstream" in cell.reason
+    (cell,) = verdict(upstream, seen("4-8"), edge=MIRROR, explained=gone).cells
+    assert (str(cell.missing), str(cell.expired), cell.reason) == ("0-3, 9", "0-3", "")
 
 
 def test_acks_0_claims_what_it_accepted() -> None:
@@ -188,9 +224,126 @@ def test_a_mirror_is_not_blamed_for_copies_it_was_given() -> None:
     assert [copy.sequence for copy in found.cells[0].copies] == [5, 7]
 
 
-def test_a_mirror_that_lags_has_not_lost() -> None:
-    lagging = reporter(complete_through=0, instance="")
-    assert verdict(claim("0-9"), seen("0-5"), lagging, edge=MIRROR).state is State.SETTLING
+@pytest.mark.parametrize(
+    ("mirror", "state"),
+    [
+        ({}, State.SETTLING),
+        ({"last_heard": LATER - SILENCE - 1}, State.UNKNOWN),
+        ({"closed": True, "last_heard": 0}, State.UNKNOWN),
+        ({"closed": True}, State.SETTLING),  # by one of several processes: another goes on
+        ({"retired": True}, State.LOSS),
+    ],
+)
+def test_a_mirror_that_lags_has_not_lost(mirror: dict[str, Any], state: State) -> None:
+    """What lies behind all that the mirror has copied is under way while it lives. If it is silent
+    nobody knows; only a person can say that it will not come back."""
+    who = reporter(instance="", complete_through=0, **mirror)
+    found = verdict(claim("0-9"), seen("0-5"), who, edge=MIRROR, in_flight=True)
+    assert found.state is state
+    assert verdict(claim("0-9"), seen("0-5"), who, edge=MIRROR).state is State.LOSS
+    # What has arrived has arrived, whoever brought it.
+    assert verdict(claim("0-9"), seen("0-9"), who, edge=MIRROR, in_flight=True).state is (
+        State.COMPLETE
+    )
+
+
+def test_a_mirror_that_tells_nothing_is_given_some_time() -> None:
+    cells = [CellFacts(KEY, claim("0-9"), seen("0-5"), in_flight=True)]
+    soon = clock(W + SETTLE + SILENCE - 1)
+    assert judge(MIRROR, "t", 0, cells, [], soon).state is State.SETTLING
+    assert judge(MIRROR, "t", 0, cells, [], clock()).state is State.LOSS
+
+
+@pytest.mark.parametrize(
+    ("members", "in_flight", "state"),
+    [
+        ([], False, State.UNKNOWN),
+        ([{}], True, State.SETTLING),
+        ([{}], False, State.LOSS),
+        ([{"complete_through": 0}], False, State.SETTLING),
+        ([{"complete_through": 0, "last_heard": 0}], False, State.UNKNOWN),
+        ([{"last_heard": 0}], True, State.UNKNOWN),
+        ([{"last_heard": 0}, {}], True, State.SETTLING),
+        ([{"retired": True}], True, State.LOSS),
+        ([{"closed": True, "last_heard": 0}], True, State.UNKNOWN),
+    ],
+)
+def test_what_a_group_has_not_processed(
+    members: list[dict[str, Any]], in_flight: bool, state: State
+) -> None:
+    runs = [reporter(reporter=f"c{at}", **each) for at, each in enumerate(members)]
+    facts = CellFacts(KEY, seen("0-9").as_claim(), seen("0-5"), in_flight=in_flight)
+    assert judge(GROUP, "t", 0, [facts], runs, clock()).state is state
+
+
+def test_a_group_that_has_processed_all_owes_nothing() -> None:
+    """Members come and go; one that was killed does not hold what others have processed."""
+    dead = reporter(complete_through=0, last_heard=0)
+    facts = CellFacts(KEY, seen("0-9").as_claim(), seen("0-9"))
+    assert judge(GROUP, "t", 0, [facts], [dead], clock()).state is State.COMPLETE
+    left_out = CellFacts(
+        KEY, seen("0-9").as_claim(), seen("0-5"), (Explanation("filtered", span("6-9")),)
+    )
+    assert judge(GROUP, "t", 0, [left_out], [dead], clock()).state is State.EXPLAINED
+
+
+def block(number: int, records: int, value: int) -> Block:
+    return Block(number, records, value)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "downstream", "state", "blocks"),
+    [
+        (("0-9", 10, 7), ("0-9", 10, 7), State.COMPLETE, ()),
+        (("0-9", 10, 7), ("0-9", 10, 8), State.CORRUPT, (0,)),
+        # One is missing: the sums differ for that alone, and say nothing about the contents.
+        (("0-9", 10, 7), ("0-8", 9, 8), State.LOSS, ()),
+        # A copy in the block: as many are lost as repeated, the records are as many.
+        (("0-9", 10, 7), ("0-8", 10, 8), State.MIXED, ()),
+    ],
+)
+def test_blocks_are_compared_only_where_both_hold_the_same(
+    upstream: tuple[str, int, int],
+    downstream: tuple[str, int, int],
+    state: State,
+    blocks: tuple[int, ...],
+) -> None:
+    told = replace(claim(upstream[0]), blocks=(block(0, *upstream[1:]),))
+    again = [3] * (downstream[1] - span(downstream[0]).size)
+    there = replace(seen(downstream[0], *again), blocks=(block(0, *downstream[1:]),))
+    found = verdict(told, there)
+    assert found.state is state
+    assert [cell.corrupt for cell in found.cells if cell.corrupt] == ([blocks] if blocks else [])
+
+
+def test_one_in_doubt_for_one_that_is_lost_is_no_corruption() -> None:
+    """As many records in the block on both sides, but others: an acknowledged one is missing and
+    one in doubt has arrived. That is a loss."""
+    told = replace(claim("0-8", in_doubt="9"), blocks=(block(0, 9, 7),))
+    there = replace(seen("0-7,9"), blocks=(block(0, 9, 8),))
+    found = verdict(told, there)
+    assert (found.state, found.cells[0].corrupt) == (State.LOSS, ())
+
+
+def test_corruption_shows_beside_a_loss() -> None:
+    told = replace(claim("0-1029"), blocks=(block(0, 1024, 7), block(1, 6, 1)))
+    there = replace(seen("0-1027"), blocks=(block(0, 1024, 8), block(1, 4, 2)))
+    (cell,) = verdict(told, there).cells
+    assert (cell.state, str(cell.missing), cell.corrupt) == (State.MIXED, "1028-1029", (0,))
+
+
+def test_an_uncommitted_copy_of_an_aborted_record() -> None:
+    """A mirror that reads committed records only has no business to bring it; one that is told to
+    bring all of them has."""
+    upstream = replace(seen("0-7"), aborted=span("8-9")).as_claim()
+    assert verdict(upstream, seen("0-7"), edge=MIRROR).state is State.COMPLETE
+    found = verdict(upstream, seen("0-9"), edge=MIRROR)
+    assert (found.state, found.unclaimed) == (State.UNCLAIMED, 2)
+    assert "aborted" in found.reasons[0]
+    rules = Mirror(source="dc1", target="aggregate", isolation="read_uncommitted")
+    assert verdict(upstream, seen("0-9"), edge=replace(MIRROR, mirror=rules)).state is (
+        State.COMPLETE
+    )
 
 
 def test_loss_and_duplication_in_different_cells_do_not_cancel() -> None:

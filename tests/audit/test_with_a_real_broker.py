@@ -135,21 +135,3 @@ def test_kill_9_of_a_producer_loses_no_claim(
     with store.read() as connection:
         (reporter,) = queries.all_reporters(connection)
     assert (reporter["server"], reporter["closed"]) == ("doomed", True)
-
-
-def test_a_second_collector_ends_the_first(
-    deployment: Deployment, collector: CollectorService, store: Store
-) -> None:
-    second = CollectorService(deployment, "dc1")
-    try:
-        wait_for(lambda: has_ended(collector))
-        second.check()
-    finally:
-        second.close()
-    with pytest.raises(Exception, match="the collector stopped: the collector of dc1 is now"):
-        collector.check()
-    collector._failure = None
-
-
-def has_ended(service: CollectorService) -> bool:
-    return not service._thread.is_alive()

@@ -17,10 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tallymark.broker.metrics import BOUNDS, OTHER_TOPICS, ApiMetrics, BrokerMetrics
 from tallymark.broker.metrics_errors import error_codes
-from tallymark.broker.metrics_http import MetricsServer, Page
 from tallymark.broker.metrics_lag import LoopLag
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, UserError
+from tallymark.net.metrics_http import MetricsServer, Page
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.messages import (
     DescribeClusterResponse,

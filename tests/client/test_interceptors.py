@@ -49,6 +49,9 @@ class Recorder:
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         self.ticks.append((now_ms, oldest_pending_ms))
 
+    def on_flush(self, now_ms: int, oldest_pending_ms: int | None) -> None:
+        self.calls.append(("flush", oldest_pending_ms))
+
     def on_close(self, now_ms: int) -> None:
         self.calls.append(("close",))
         assert self.context is not None
@@ -93,6 +96,7 @@ def test_a_healthy_life(broker: ScriptedBroker) -> None:
         "attach",
         "send",
         "acknowledged",
+        "flush",
         "send",
         "acknowledged",
         "close",
@@ -118,6 +122,55 @@ def test_accepted_is_told_before_a_byte_leaves(broker: ScriptedBroker) -> None:
         for number in range(5):
             p.send("t", b"%d" % number).result(5)
     assert recorder.produced_at_send == list(range(5))
+
+
+def test_a_batch_shows_what_it_holds_as_long_as_it_is_told_of(broker: ScriptedBroker) -> None:
+    """And no longer: an interceptor that keeps what it was told keeps the lists, nobody else."""
+    seen: list[tuple[Any, Any, Any]] = []
+
+    class Looking(Recorder):
+        def on_acknowledged(self, batch: BatchTally, base_offset: int) -> None:
+            seen.append((list(batch.values or ()), batch.keys and list(batch.keys), batch.span))
+
+    with producer(broker, Looking(), linger_ms=60_000) as p:
+        p.send("t", b"one", timestamp=7)
+        p.send("t", None, key=b"k", timestamp=5)
+        p.flush(5)
+        p.send_many("t", [b"a", b"bc"], timestamps=[9, 9])
+    assert seen == [
+        ([b"one", None], [None, b"k"], (5, 7)),
+        ([b"a", b"bc"], None, (9, 9)),
+    ]
+
+
+def test_sizes_are_right_however_the_records_came(broker: ScriptedBroker) -> None:
+    """One by one, many at once, and both in one batch; with keys and without values."""
+    recorder = Recorder()
+    with producer(broker, recorder, linger_ms=60_000) as p:
+        p.send_many("t", [b"1", b"22", None], keys=[b"k", None, None])
+        p.flush(5)
+        p.send("t", b"333")
+        p.send_many("t", [b"1", b"22"])
+        p.flush(5)
+        p.send_many("t", [b"1", b"22"])
+        p.send("t", b"4444", key=b"k")
+        p.send("t", None)
+    assert [tally.sizes for tally in recorder.tallies("send")] == [4, 6, 8]
+
+
+def test_flush_tells_when_all_is_settled(broker: ScriptedBroker) -> None:
+    recorder = Recorder()
+    with producer(broker, recorder, linger_ms=60_000) as p:
+        p.send("t", b"x", timestamp=5)
+        p.flush(5)
+        assert recorder.calls[-1] == ("flush", None)
+        broker.script(ApiKey.PRODUCE, *[Refuse(5)] * 1000)
+        p.send("t", b"y", timestamp=6)
+        with pytest.raises(TimedOutError):
+            p.flush(0.1)
+        assert recorder.names().count("flush") == 1
+        with pytest.raises(TimedOutError):
+            p.close(timeout=0)
 
 
 def test_a_retry_is_no_second_acceptance(broker: ScriptedBroker) -> None:

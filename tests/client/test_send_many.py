@@ -110,6 +110,19 @@ def test_columns_of_other_libraries(broker: ScriptedBroker, name: str) -> None:
     assert broker.values("t") == numbers(5)
 
 
+def test_what_is_done_to_the_values_later_does_not_matter(broker: ScriptedBroker) -> None:
+    """A bytearray in a column was kept as it is until its batch was encoded, so what its owner put
+    into it meanwhile was sent; send() had copied it from the first."""
+    mine, key = bytearray(b"one"), bytearray(b"key")
+    with producer(broker, linger_ms=60_000) as p:
+        p.send_many("t", [mine, b"two"], keys=[key, None])
+        mine[:], key[:] = b"bad", b"BAD"
+    assert [(r.key, r.value) for r in broker.log("t").records()] == [
+        (b"key", b"one"),
+        (None, b"two"),
+    ]
+
+
 def test_numpy_and_its_times(broker: ScriptedBroker) -> None:
     numpy = pytest.importorskip("numpy")
     times = numpy.array(["2024-01-01T00:00:00", "2024-01-01T00:00:01"], dtype="datetime64[ns]")

@@ -116,12 +116,12 @@ def test_without_the_vendored_libraries_pages_reload_by_themselves(
 
 
 def test_json(client: TestClient) -> None:
-    topics = {one["topic"]: one for one in client.get("/api/v1/overview").json()}
+    topics = {one["topic"]: one for one in client.get("/api/v1/audit/overview").json()}
     assert topics["clicks"]["missing"] == 4
-    rows = client.get("/api/v1/windows?topic=views&limit=2").json()
+    rows = client.get("/api/v1/audit/verdicts?topic=views&limit=2").json()["verdicts"]
     assert [row["window"] for row in rows] == [NOON + 240_000, NOON + 180_000]
     query = f"edge=dc1-to-aggregate&topic=clicks&window={NOON}"
-    evidence = client.get(f"/api/v1/evidence?{query}").json()
+    evidence = client.get(f"/api/v1/audit/evidence?{query}").json()
     assert evidence["verdicts"][0]["cells"][0]["missing"] == [10, 12, 40, 40]
-    assert client.get("/api/v1/evidence?edge=a&topic=b&window=1").status_code == 404
-    assert client.get("/api/v1/windows?limit=0").status_code == 422
+    assert client.get("/api/v1/audit/evidence?edge=a&topic=b&window=1").status_code == 404
+    assert client.get("/api/v1/audit/verdicts?limit=0").status_code == 422

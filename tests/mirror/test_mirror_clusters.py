@@ -85,6 +85,10 @@ def test_both_directions_do_not_go_round_in_circles(rig: Rig) -> None:
         own = [value for value in rig.values("clicks", cluster) if value.startswith(b"source")]
         assert own == numbers(0, 300, "source"), "in order"
     assert len(rig.values(PRODUCERS)) >= 2
+    for mirror, cluster in ((there, "source"), (back, "target")):
+        mirror.stop()
+        ends = {("clicks", p): len(some) for p, some in rig.read(cluster, "clicks").items()}
+        assert mirror.seen.passed == ends, "what came back is passed by, and so is done"
 
 
 def test_a_ring_of_three_stops_where_it_began(rig: Rig) -> None:

@@ -270,3 +270,20 @@ def test_everything_arrives_once_whatever_happens(operations: list[tuple[str, in
     world.store(world.progress.to_store(OURS))
     assert all(world.arrived[content] == 1 for _, content in world.log)
     assert max(world.arrived.values(), default=0) <= 1
+
+
+def test_what_is_passed_is_what_was_acknowledged_without_a_hole() -> None:
+    """What the audit takes for copied: never beyond a stretch that is still open."""
+    progress = CopyProgress()
+    copy = progress.begin(("t", 0), 100)
+    assert progress.passed({("t", 0)}) == {("t", 0): 100}
+    assert progress.begin(("t", 1)).to_store == UNKNOWN
+    for first in (100, 110):
+        copy.sent(first, 1, 0, first + 10, 10)
+    copy.acknowledged(110, copy.ticket, [(110, 119)])
+    assert progress.passed({("t", 0), ("t", 1)}) == {("t", 0): 100}
+    assert progress.passed() == {}
+    copy.acknowledged(100, copy.ticket, [(100, 109)])
+    assert progress.passed({("t", 0)}) == progress.passed() == {("t", 0): 120}
+    copy.cut_at(105)
+    assert progress.passed({("t", 0)}) == {("t", 0): 105}

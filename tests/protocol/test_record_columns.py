@@ -82,6 +82,11 @@ def same(data: bytes, count: int) -> None:
     assert found.keys() == [record.key for record in wanted]
     assert found.values() == [record.value for record in wanted]
     assert found.headers() == [record.headers for record in wanted]
+    sizes = [len(record.key or b"") + len(record.value or b"") for record in wanted]
+    assert found.sizes() == sizes
+    for name in {name for record in wanted for name, _ in record.headers} | {"no such"}:
+        values = [[value or b"" for n, value in record.headers if n == name] for record in wanted]
+        assert found.last_headers(name) == [some[-1] if some else None for some in values]
     assert len(found) == count
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tallymark.deployment import AuditSettings, Deployment
+from tallymark.deployment import AuditSettings, Deployment, Mirror
 from tallymark_audit.edges import derive_edges
-from tallymark_audit.events import FOREVER, AuditEvent, CellReport, encode_event
+from tallymark_audit.events import FOREVER, AuditEvent, CellReport, Copied, Gap, encode_event
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store import open_store, queries
 from tallymark_audit.verdicts import State
@@ -23,7 +23,7 @@ from tallymark_spark_jobs.decide import Decision, Facts, decide
 from tallymark_spark_jobs.outcome import Exit, Outcome, idle_through, to_json
 from tallymark_spark_jobs.period import Period
 from tallymark_spark_jobs.report import print_outcome
-from tallymark_spark_jobs.scan import observations
+from tallymark_spark_jobs.scan import observations, parts
 from tallymark_spark_jobs.search import Identity, Place, Search, exactly, located, search_plan
 
 W = 5_000
@@ -253,6 +253,136 @@ def test_records_without_a_stamp_are_counted_and_damaged_events_reported() -> No
     claims = read_claims([("dc1", b"garbage"), ("dc1", b"")], W)
     assert (claims.damaged, claims.books) == (2, {})
     assert "dc1" in claims.example
+
+
+RENAMING = Deployment(
+    audit=DEPLOYMENT.audit,
+    mirrors=(
+        Mirror(source="dc1", target="aggregate", rename="{source}.{topic}"),
+        Mirror(source="dc2", target="aggregate", renames={"t": "u"}),
+    ),
+)
+
+
+def decided(runs: list[dict[str, Any]], claims: Claims, deployment: Deployment) -> dict[str, Any]:
+    """Verdicts by edge and topic, as Spark comes to them from runs and events."""
+    facts = Facts(as_of=LATE, observed=observations(runs), books=claims.books, parts=parts(runs))
+    topics = {one["topic"] for one in runs}
+    decision = decide(deployment, facts, topics, PERIOD)
+    return {f"{one.edge} {one.topic}": one for one in decision.verdicts}
+
+
+def test_renamed_topics_are_judged_by_their_name_upstream() -> None:
+    """Compared by name they were both lost upstream and strangers downstream."""
+    runs = [
+        run("dc1", 0, 99),
+        run("dc2", 0, 9, TWO),
+        run("aggregate", 0, 95, topic="dc1.t"),
+        run("aggregate", 0, 9, TWO, topic="u"),
+    ]
+    found = decided(runs, CLAIMS, RENAMING)
+    assert {name: one.state for name, one in found.items()} == {
+        "producer-to-dc1 t": State.COMPLETE,
+        "producer-to-dc2 t": State.COMPLETE,
+        "dc1-to-aggregate t": State.LOSS,
+        "dc2-to-aggregate t": State.COMPLETE,
+    }
+    assert str(found["dc1-to-aggregate t"].cells[0].missing) == "96-99"
+
+
+def test_two_topics_with_one_name_downstream_are_undecided() -> None:
+    one = Mirror(source="dc1", target="aggregate", renames={"t.*": "all"})
+    deployment = Deployment(audit=DEPLOYMENT.audit, mirrors=(one,))
+    runs = [
+        run("dc1", 0, 99),
+        run("dc1", 0, 99, topic="t2"),
+        run("aggregate", 0, 99, topic="all"),
+    ]
+    found = decided(runs, CLAIMS, deployment)
+    assert found["dc1-to-aggregate t"].state is State.UNKNOWN
+    assert "into one topic all" in found["dc1-to-aggregate t2"].reasons[0]
+
+
+def test_what_was_aborted_is_explained_and_owed_to_no_mirror() -> None:
+    runs = [
+        run("dc1", 0, 89),
+        run("dc1", 90, 99, aborted=True),
+        run("dc2", 0, 9, TWO),
+        run("aggregate", 0, 89),
+        run("aggregate", 0, 9, TWO),
+    ]
+    found = decided(runs, CLAIMS, DEPLOYMENT)
+    assert found["producer-to-dc1 t"].state is State.EXPLAINED
+    assert found["producer-to-dc1 t"].cells[0].explanations[0].reason == "aborted"
+    assert found["dc1-to-aggregate t"].state is State.COMPLETE
+
+
+def event(kind: str, reporter: str, **fields: Any) -> tuple[str, bytes]:
+    """An event on the aggregate's audit topic."""
+    told: dict[str, Any] = {
+        "kind": kind,
+        "tier": kind,
+        "reporter": reporter,
+        "server": "host",
+        "application": "app",
+        "instance": "",
+        "event_number": 0,
+        "covers_from": 0,
+        "emitted_at": LATE,
+        "window_ms": W,
+        "complete_through": LATE,
+    }
+    return "aggregate", encode_event(AuditEvent(**(told | fields)))
+
+
+@pytest.mark.parametrize(
+    ("through", "emitted_at", "state"),
+    [
+        (100, LATE, State.LOSS),
+        (60, LATE, State.SETTLING),
+        (60, LATE - DEPLOYMENT.audit.silence_ms - 1, State.UNKNOWN),
+    ],
+)
+def test_a_mirror_that_lags_has_not_lost(through: int, emitted_at: int, state: State) -> None:
+    """A nightly job called everything lost that the mirror had not come to yet."""
+    runs = [run("dc1", 0, 99), run("aggregate", 0, 59)]
+    told = event(
+        "mirror",
+        "mirror-dc1-to-aggregate",
+        emitted_at=emitted_at,
+        copied=(Copied("t", 0, "t", "", through),),
+    )
+    claims = read_claims([told], W)
+    assert decided(runs, claims, DEPLOYMENT)["dc1-to-aggregate t"].state is state
+
+
+def test_what_retention_took_is_lost_with_that_reason() -> None:
+    runs = [run("dc1", 0, 99), run("aggregate", 60, 99)]
+    told = event(
+        "mirror",
+        "mirror-dc1-to-aggregate",
+        copied=(Copied("t", 0, "t", "", 100),),
+        gaps=(Gap("t", 0, 0, 49, "retention"),),
+    )
+    found = decided(runs, read_claims([told], W), DEPLOYMENT)["dc1-to-aggregate t"]
+    assert (found.state, found.missing) == (State.LOSS, 60)
+    assert str(found.cells[0].expired) == "0-49"
+
+
+def test_a_group_is_judged_by_what_its_runs_say() -> None:
+    runs = [run("aggregate", 0, 99)]
+    cell = CellReport("t", 0, 0, "web-1", ONE, acknowledged=RangeSet.single(0, 89),
+                      accepted=RangeSet.single(0, 89))  # fmt: skip
+    told = event(
+        "consumer",
+        "c",
+        consumer_group="g",
+        cells=(cell,),
+        copied=(Copied("t", 0, "", "", 100),),
+        closed=True,
+    )
+    found = decided(runs, read_claims([told], W), DEPLOYMENT)["aggregate-to-group:g t"]
+    assert (found.state, str(found.cells[0].missing)) == (State.LOSS, "90-99")
 
 
 def test_the_report_names_the_loss(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ class Fetched:
     batches: Sequence[Batch]
     next_offset: int
     last_epoch: int = 0
+    left_out: Sequence[Batch] = ()
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Broker:
 
 def offsets(broker: Broker, start: int, end: int) -> list[int]:
     pieces = [piece for some in read_span(broker, Span("t", 0, start, end)) for piece in some]
-    return [record.offset for _, records in pieces for record in records]
+    return [record.offset for _, records, _ in pieces for record in records]
 
 
 @pytest.fixture(autouse=True)

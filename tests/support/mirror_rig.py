@@ -178,6 +178,7 @@ class Seen:
 
     copied: list[tuple[str, int, int, int]] = field(default_factory=list)
     gaps: list[tuple[str, int, int, int, str]] = field(default_factory=list)
+    passed: dict[tuple[str, int], int] = field(default_factory=dict)
     ticks: int = 0
     closed: bool = False
     context: MirrorContext | None = None
@@ -192,6 +193,9 @@ class Seen:
         self, topic: str, partition: int, from_offset: int, to_offset: int, reason: str
     ) -> None:
         self.gaps.append((topic, partition, from_offset, to_offset, reason))
+
+    def on_passed(self, topic: str, partition: int, offset: int, topic_id: str) -> None:
+        self.passed[topic, partition] = offset
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         self.ticks += 1

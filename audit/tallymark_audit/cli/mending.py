@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.table import Table
+from sqlalchemy import Connection
 
-from tallymark.client import Producer, SimpleConsumer
-from tallymark.client.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
+from tallymark_audit.cells import Edge
 from tallymark_audit.cli import options
+from tallymark_audit.cli.repair_clusters import OpenedClusters
 from tallymark_audit.cli.tables import console, plain
 from tallymark_audit.collector.collector import wall_clock
-from tallymark_audit.edges import derive_edges
-from tallymark_audit.repair import Mended, Plan, apply_plan, make_plan, read_plan, write_plan
-from tallymark_audit.repair.plan import to_json
+from tallymark_audit.edges import derive_edges, discovered_group
+from tallymark_audit.repair import (
+    Mended,
+    Open,
+    Plan,
+    apply_plan,
+    make_plan,
+    read_plan,
+    to_json,
+    wait_until_good,
+    write_plan,
+)
 from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.facts import groups_on
 from tallymark_audit.store.tables import repairs
 from tallymark_audit.text import utc
 
 INCOMPLETE = 3
-"""Exit code: something could not be repaired."""
+"""Exit code: something could not be repaired, or is still open."""
 
 
 @click.command()
@@ -36,9 +47,17 @@ INCOMPLETE = 3
     "--plan",
     "path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the plan to this file; with --apply carry this one out, if it is there.",
+    help="Write the plan to this file; with --apply or --verify take the one that is there.",
 )
 @click.option("--apply", "carry_out", is_flag=True, help="Copy the missing messages.")
+@click.option("--verify", is_flag=True, help="Wait until the windows are judged well, say if not.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    help="Seconds --verify waits at most.",
+)
 @options.as_json
 def repair(
     settings: str | None,
@@ -47,87 +66,84 @@ def repair(
     end: int | None,
     path: Path | None,
     carry_out: bool,
+    verify: bool,
+    timeout: float,
     as_json: bool,
 ) -> None:
     """Copy exactly the missing messages from upstream, once more looking whether they are.
 
-    Without --apply it only says what it would do. Exits with 3 if some could not be repaired.
+    Without --apply it only says what it would do. Exits with 3 if some could not be repaired, or,
+    with --verify, if a window is not good by then.
     """
     deployment = load(settings)
+    if verify and not carry_out and path is None:
+        raise UserError("--verify needs to know what was repaired", "give it --plan or --apply")
     with open_store(deployment.audit_store) as store:
-        if carry_out and path is not None and path.exists():
+        now = wall_clock()
+        if path is not None and path.exists() and (carry_out or verify):
             plan = read_plan(path)
         else:
             with store.read() as connection:
-                edges = derive_edges(deployment)
-                plan = make_plan(connection, edges, wall_clock(), start, end, edge)
+                edges = _edges(deployment, connection)
+                plan = make_plan(connection, edges, now, start, end, edge)
             if path is not None:
                 write_plan(plan, path)
-        if not carry_out:
+        if not carry_out and not verify:
             _show_plan(plan, as_json)
             return
-        with ExitStack() as stack:
-            results = apply_plan(plan, _Clusters(deployment, stack))
-        _record(store, results)
-    _show_results(results, as_json)
-    if any(result.outcome not in ("repaired", "present") for result in results):
+        results: list[Mended] = []
+        if carry_out:
+            with ExitStack() as stack:
+                done = _Progress(store, as_json)
+                results = apply_plan(plan, OpenedClusters(deployment, stack), done)
+        still = wait_until_good(store, plan, plan.made_at, timeout) if verify else []
+    _show_results(results, still, verify, as_json)
+    failed = any(result.outcome not in ("repaired", "present") for result in results)
+    if failed or still:
         raise click.exceptions.Exit(INCOMPLETE)
 
 
-@dataclass
-class _Clusters:
-    """Opens clusters as they are needed; the stack closes them."""
-
-    deployment: Deployment
-    stack: ExitStack
-    _readers: dict[str, SimpleConsumer] = field(default_factory=dict[str, SimpleConsumer])
-    _producers: dict[str, Producer] = field(default_factory=dict[str, Producer])
-
-    def reader(self, cluster: str) -> SimpleConsumer:
-        if cluster not in self._readers:
-            reader = SimpleConsumer(**self._connection(cluster), client_id="tallymark-audit-repair")
-            self._readers[cluster] = self.stack.enter_context(reader)
-        return self._readers[cluster]
-
-    def producer(self, cluster: str) -> Producer:
-        if cluster not in self._producers:
-            producer = Producer(
-                **self._connection(cluster),
-                client_id="tallymark-audit-repair",
-                stamp=False,
-                interceptors=[],
-            )
-            self._producers[cluster] = self.stack.enter_context(producer)
-        return self._producers[cluster]
-
-    def _connection(self, cluster: str) -> ConnectionSettings:
-        try:
-            return connection_settings(self.deployment.cluster(cluster))
-        except KeyError as error:
-            raise UserError(str(error.args[0]), "the plan is of another deployment") from error
+def _edges(deployment: Deployment, connection: Connection) -> list[Edge]:
+    """Those of the settings, and of the groups that are only known from their reports."""
+    edges = {edge.name: edge for edge in derive_edges(deployment)}
+    for cluster in deployment.clusters:
+        for group, topics in groups_on(connection, cluster.name).items():
+            found = discovered_group(cluster.name, group, topics)
+            edges.setdefault(found.name, found)
+    return list(edges.values())
 
 
-def _record(store: Store, results: list[Mended]) -> None:
-    now = wall_clock()
-    with store.write() as connection:
-        for result in results:
-            item = result.item
-            connection.execute(
-                repairs.insert().values(
-                    at=now,
-                    edge=item.edge,
-                    topic=item.key.topic,
-                    window=item.key.window,
-                    partition=item.key.partition,
-                    server=item.key.server,
-                    instance=item.key.instance,
-                    sequences=item.missing.to_list(),
-                    copied=result.copied.size,
-                    present=result.present.size,
-                    outcome=result.outcome,
-                    reason=result.reason,
-                )
-            )
+class _Progress:
+    """Keeps what became of each item as soon as that is known, and says so."""
+
+    def __init__(self, store: Store, quiet: bool) -> None:
+        self._store = store
+        self._quiet = quiet
+
+    def __call__(self, result: Mended) -> None:
+        item, key = result.item, result.item.key
+        row = {
+            "at": wall_clock(),
+            "edge": item.edge,
+            "topic": key.topic,
+            "window": key.window,
+            "partition": key.partition,
+            "server": key.server,
+            "instance": key.instance,
+            "sequences": item.missing.to_list(),
+            "copied": result.copied.size,
+            "present": result.present.size,
+            "outcome": result.outcome,
+            "reason": result.reason,
+        }
+        with self._store.write() as connection:
+            connection.execute(repairs.insert().values(**row))
+        if not self._quiet:
+            who = plain(key.server or "(no stamp)")
+            told = f"{result.outcome}: {result.copied.size} copied, {result.present.size} there"
+            why = f" ({plain(result.reason)})" if result.reason else ""
+            place = f"{utc(key.window)} {plain(item.edge)} {plain(key.topic)}"
+            click.echo(f"{place} {who}: of {item.count} {told}{why}")
 
 
 def _show_plan(plan: Plan, as_json: bool) -> None:
@@ -136,54 +152,53 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
         return
     if not plan.items:
         click.echo("nothing is missing: there is nothing to repair")
-        return
-    table = Table("window", "edge", "topic", "server", "missing", "sequences", "plan", box=None)
-    for item in plan.items:
-        table.add_row(
-            utc(item.key.window),
-            plain(item.edge),
-            plain(item.key.topic),
-            plain(item.key.server or "(no stamp)"),
-            str(item.count),
-            str(item.missing)[:60],
-            plain(
-                f"not possible: {item.refused}" if item.refused else f"copy from {item.upstream}"
-            ),
-        )
-    console().print(table)
-    click.echo(f"{plan.count} messages can be copied; --apply does it")
+    else:
+        names = ("window", "edge", "topic", "server", "missing", "sequences", "plan")
+        table = Table(*names, box=None)
+        for item in plan.items:
+            refused = f"not possible: {item.refused}" if item.refused else ""
+            copy = f"copy from {item.upstream} to {item.downstream} {item.topic}"
+            table.add_row(
+                utc(item.key.window),
+                plain(item.edge),
+                plain(item.key.topic),
+                plain(item.key.server or "(no stamp)"),
+                str(item.count),
+                str(item.missing)[:60],
+                plain(refused or copy),
+            )
+        console().print(table)
+        click.echo(f"{plan.count} messages can be copied; --apply does it")
+    for one in plan.left:
+        where = f"{utc(one.window)} {plain(one.edge)} {plain(one.topic)}"
+        click.echo(f"{where}: {one.count} {one.state}, left as it is: {plain(one.reason)}")
 
 
-def _show_results(results: list[Mended], as_json: bool) -> None:
+def _show_results(results: list[Mended], still: list[Open], verify: bool, as_json: bool) -> None:
     copied = sum(result.copied.size for result in results)
     if as_json:
-        found = [
-            {
-                "edge": result.item.edge,
-                **result.item.key._asdict(),
-                "outcome": result.outcome,
-                "copied": result.copied.to_list(),
-                "present": result.present.to_list(),
-                "gone": result.gone.to_list(),
-                "reason": result.reason,
-            }
-            for result in results
-        ]
-        click.echo(json.dumps({"copied": copied, "results": found}, indent=2))
+        told: dict[str, Any] = {"copied": copied, "results": [_told(one) for one in results]}
+        if verify:
+            told["open"] = [one._asdict() for one in still]
+        click.echo(json.dumps(told, indent=2))
         return
-    table = Table("window", "edge", "topic", "server", "copied", "there", "outcome", "", box=None)
-    for result in results:
-        key = result.item.key
-        table.add_row(
-            utc(key.window),
-            plain(result.item.edge),
-            plain(key.topic),
-            plain(key.server or "(no stamp)"),
-            str(result.copied.size),
-            str(result.present.size),
-            result.outcome,
-            plain(result.reason),
-        )
     if results:
-        console().print(table)
-    click.echo(f"{copied} messages copied and verified")
+        click.echo(f"{copied} messages copied and acknowledged")
+    for one in still:
+        where = f"{utc(one.window)} {plain(one.edge)} {plain(one.topic)}"
+        click.echo(f"{where}: still {one.state or 'without a verdict'}: {plain(one.reason)}")
+    if verify and not still:
+        click.echo("all windows of the plan are good")
+
+
+def _told(result: Mended) -> dict[str, Any]:
+    return {
+        "edge": result.item.edge,
+        **result.item.key._asdict(),
+        "outcome": result.outcome,
+        "copied": result.copied.to_list(),
+        "present": result.present.to_list(),
+        "gone": result.gone.to_list(),
+        "superseded": result.superseded.to_list(),
+        "reason": result.reason,
+    }

@@ -1,6 +1,8 @@
-"""``tallymark audit collect``, ``replay-journals`` and ``retire``."""
+"""``tallymark audit collect`` and ``replay-journals``."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import click
 
@@ -10,31 +12,73 @@ from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark_audit.cli import options
 from tallymark_audit.collector.collector import wall_clock
-from tallymark_audit.collector.service import CollectorService
+from tallymark_audit.collector.service import SESSION_MS, CollectorService
+from tallymark_audit.collector.telling import CollectorMetrics, serve_metrics
 from tallymark_audit.journal.publisher import replay_journals as publish_all
-from tallymark_audit.store import claims, open_store
 
 
 @click.command()
 @options.settings
-@click.option("--cluster", required=True, help="The cluster to count.")
-def collect(settings: str | None, cluster: str) -> None:
-    """Count a cluster, judge what ends there, name what is missing. Runs until stopped.
+@click.option(
+    "--cluster",
+    "clusters",
+    required=True,
+    multiple=True,
+    help="The cluster to count; may be repeated. 'all': every cluster of the settings.",
+)
+@click.option(
+    "--session-timeout-ms",
+    default=SESSION_MS,
+    show_default=True,
+    type=click.IntRange(1000),
+    help="How long the other collectors of a cluster wait for one that is silent.",
+)
+def collect(settings: str | None, clusters: tuple[str, ...], session_timeout_ms: int) -> None:
+    """Count clusters, judge what ends there, name what is missing. Runs until stopped.
 
-    One collector a cluster: a second one takes over, the first one ends.
+    Start it again on other machines: the collectors of a cluster share its partitions, and take
+    over from one that dies.
     """
-    service: CollectorService | None = None
+    running = _Collectors()
 
-    def start() -> CollectorService:
-        nonlocal service
-        service = CollectorService(load(settings), cluster)
-        return service
+    def start() -> _Collectors:
+        deployment = load(settings)
+        every = tuple(cluster.name for cluster in deployment.clusters)
+        chosen = every if "all" in clusters else tuple(dict.fromkeys(clusters))
+        running.start(deployment, chosen, session_timeout_ms)
+        return running
 
-    def check() -> None:
-        if service is not None:
+    run_process(f"tallymark.audit.collect.{'+'.join(clusters)}", start, running.check)
+
+
+class _Collectors:
+    """The collectors of one process."""
+
+    def __init__(self) -> None:
+        self._services: list[CollectorService] = []
+        self._metrics: CollectorMetrics | None = None
+
+    def start(self, deployment: Deployment, clusters: Iterable[str], session_ms: int) -> None:
+        """One of each cluster, or none where one cannot start."""
+        try:
+            for cluster in clusters:
+                self._services.append(CollectorService(deployment, cluster, session_ms))
+            self._metrics = serve_metrics(deployment, self._services)
+        except BaseException:
+            self.close()
+            raise
+
+    def check(self) -> None:
+        """UserError when one has ended by itself."""
+        for service in self._services:
             service.check()
 
-    run_process(f"tallymark.audit.collect.{cluster}", start, check)
+    def close(self) -> None:
+        """Stop all."""
+        if self._metrics is not None:
+            self._metrics.close()
+        for service in self._services:
+            service.close()
 
 
 @click.command("replay-journals")
@@ -47,19 +91,6 @@ def replay_journals(settings: str | None, cluster: str) -> None:
     click.echo(f"published the last claims of {count} producer runs to {cluster}")
 
 
-@click.command()
-@options.settings
-@click.argument("reporter")
-def retire(settings: str | None, reporter: str) -> None:
-    """End a REPORTER that died and will not return: windows no longer wait for it.
-
-    What it acknowledged before its last report and nobody recorded stays unclaimed.
-    """
-    with open_store(load(settings).audit_store) as store, store.write() as connection:
-        clusters = claims.retire(connection, reporter, wall_clock())
-    click.echo(f"{reporter} is retired on {', '.join(clusters)}")
-
-
 def _connection(deployment: Deployment, cluster: str) -> ConnectionSettings:
     """How clients reach the cluster. UserError: there is no such cluster."""
     try:
@@ -68,4 +99,4 @@ def _connection(deployment: Deployment, cluster: str) -> ConnectionSettings:
         raise UserError(str(error.args[0]), "name one of them") from error
 
 
-__all__ = ["collect", "replay_journals", "retire"]
+__all__ = ["collect", "replay_journals"]

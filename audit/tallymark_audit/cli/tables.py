@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tallymark_audit.hashing import BLOCK
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store.queries import Evidence, TopicSummary
 from tallymark_audit.store.rows import Row
@@ -87,7 +88,7 @@ def evidence_tables(found: Evidence) -> Iterator[Table]:
 
 def _cell_table(cells: Sequence[Row]) -> Table:
     table = Table(
-        "server", "instance", "partition", "state", "missing", "where", "copies", box=None
+        "server", "instance", "partition", "state", "missing", "where", "copies", "why", box=None
     )
     for cell in cells:
         places = [
@@ -104,8 +105,22 @@ def _cell_table(cells: Sequence[Row]) -> Table:
             _ranges(cell["missing"]) or str(cell["missing_count"] or ""),
             plain("; ".join(places[:MANY])),
             plain("; ".join(copies[:MANY])),
+            plain(_why(cell)),
         )
     return table
+
+
+def _why(cell: Row) -> str:
+    """The reason, which sequences have which, and what is corrupt."""
+    said = [cell["reason"]] if cell["reason"] else []
+    said += [f"{why}: {_ranges(flat)}" for why, flat in cell.get("explanations", {}).items()]
+    changed = [f"{offset} (sequence {sequence})" for _, offset, sequence in cell.get("changed", [])]
+    if changed:
+        said.append(f"changed: {'; '.join(changed[:MANY])}")
+    elif cell.get("corrupt"):
+        blocks = ", ".join(f"{n * BLOCK}-{n * BLOCK + BLOCK - 1}" for n in cell["corrupt"][:MANY])
+        said.append(f"changed somewhere in sequences {blocks}")
+    return "; ".join(said)
 
 
 def _side_table(title: str, rows: Sequence[Row]) -> Table:

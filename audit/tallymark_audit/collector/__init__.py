@@ -1,6 +1,7 @@
-"""The collector: one beside each cluster, counts what lies there and judges what ends there.
+"""The collector: counts what lies in a cluster, alone or with others, and judges what ends there.
 
-:mod:`.counting` counts batches, :mod:`.reading` asks the cluster, :mod:`.collector` puts both
-together and commits, :mod:`.recount` mends the counts when a log was cut, :mod:`.judge_loop`
-judges.
+:mod:`.runs` cuts batches into runs, :mod:`.counting` counts those into cells, :mod:`.monitoring`
+reads events; :mod:`.fetching` asks the cluster and mends (:mod:`.recount`), :mod:`.collector` takes
+partitions (:mod:`.sharing`, :mod:`.group_member`) and commits through the :mod:`.ledger`;
+:mod:`.judge_loop` judges, :mod:`.naming` names, :mod:`.chores` does all that as often as it is due.
 """

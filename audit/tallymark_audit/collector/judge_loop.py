@@ -1,4 +1,4 @@
-"""Judge what ends at this cluster, as counts and claims come in.
+"""Judge what ends at this cluster, or is consumed from it, as counts and claims come in.
 
 A window is judged when something about it changed, and when time alone may have changed its
 verdict: that moment is kept beside it. What is judged is read in one snapshot and written in one
@@ -8,8 +8,9 @@ fenced transaction, so that two collectors never argue.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, and_, func, or_, select
 
@@ -17,12 +18,16 @@ from tallymark.deployment import AuditSettings
 from tallymark_audit.cells import Edge
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.collector.marks import update_watermarks
-from tallymark_audit.edges import is_audited, passes
-from tallymark_audit.judging import Hop, hops_into, judge_windows, settle_ms
+from tallymark_audit.edges import collision, discovered_group, is_audited, passes
+from tallymark_audit.hops import Hop, Known, hops_into
+from tallymark_audit.judging import judge_windows, topics_known
+from tallymark_audit.store.facts import groups_on
+from tallymark_audit.store.graph import History, history, note_edges
+from tallymark_audit.store.incidents import Incident, fold_incident
 from tallymark_audit.store.tables import reporters, verdicts, window_changes
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.text import utc
-from tallymark_audit.verdicts import GOOD, UNDECIDED, State, Verdict
+from tallymark_audit.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 500
@@ -33,36 +38,89 @@ LONGEST_WAIT_MS: Final = 10_000
 MARK_MS: Final = 2_000
 Window = tuple[str, int]
 """Topic, and start in ms."""
+OwedFrom = Callable[[Edge, str], int]
+"""Since when (ms) an edge owes a topic."""
+
+
+class Change(NamedTuple):
+    """A count or claim of a window changed on a cluster, at ``at`` (ms)."""
+
+    cluster: str
+    topic: str
+    window: int
+    at: int
+
+
+_CHANGE: Final = [window_changes.c[name] for name in ("cluster", "topic", "window", "changed_at")]
 
 
 class JudgeLoop:
-    """Judges the edges into one cluster. FencedError from :meth:`step`: see Ledger."""
+    """Judges the edges of one cluster. FencedError from :meth:`step`: see Ledger.
+
+    ``edges`` are all of the deployment; the groups whose members report are found on the way."""
 
     def __init__(self, ledger: Ledger, edges: Sequence[Edge], settings: AuditSettings) -> None:
         self._ledger = ledger
         self._settings = settings
+        self._edges = tuple(edges)
         self._mark_at = 0
-        self._hops = [_HopLoop(hop, settings) for hop in hops_into(edges, ledger.cluster)]
+        self._hops: dict[str, _HopLoop] = {}
+        self._history: History | None = None
 
     def step(self, now: int) -> list[Verdict]:
         """Judge all that is due; returns the verdicts that are news."""
+        if self._history is None:
+            with self._ledger.write(now) as connection:
+                note_edges(connection, self._edges, now)
+                self._history = history(connection)
+            self._hold(self._edges, self._history.owed_from)
+        marking = now >= self._mark_at
+        if marking:
+            self._find_groups()
         news: list[Verdict] = []
-        for hop in self._hops:
+        for hop in self._hops.values():
             news += hop.step(self._ledger, now)
-        if now >= self._mark_at:
+        if marking:
             self._mark_at = now + MARK_MS
-            update_watermarks(self._ledger, [hop.hop for hop in self._hops], self._settings, now)
+            hops = [hop.hop for hop in self._hops.values()]
+            update_watermarks(self._ledger, hops, self._settings, now)
         return news
+
+    def _hold(self, edges: Sequence[Edge], owed_from: OwedFrom) -> None:
+        """Judge these edges, where they are this cluster's and not judged already."""
+        for hop in hops_into(edges, self._ledger.cluster):
+            known = self._hops.get(hop.edge.name)
+            if known is None or known.hop.edge != hop.edge:
+                self._hops[hop.edge.name] = _HopLoop(hop, self._settings, owed_from)
+
+    def _find_groups(self) -> None:
+        """A group that reports owes what it reads, from when it was first heard of."""
+        cluster = self._ledger.cluster
+        with self._ledger.store.read() as connection:
+            groups = groups_on(connection, cluster)
+        declared = {edge.name for edge in self._edges}
+        for group, since in groups.items():
+            edge = discovered_group(cluster, group, since)
+            if edge.name not in declared:
+                self._hold([edge], partial(_first_heard, since))
+
+
+def _first_heard(since: Mapping[str, int], _: Edge, topic: str) -> int:
+    return since.get(topic, 0)
 
 
 class _HopLoop:
-    def __init__(self, hop: Hop, settings: AuditSettings) -> None:
+    """Judges one edge. ``owed_from`` tells since when (ms) it owes a topic."""
+
+    def __init__(self, hop: Hop, settings: AuditSettings, owed_from: OwedFrom) -> None:
         self.hop = hop
         self._settings = settings
+        self._owed_from = owed_from
         self._since: int | None = None
         self._seen: dict[Window, int] = {}
         self._due: dict[Window, int] = {}
         self._ended = -1
+        self._collisions: set[str] = set()
 
     def step(self, ledger: Ledger, now: int) -> list[Verdict]:
         with ledger.store.read() as connection:
@@ -79,13 +137,14 @@ class _HopLoop:
 
     def _look(self, connection: Connection, now: int) -> None:
         """Mark as due what changed since the last look; at the first, what is not up to date."""
+        known = topics_known(connection, self.hop)
         if self._since is None:
-            changed = self._stale(connection)
+            changed = self._stale(connection, known)
             self._since = 0
         else:
-            changed = self._changed(connection, self._since - SLACK_MS)
+            changed = self._named(self._changed(connection, self._since - SLACK_MS), known)
         for topic, window, changed_at in changed:
-            if self._crosses(topic) and self._seen.get((topic, window), -1) < changed_at:
+            if self._owes(topic, window) and self._seen.get((topic, window), -1) < changed_at:
                 self._seen[topic, window] = changed_at
                 self._due[topic, window] = now
             self._since = max(self._since, changed_at)
@@ -96,7 +155,7 @@ class _HopLoop:
     def _look_at_reporters(self, connection: Connection, now: int) -> None:
         """When a reporter has closed or was retired, whatever waits may be waiting for it."""
         query = select(func.count()).where(
-            reporters.c.cluster == self.hop.edge.downstream,
+            reporters.c.cluster == self.hop.edge.home,
             or_(reporters.c.closed, reporters.c.retired_at > 0),
         )
         ended = connection.scalar(query) or 0
@@ -104,62 +163,86 @@ class _HopLoop:
             self._ended = ended
             self._due = dict.fromkeys(self._due, now)
 
-    def _changed(self, connection: Connection, since: int) -> list[tuple[str, int, int]]:
-        query = (
-            select(
-                window_changes.c.topic,
-                window_changes.c.window,
-                func.max(window_changes.c.changed_at),
-            )
-            .where(
-                window_changes.c.cluster.in_(self._clusters()),
-                window_changes.c.changed_at >= since,
-            )
-            .group_by(window_changes.c.topic, window_changes.c.window)
-        )
-        return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+    def _named(self, changed: Iterable[Change], known: Known) -> list[tuple[str, int, int]]:
+        """Changes under the names that the edge has for the topics."""
+        found: list[tuple[str, int, int]] = []
+        names: dict[tuple[str, str], tuple[str, ...]] = {}
+        for cluster, topic, window, at in changed:
+            if (cluster, topic) not in names:
+                names[cluster, topic] = self.hop.topics_of(cluster, topic, known)
+            found += [(name, window, at) for name in names[cluster, topic]]
+        return found
 
-    def _stale(self, connection: Connection) -> list[tuple[str, int, int]]:
+    def _changed(self, connection: Connection, since: int) -> list[Change]:
+        query = select(*_CHANGE).where(
+            window_changes.c.cluster.in_(self.hop.clusters()),
+            window_changes.c.changed_at >= since,
+        )
+        return [Change(*row) for row in connection.execute(query)]
+
+    def _stale(self, connection: Connection, known: Known) -> list[tuple[str, int, int]]:
+        """Windows without a verdict that is good and newer than their last change."""
+        clusters = window_changes.c.cluster.in_(self.hop.clusters())
+        if self.hop.renames:  # names differ from row to row, so each is looked at
+            judged = self._decided(connection)
+            changed = self._named(self._changed(connection, 0), known)
+            return [one for one in changed if judged.get((one[0], one[1]), -1) <= one[2]]
         ours = and_(
             verdicts.c.edge == self.hop.edge.name,
             verdicts.c.topic == window_changes.c.topic,
             verdicts.c.window == window_changes.c.window,
             verdicts.c.source == COLLECTOR,
         )
-        query = (
-            select(window_changes.c.topic, window_changes.c.window, window_changes.c.changed_at)
-            .outerjoin(verdicts, ours)
-            .where(
-                window_changes.c.cluster.in_(self._clusters()),
-                or_(
-                    verdicts.c.state.is_(None),
-                    verdicts.c.state.in_([str(state) for state in UNDECIDED]),
-                    window_changes.c.changed_at >= verdicts.c.judged_at,
-                ),
-            )
+        query = select(*_CHANGE).outerjoin(verdicts, ours)
+        stale = or_(
+            verdicts.c.state.is_(None),
+            # Undecided, or in alarm and perhaps waiting for something else.
+            verdicts.c.state.not_in([str(state) for state in GOOD]),
+            window_changes.c.changed_at >= verdicts.c.judged_at,
         )
-        return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+        found = connection.execute(query.where(clusters, stale))
+        return [(row.topic, row.window, row.changed_at) for row in found]
 
-    def _clusters(self) -> list[str]:
-        upstream = [edge.upstream for edge in self.hop.siblings if edge.kind == "mirror"]
+    def _decided(self, connection: Connection) -> dict[Window, int]:
+        query = select(verdicts.c.topic, verdicts.c.window, verdicts.c.judged_at).where(
+            verdicts.c.edge == self.hop.edge.name,
+            verdicts.c.source == COLLECTOR,
+            verdicts.c.state.in_([str(state) for state in GOOD]),
+        )
+        return {(row[0], row[1]): row[2] for row in connection.execute(query)}
+
+    def _owes(self, topic: str, window: int) -> bool:
         edge = self.hop.edge
-        own = [edge.upstream] if edge.kind == "mirror" else upstream
-        return [edge.downstream, *own]
-
-    def _crosses(self, topic: str) -> bool:
-        return is_audited(topic, self._settings.topics) and passes(self.hop.edge, topic)
+        if not (is_audited(topic, self._settings.topics) and passes(edge, topic)):
+            return False
+        since = self._owed_from(edge, topic)
+        return not since or window >= since  # what carries no time lies before all time
 
     def _judge(self, ledger: Ledger, topic: str, windows: list[int], now: int) -> list[Verdict]:
         with ledger.store.read() as connection:
             judged = judge_windows(connection, self.hop, topic, windows, self._settings, now)
+            collides = self._collides(connection, topic)
         with ledger.write(now) as connection:
             told = [verdict for verdict in judged if self._worth_telling(verdict)]
             news = record_verdicts(connection, told, COLLECTOR, now)
+            if collides:
+                incident = Incident("collision", collides, topic)
+                fold_incident(connection, ledger.cluster, incident, now)
         for verdict in judged:
             self._schedule(verdict, now)
         for verdict in news:
             _tell(verdict)
         return news
+
+    def _collides(self, connection: Connection, topic: str) -> str:
+        """Why the topic cannot be told from another one downstream, when that is news."""
+        edge = self.hop.edge
+        if edge.kind != "mirror" or topic in self._collisions:
+            return ""
+        why = collision(edge, topic, topics_known(connection, self.hop)[edge.upstream])
+        if why:
+            self._collisions.add(topic)
+        return why
 
     def _worth_telling(self, verdict: Verdict) -> bool:
         """On an implied edge a record is a stranger until its home cluster is counted too."""
@@ -169,12 +252,16 @@ class _HopLoop:
     def _schedule(self, verdict: Verdict, now: int) -> None:
         key = (verdict.topic, verdict.window)
         end = verdict.window + self._settings.window_ms
-        if verdict.state is State.OPEN:
+        # A window in alarm for one thing may still wait for another one.
+        states = {verdict.state, *(cell.state for cell in verdict.cells)}
+        if any(_holds_back(cell) for cell in verdict.cells):
+            states.add(State.SETTLING)
+        if State.OPEN in states:
             self._due[key] = max(end, now + WAITING_MS)
-        elif verdict.state is State.SETTLING:
-            quiet = max(end, self._seen.get(key, 0)) + settle_ms(self._settings)
+        elif State.SETTLING in states:
+            quiet = max(end, self._seen.get(key, 0)) + self._settings.settle_min_ms
             self._due[key] = max(quiet, now + self._patience)
-        elif verdict.state is State.UNKNOWN:
+        elif State.UNKNOWN in states:
             self._due[key] = now + max(self._patience, LONGEST_WAIT_MS // 2)
         else:
             self._due.pop(key, None)
@@ -183,6 +270,12 @@ class _HopLoop:
     def _patience(self) -> int:
         """How long to leave a window that waits for others: the longer the more there are."""
         return min(LONGEST_WAIT_MS, WAITING_MS + 2 * len(self._due))
+
+
+def _holds_back(cell: CellVerdict) -> bool:
+    """Whether the cell lacks records that it does not call lost yet, while it is in alarm for
+    another reason."""
+    return bool(cell.missing_count) and cell.state not in (State.LOSS, State.MIXED)
 
 
 def _tell(verdict: Verdict) -> None:

@@ -6,28 +6,36 @@ record twice or skip one; the worst it can do is to make the collector late.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from tallymark_audit.cells import CellKey
-from tallymark_audit.collector.counting import SeenRun, count
+from tallymark_audit.collector.counting import MAX_RANGES, count
+from tallymark_audit.collector.lateness import Lateness
 from tallymark_audit.collector.monitoring import MonitoringBatch
-from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.sides import Observation
 from tallymark_audit.store import Store, counts
 from tallymark_audit.store.claims import add_events
-from tallymark_audit.store.counts import Position
+from tallymark_audit.store.counts import FencedError, Place, Position
+from tallymark_audit.store.incidents import Incident, add_gap, add_incident, fold_incident
+from tallymark_audit.store.lateness import add_lateness
+from tallymark_audit.store.tables import reporters
 
-REMEMBERED: Final = 4096
-"""Cells kept in memory beside a partition's position, the latest ones."""
+__all__ = ["Counted", "FencedError", "Ledger", "Place"]
+
+REMEMBERED: Final = 32_768
+"""Cells kept in memory beside the positions, the latest ones of each partition."""
+LEAST_REMEMBERED: Final = 64
+"""Of each partition, however many there are."""
+LATENESS_MS: Final = 5_000
 NO_MESSAGES: Final = frozenset({"control", "compaction"})
 """Reasons of gaps in which no message is lost."""
-Place = tuple[str, int]
-"""Topic and partition."""
 Cells = dict[CellKey, Observation]
 
 
@@ -39,10 +47,11 @@ class Counted:
     to: Position
     runs: Sequence[SeenRun] = ()
     monitoring: MonitoringBatch | None = None
+    incidents: Sequence[Incident] = ()
 
     @property
     def place(self) -> Place:
-        return self.to.topic, self.to.partition
+        return self.to.place
 
     @property
     def moved(self) -> bool:
@@ -51,71 +60,129 @@ class Counted:
 
 @dataclass(slots=True)
 class Ledger:
-    """What is counted of one cluster. FencedError from any write: another collector took over."""
+    """What this collector counts of one cluster. ``generation``: as which collector it is in charge
+    of the cluster, 0 while another one is. PartitionFencedError from a write: another collector
+    has that partition now."""
 
     store: Store
     cluster: str
+    max_ranges: int = MAX_RANGES
     generation: int = 0
     positions: dict[Place, Position] = field(default_factory=dict[Place, Position])
+    backfills: frozenset[str] = frozenset()
+    """Instances that say that they fill in old data."""
+    lateness: Lateness = field(default_factory=Lateness)
+    _held: dict[Place, int] = field(default_factory=dict[Place, int])
     _cells: dict[Place, Cells] = field(default_factory=dict[Place, Cells])
+    _lateness_at: int = 0
 
     def take_over(self, owner: str, now: int) -> None:
-        """Become the cluster's collector, and go on where the store says."""
+        """Become the collector in charge of the cluster."""
         with self.store.write() as connection:
-            self.generation = counts.take_over(connection, self.cluster, owner, now)
-        self.reload()
+            generation = counts.take_over(connection, self.cluster, owner, now)
+        self.generation = generation
 
-    def reload(self) -> None:
-        """Only the store knows what holds."""
-        self._cells = {}
+    def step_down(self) -> None:
+        """Be in charge no more, and say so, that the next one need not wait."""
+        generation, self.generation = self.generation, 0
+        if generation:
+            with self.store.write() as connection:
+                counts.step_down(connection, self.cluster, generation)
+
+    def last_in_charge(self) -> int:
+        """When whoever is in charge was last heard of, ms."""
+        with self.store.read() as connection:
+            return counts.last_in_charge(connection, self.cluster)
+
+    def announce(self, new: Sequence[Position], discovered_at: int, now: int) -> None:
+        """Let it be known that these have to be counted; every topic there was at ``discovered_at``
+        is known. FencedError: another one is in charge."""
+        with self.write(now, discovered_at) as connection:
+            counts.add_positions(connection, self.cluster, new)
+
+    def take(self, wanted: Iterable[Position]) -> None:
+        """Count these from now on, from where the store says."""
+        with self.store.write() as connection:
+            taken = counts.take(connection, self.cluster, wanted)
+        for position in taken:
+            self.positions[position.place] = position
+            self._held[position.place] = position.generation
+            self._cells.pop(position.place, None)
+
+    def drop(self, places: Iterable[Place]) -> None:
+        """Others count these now."""
+        for place in places:
+            for known in (self.positions, self._held, self._cells):
+                known.pop(place, None)
+
+    def reload(self) -> set[Place]:
+        """Only the store knows what holds. Returns what others have taken meanwhile."""
         with self.store.read() as connection:
             known = counts.load_positions(connection, self.cluster)
-        self.positions = {(each.topic, each.partition): each for each in known}
+        ours = {at.place: at for at in known if self._held.get(at.place) == at.generation}
+        lost = self._held.keys() - ours.keys()
+        self._cells = {}
+        self._held = {place: at.generation for place, at in ours.items()}
+        self.positions = ours
+        return lost
 
-    def begin(self, new: Sequence[Position], discovered_at: int, now: int) -> None:
-        """Begin to count these partitions; every topic there was at ``discovered_at`` is known."""
-        with self.write(now, discovered_at) as connection:
-            counts.add_positions(connection, self.cluster, self.generation, new)
-        self.positions.update(((each.topic, each.partition), each) for each in new)
+    def read_backfills(self) -> None:
+        """Learn which instances fill in old data."""
+        query = select(reporters.c.instance).where(
+            reporters.c.cluster == self.cluster, reporters.c.backfill
+        )
+        with self.store.read() as connection:
+            self.backfills = frozenset(connection.scalars(query))
 
     def commit(self, found: Sequence[Counted], now: int) -> None:
-        """Counts and positions, together or not at all."""
+        """Counts and positions, together or not at all. Several of one partition stand in the
+        order of its log."""
         cells: dict[Place, Cells] = {}
-        with self.write(now) as connection:
-            for one in found:
-                counts.move(connection, self.cluster, self.generation, one.start, one.to)
-                if one.runs:
-                    cells[one.place] = self._save(connection, one, now)
-                if one.monitoring:
-                    self._save_monitoring(connection, one.monitoring, now)
+        runs: dict[Place, list[SeenRun]] = {}
+        late = now - self._lateness_at >= LATENESS_MS
+        with self.store.write() as connection:
+            for one in sorted(found, key=lambda one: one.place):
+                counts.move(connection, self.cluster, one.start, one.to)
+                runs.setdefault(one.place, []).extend(one.runs)
+                self._report(connection, one, now)
+            for place, some in runs.items():
+                if some:
+                    cells[place] = self._save(connection, place, some)
+            changed = chain.from_iterable(each.values() for each in cells.values())
+            counts.touch(connection, self.cluster, counts.windows_of(changed), now)
+            if late:
+                add_lateness(connection, self.cluster, self.lateness.seen)
         self.advance(found)
-        for place, changed in cells.items():
-            self._remember(place, changed)
+        for place, saved in cells.items():
+            self._remember(place, saved)
+        if late:
+            self._lateness_at = now
+            self.lateness.clear()
 
     def advance(self, found: Sequence[Counted]) -> None:
-        """Remember where we are without telling the store yet: nothing was counted."""
+        """Remember where we are without telling the store yet."""
         self.positions.update((one.place, one.to) for one in found)
 
     def start_over(self, known: Position, topic_id: str, now: int) -> None:
         """The topic was deleted and made again: what was counted stays, a new log begins."""
-        fresh = Position(known.topic, known.partition, topic_id)
+        fresh = Position(known.topic, known.partition, topic_id, generation=known.generation)
         reason = f"the topic was deleted and made again; its log was counted to {known.next_offset}"
-        with self.write(now) as connection:
-            counts.detach_offsets(connection, self.cluster, known.topic)
+        with self.store.write() as connection:
             self._jump(connection, known, fresh, "recreated", reason, now)
+            counts.detach_offsets(connection, self.cluster, *known.place, now)
         self._jumped(fresh)
 
     def skip(self, known: Position, to: Position, reason: str, now: int) -> None:
         """The records up to ``to`` are gone before they were counted."""
-        with self.write(now) as connection:
+        with self.store.write() as connection:
             self._jump(connection, known, to, "expired", reason, now)
         self._jumped(to)
 
     def cut(self, known: Position, to: Position, rebuilt: Cells, reason: str, now: int) -> None:
         """The log was cut at ``to.next_offset``: the cells that reach beyond are replaced by
         ``rebuilt``, which were counted again up to there."""
-        topic, partition = known.topic, known.partition
-        with self.write(now) as connection:
+        topic, partition = known.place
+        with self.store.write() as connection:
             self._jump(connection, known, to, "truncated", reason, now)
             counts.replace_beyond(
                 connection, self.cluster, topic, partition, to.next_offset, rebuilt, now
@@ -129,7 +196,7 @@ class Ledger:
 
     @contextmanager
     def write(self, now: int, discovered_through: int | None = None) -> Iterator[Connection]:
-        """A write transaction that only the cluster's present collector can make."""
+        """A write transaction that only the collector in charge of the cluster can make."""
         with self.store.write() as connection:
             counts.fence(connection, self.cluster, self.generation, now, discovered_through)
             yield connection
@@ -143,49 +210,41 @@ class Ledger:
         reason: str,
         now: int,
     ) -> None:
-        counts.move(connection, self.cluster, self.generation, known.next_offset, to)
-        counts.add_incident(
-            connection,
-            self.cluster,
-            kind,
-            reason,
-            now,
-            known.topic,
-            known.partition,
-            min(known.next_offset, to.next_offset),
-            max(known.next_offset, to.next_offset),
-        )
+        counts.move(connection, self.cluster, known.next_offset, to)
+        offsets = sorted((known.next_offset, to.next_offset))
+        incident = Incident(kind, reason, known.topic, known.partition, *offsets)
+        add_incident(connection, self.cluster, incident, now)
 
     def _jumped(self, to: Position) -> None:
-        place = (to.topic, to.partition)
-        self.positions[place] = to
-        self._cells.pop(place, None)
+        self.positions[to.place] = to
+        self._cells.pop(to.place, None)
 
-    def _save(self, connection: Connection, one: Counted, now: int) -> Cells:
-        topic, partition = one.place
-        before: Mapping[CellKey, Observation] = self._cells.get(one.place, {})
-        unknown = {run.key for run in one.runs} - before.keys()
+    def _save(self, connection: Connection, place: Place, runs: Sequence[SeenRun]) -> Cells:
+        before: Mapping[CellKey, Observation] = self._cells.get(place, {})
+        unknown = {run.key for run in runs} - before.keys()
         if unknown:
-            stored = counts.load_observations(connection, self.cluster, topic, partition, unknown)
+            stored = counts.load_observations(connection, self.cluster, *place, unknown)
             before = {**before, **stored}
-        changed = count(one.runs, partition, before)
-        counts.save_observations(connection, self.cluster, topic, partition, changed.values(), now)
+        changed = count(runs, place[1], before, self.max_ranges)
+        counts.put_observations(connection, self.cluster, *place, changed.values())
         return changed
 
-    def _save_monitoring(self, connection: Connection, read: MonitoringBatch, now: int) -> None:
-        add_events(connection, self.cluster, read.events, now, read.trimmed)
-        for event in read.events:
-            for gap in event.gaps:
-                if gap.reason not in NO_MESSAGES:
-                    counts.add_gap(connection, self.cluster, event.reporter, gap)
-        for offset, reason in read.bad:
-            place = (AUDIT_TOPIC, read.partition, offset, offset + 1)
-            counts.add_incident(connection, self.cluster, "bad-event", reason, now, *place)
+    def _report(self, connection: Connection, one: Counted, now: int) -> None:
+        read = one.monitoring
+        if read is not None:
+            add_events(connection, self.cluster, read.events, now, read.trimmed)
+            for event in read.events:
+                for gap in event.gaps:
+                    if gap.reason not in NO_MESSAGES:
+                        add_gap(connection, self.cluster, event.reporter, gap)
+        for incident in one.incidents:
+            fold_incident(connection, self.cluster, incident, now)
 
     def _remember(self, place: Place, changed: Cells) -> None:
         cells = self._cells.setdefault(place, {})
         for key, seen in changed.items():
             cells.pop(key, None)  # to the end: the least lately changed are at the front
             cells[key] = seen
-        for key in list(cells)[: max(0, len(cells) - REMEMBERED)]:
+        most = max(LEAST_REMEMBERED, REMEMBERED // max(1, len(self._cells)))
+        for key in list(cells)[: max(0, len(cells) - most)]:
             del cells[key]

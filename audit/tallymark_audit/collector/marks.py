@@ -10,7 +10,8 @@ from sqlalchemy import Connection, select
 from tallymark.deployment import AuditSettings
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.edges import is_audited, passes
-from tallymark_audit.judging import Hop, counters_through, settle_ms
+from tallymark_audit.hops import Hop
+from tallymark_audit.judging import counters_through, settle_ms, topics_known
 from tallymark_audit.store import facts
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.tables import progress, verdicts, watermarks
@@ -72,8 +73,9 @@ def _horizon(
     connection: Connection, hop: Hop, topic: str, settings: AuditSettings, now: int
 ) -> int:
     """Up to when (ms) the absence of records means that there were none."""
-    settle = settle_ms(settings)
-    horizon = min(now, *counters_through(connection, hop, topic)) - settle
+    known = topics_known(connection, hop)
+    settle = settle_ms(connection, hop, topic, settings, now)
+    horizon = min(now, *counters_through(connection, hop, topic, known)) - settle
     if hop.edge.kind == "producer":
         for reporter in facts.reporters_of(connection, hop.edge.downstream, topic, ()):
             if not reporter.ended and not reporter.backfill:
@@ -86,7 +88,7 @@ def _topics(connection: Connection, hop: Hop, settings: AuditSettings) -> list[s
     if edge.implied:
         query = select(verdicts.c.topic).where(verdicts.c.edge == edge.name).distinct()
     else:
-        cluster = edge.upstream if edge.kind == "mirror" else edge.downstream
+        cluster = edge.downstream if edge.kind == "producer" else edge.upstream
         query = select(progress.c.topic).where(progress.c.cluster == cluster).distinct()
     topics = sorted(row.topic for row in connection.execute(query))
     return [t for t in topics if is_audited(t, settings.topics) and passes(edge, t)]

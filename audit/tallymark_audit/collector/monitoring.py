@@ -3,39 +3,102 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol.records import Batch
-from tallymark_audit.events import AuditEvent, decode_event
+from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.events import AuditEvent, CellReport, decode_event
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.store.incidents import Incident
+
+BAD_EVENT: Final = "bad-event"
+CLOCK_OFF: Final = "clock-off"
+MOST_RECORDS: Final = 1 << 32
+"""Records of one run in one window: more than anything can send in an hour, and few enough to be
+hashed one by one."""
+LARGEST: Final = (1 << 63) - 1
+MOST_REASON: Final = 300
+"""Characters of a reason: who sends nonsense does not choose how much of it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class MonitoringBatch:
-    """The events at ``start`` and after in one fetch of the audit topic. ``bad`` are offsets and
-    reasons of records that are no events. ``trimmed``: the log no longer starts at 0."""
+    """The events at ``start`` and after in one fetch of the audit topic, and how many records are
+    ``bad``: no events. ``trimmed``: the log no longer starts at 0."""
 
     partition: int
     events: tuple[AuditEvent, ...]
-    bad: tuple[tuple[int, str], ...]
+    bad: int
     trimmed: bool
 
 
+@dataclass(slots=True)
+class _Reading:
+    events: list[AuditEvent] = field(default_factory=list[AuditEvent])
+    odd: dict[tuple[str, str], list[int]] = field(default_factory=dict[tuple[str, str], list[int]])
+    """Offsets of what is to be reported, by kind and reason."""
+
+    def report(self, kind: str, reason: str, offset: int) -> None:
+        text = reason.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+        self.odd.setdefault((kind, text[:MOST_REASON]), []).append(offset)
+
+
 def read_events(
-    batches: Iterable[Batch], partition: int, start: int, trimmed: bool, window_ms: int
-) -> MonitoringBatch:
+    batches: Iterable[Batch],
+    partition: int,
+    start: int,
+    trimmed: bool,
+    window_ms: int,
+    latest: int = LARGEST,
+) -> tuple[MonitoringBatch, list[Incident]]:
     """Decode every record at ``start`` and after; an event about windows of another length is bad
-    too. CorruptRecordError: a batch cannot be read."""
-    events: list[AuditEvent] = []
-    bad: list[tuple[int, str]] = []
+    too. One that says that it was sent after ``latest`` (ms) is believed but for that: a reporter
+    whose clock is ahead must not be taken for alive until then. Incidents, one a reason, tell of
+    what is odd. CorruptRecordError: a batch cannot be read."""
+    read = _Reading()
     for batch in batches:
-        if batch.header.is_control:
-            continue
-        for record in batch.records():
-            if record.offset < start:
-                continue
-            try:
-                events.append(decode_event(record.value or b"", window_ms))
-            except RemoteProtocolError as error:
-                bad.append((record.offset, str(error)))
-    return MonitoringBatch(partition, tuple(events), tuple(bad), trimmed)
+        if not batch.header.is_control:
+            for record in batch.records():
+                if record.offset >= start:
+                    _read_one(read, record.value or b"", record.offset, window_ms, latest)
+    incidents = [
+        Incident(kind, reason, AUDIT_TOPIC, partition, offsets[0], offsets[-1] + 1, len(offsets))
+        for (kind, reason), offsets in read.odd.items()
+    ]
+    bad = sum(one.count for one in incidents if one.kind == BAD_EVENT)
+    return MonitoringBatch(partition, tuple(read.events), bad, trimmed), incidents
+
+
+def _read_one(read: _Reading, value: bytes, offset: int, window_ms: int, latest: int) -> None:
+    try:
+        event = decode_event(value, window_ms)
+    except RemoteProtocolError as error:
+        read.report(BAD_EVENT, str(error), offset)
+        return
+    absurd = _absurdity(event)
+    if absurd:
+        read.report(BAD_EVENT, f"an absurd audit event of {event.reporter}: {absurd}", offset)
+        return
+    if event.emitted_at > latest:
+        reason = f"the clock of {event.reporter} on {event.server} is ahead by more than is allowed"
+        read.report(CLOCK_OFF, reason, offset)
+        event = replace(event, emitted_at=latest)
+    read.events.append(event)
+
+
+def _absurdity(event: AuditEvent) -> str:
+    """What cannot be, though it decodes."""
+    for cell in event.cells:
+        for ranges in _ranges_of(cell):
+            if ranges and ranges.first < 0:
+                return f"a sequence of {ranges.first}"
+            if ranges.size > MOST_RECORDS:
+                return f"{ranges.size} records in one window"
+    return ""
+
+
+def _ranges_of(cell: CellReport) -> Iterable[RangeSet]:
+    yield from (cell.accepted, cell.acknowledged, cell.failed, cell.in_doubt)
+    yield from (cell.aborted, cell.filtered, cell.expired)

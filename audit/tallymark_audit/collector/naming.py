@@ -1,35 +1,45 @@
-"""Name what is missing: find the lost messages where they still are, and write it beside the
-verdict."""
+"""Name what is missing or changed: find the lost messages where they still are, and the records
+of a corrupt block that differ, and write it beside the verdict."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from tallymark.errors import TallymarkError
-from tallymark_audit.cells import Edge
+from tallymark_audit.cells import GROUP, Copy, Edge
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.collector.reading import LogReader
-from tallymark_audit.locate import Lost, locate, stretches
+from tallymark_audit.edges import consumer_edge
+from tallymark_audit.hashing import BLOCK
+from tallymark_audit.locate import Held, Located, Lost, Stretch, changed, locate, stretches
+from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store.rows import Row, cell_from_json
 from tallymark_audit.store.tables import verdicts
 from tallymark_audit.store.verdicts import COLLECTOR, locate_cells
-from tallymark_audit.verdicts import State, Verdict
+from tallymark_audit.verdicts import CellVerdict, State, Verdict
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 10
 TRIES: Final = 5
+NAMED: Final = frozenset({State.LOSS, State.CORRUPT, State.MIXED})
 Window = tuple[str, str, int]
 """Edge name, topic, and start in ms."""
 
 
+BLOCKS_AT_ONCE: Final = 16
+"""Blocks of one cell whose records are compared one by one."""
+
+
 class Namer:
-    """Names losses on the mirror edges into a cluster. ``reader_of`` opens a cluster by name; on a
-    producer edge nothing can be read upstream, there the claim itself is all there is."""
+    """Names what is missing, and what was changed, on the edges of a cluster. ``reader_of`` opens
+    a cluster by name; on a producer edge nothing can be read upstream, there the claim itself is
+    all there is."""
 
     def __init__(
         self,
@@ -44,7 +54,7 @@ class Namer:
         self._edges: Mapping[str, Edge] = {
             edge.name: edge
             for edge in edges
-            if edge.kind == "mirror" and edge.downstream == ledger.cluster
+            if edge.kind in ("mirror", "consumer") and edge.home == ledger.cluster
         }
         self._queue: deque[tuple[Window, int]] | None = None
 
@@ -53,7 +63,7 @@ class Namer:
         if self._queue is None:
             self._queue = deque(self._unnamed())
         for verdict in news:
-            if verdict.edge in self._edges and verdict.state in (State.LOSS, State.MIXED):
+            if self._edge(verdict.edge) and verdict.state in NAMED:
                 self._queue.append(((verdict.edge, verdict.topic, verdict.window), 1))
         for _ in range(min(AT_ONCE, len(self._queue))):
             window, tries = self._queue.popleft()
@@ -64,45 +74,89 @@ class Namer:
                 if tries < TRIES:
                     self._queue.append((window, tries + 1))
 
+    def _edge(self, name: str) -> Edge | None:
+        """The edge, if there is something to read upstream; groups are found on the way."""
+        cluster, _, group = name.partition(f"-to-{GROUP}")
+        if name not in self._edges and group and cluster == self._ledger.cluster:
+            return consumer_edge(cluster, group, ".*")
+        return self._edges.get(name)
+
     def _unnamed(self) -> list[tuple[Window, int]]:
         query = select(verdicts).where(
-            verdicts.c.source == COLLECTOR,
-            verdicts.c.edge.in_(self._edges),
-            verdicts.c.state.in_([State.LOSS, State.MIXED]),
+            verdicts.c.source == COLLECTOR, verdicts.c.state.in_(list(NAMED))
         )
         with self._ledger.store.read() as connection:
             rows = [dict(row) for row in connection.execute(query).mappings()]
         return [
             ((row["edge"], row["topic"], row["window"]), 1)
             for row in rows
-            if any(cell["missing"] and not cell["located"] for cell in row["cells"])
+            if self._edge(row["edge"]) and any(map(_is_unnamed, row["cells"]))
         ]
 
     def _name(self, window: Window, now: int) -> None:
-        edge, topic, start = window
-        upstream = self._edges[edge].upstream
+        name, topic, start = window
+        edge = self._edge(name)
+        assert edge is not None, "looked at before it was queued"
         query = select(verdicts).where(
-            verdicts.c.edge == edge,
+            verdicts.c.edge == name,
             verdicts.c.topic == topic,
             verdicts.c.window == start,
             verdicts.c.source == COLLECTOR,
         )
         with self._ledger.store.read() as connection:
             row: Row = dict(connection.execute(query).mappings().one())
-            lost = {
-                at: Lost(cell_from_json(cell).key, cell_from_json(cell).missing)
-                for at, cell in enumerate(row["cells"])
-                if cell["missing"] and not cell["located"]
+            cells = {
+                at: _Cell.of(connection, edge, cell_from_json(raw))
+                for at, raw in enumerate(row["cells"])
+                if _is_unnamed(raw)
             }
-            within = {at: stretches(connection, upstream, one.key) for at, one in lost.items()}
-        reader = self._reader_of(upstream)
-        found = {
-            at: [
-                place._asdict()
-                for place in locate(reader, upstream, one, within[at], self._window_ms)
-            ]
-            for at, one in lost.items()
+        located = {
+            at: [place._asdict() for place in self._locate(edge, one)]
+            for at, one in cells.items()
+            if one.cell.missing
         }
-        if found:
+        changes: dict[int, list[Sequence[int]]] = {
+            at: [list(copy) for copy in self._changed(edge, one)]
+            for at, one in cells.items()
+            if one.cell.corrupt and edge.kind == "mirror"
+        }
+        if located or changes:
             with self._ledger.write(now) as connection:
-                locate_cells(connection, row, found)
+                locate_cells(connection, row, located, changes)
+
+    def _locate(self, edge: Edge, one: _Cell) -> list[Located]:
+        lost = Lost(one.cell.key, one.cell.missing)
+        reader = self._reader_of(edge.upstream)
+        return locate(reader, edge.upstream, lost, one.upstream, self._window_ms)
+
+    def _changed(self, edge: Edge, one: _Cell) -> list[Copy]:
+        key = one.cell.key
+        blocks = one.cell.corrupt[:BLOCKS_AT_ONCE]
+        sequences = RangeSet((block * BLOCK, block * BLOCK + BLOCK - 1) for block in blocks)
+        above = Held(self._reader_of(edge.upstream), key.topic, one.upstream)
+        below = edge.downstream_topic(key.topic)
+        there = Held(self._reader_of(edge.downstream), below, one.downstream)
+        return changed(key, sequences, above, there)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A cell to name, and where both sides have it."""
+
+    cell: CellVerdict
+    upstream: list[Stretch]
+    downstream: list[Stretch]
+
+    @classmethod
+    def of(cls, connection: Connection, edge: Edge, cell: CellVerdict) -> _Cell:
+        there = cell.key._replace(topic=edge.downstream_topic(cell.key.topic))
+        return cls(
+            cell,
+            stretches(connection, edge.upstream, cell.key),
+            stretches(connection, edge.downstream, there) if edge.kind == "mirror" else [],
+        )
+
+
+def _is_unnamed(cell: Row) -> bool:
+    missing = cell["missing"] and not cell["located"]
+    return bool(missing or (cell.get("corrupt") and not cell.get("changed")))

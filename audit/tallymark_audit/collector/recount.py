@@ -12,8 +12,9 @@ from typing import Final
 from tallymark.client import FetchSpec
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.cells import CellKey
-from tallymark_audit.collector.counting import Rules, SeenRun, count, runs_in
+from tallymark_audit.collector.counting import MAX_RANGES, count
 from tallymark_audit.collector.reading import EARLIEST, LogReader
+from tallymark_audit.collector.runs import Rules, SeenRun, runs_in
 from tallymark_audit.sides import Observation
 from tallymark_audit.store.counts import Position
 
@@ -21,7 +22,12 @@ FETCH_BYTES: Final = 1 << 20
 
 
 def count_again(
-    reader: LogReader, position: Position, cut: int, affected: list[Observation], rules: Rules
+    reader: LogReader,
+    position: Position,
+    cut: int,
+    affected: list[Observation],
+    rules: Rules,
+    max_ranges: int = MAX_RANGES,
 ) -> tuple[Position, dict[CellKey, Observation]]:
     """The position after the cut, and the affected cells as the log has them now. Those of which
     nothing is left are missing. KafkaError: the log cannot be read, or was cut again."""
@@ -45,8 +51,10 @@ def count_again(
             raise answer
         if answer.high_watermark < cut:
             raise KafkaError(CODES["OFFSET_OUT_OF_RANGE"], f"{topic}-{partition} was cut again")
-        runs = _until(runs_in(answer.batches, topic, partition, at, rules), cut)
-        rebuilt.update(count((run for run in runs if run.key in keys), partition, rebuilt))
+        seen = runs_in(answer.batches, topic, partition, at, rules)
+        seen += runs_in(answer.left_out, topic, partition, at, rules, aborted=True)
+        runs = [run for run in _until(seen, cut) if run.key in keys]
+        rebuilt.update(count(runs, partition, rebuilt, max_ranges))
         at, epoch = answer.next_offset, answer.last_epoch
     return replace(to, leader_epoch=epoch), rebuilt
 

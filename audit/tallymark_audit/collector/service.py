@@ -6,9 +6,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -17,7 +15,11 @@ from tallymark.client import SimpleConsumer
 from tallymark.client.security.deployment import connection_settings
 from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError, UserError
+from tallymark_audit.alerts.alerter import Alerter, Counts
+from tallymark_audit.collector.chores import Chore, Chores, Doing
 from tallymark_audit.collector.collector import Collector, CollectorSettings, wall_clock
+from tallymark_audit.collector.counters import Counters
+from tallymark_audit.collector.group_member import GroupMember
 from tallymark_audit.collector.judge_loop import JudgeLoop
 from tallymark_audit.collector.naming import Namer
 from tallymark_audit.collector.reading import LogReader
@@ -25,6 +27,7 @@ from tallymark_audit.edges import derive_edges
 from tallymark_audit.journal.publisher import JournalPublisher
 from tallymark_audit.store import open_store
 from tallymark_audit.store.counts import FencedError
+from tallymark_audit.store.housekeeping import Housekeeper
 
 log: Final = logging.getLogger(__name__)
 REQUEST_TIMEOUT_MS: Final = 3000
@@ -33,18 +36,24 @@ ROUND_MS: Final = 200
 """Rounds follow each other no faster while less than a ``TRICKLE`` of records comes in."""
 TRICKLE: Final = 5000
 REPLAY_MS: Final = 10_000
+STATUS_MS: Final = 60_000
+SESSION_MS: Final = 10_000
+"""A collector that is silent for so long has lost its partitions to the others."""
 
 
 class CollectorService:
-    """Collects one cluster of a deployment in a thread, from the constructor to :meth:`close`."""
+    """Collects one cluster of a deployment in a thread, from the constructor to :meth:`close`,
+    together with the other collectors of the cluster if there are any."""
 
-    def __init__(self, deployment: Deployment, cluster: str) -> None:
-        """UserError: there is no such cluster, or the store cannot be used."""
+    def __init__(self, deployment: Deployment, cluster: str, session_ms: int = SESSION_MS) -> None:
+        """``session_ms``: how long the others wait for it when it is silent. UserError: there is no
+        such cluster, or the store cannot be used."""
         try:
             self._cluster = deployment.cluster(cluster)
         except KeyError as error:
             raise UserError(str(error.args[0]), "give --cluster one of them") from error
         self._deployment = deployment
+        self._session_ms = session_ms
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._readers: dict[str, SimpleConsumer] = {}
@@ -57,11 +66,25 @@ class CollectorService:
         self._thread = threading.Thread(target=self._run, name=f"collect {cluster}")
         self._thread.start()
 
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster."""
+        return self._cluster.name
+
+    @property
+    def counters(self) -> Counters:
+        """What it has done so far."""
+        return self._collector.counters
+
+    @property
+    def alert_counts(self) -> Counts:
+        """What its alerter has told so far."""
+        return self._alerter.counts
+
     def check(self) -> None:
         """UserError when the collector has ended by itself, saying why."""
         if self._failure is not None:
-            do = "let one collector a cluster run" if isinstance(self._failure, FencedError) else ""
-            raise UserError(f"the collector stopped: {self._failure}", do) from self._failure
+            raise UserError(f"the collector stopped: {self._failure}") from self._failure
 
     def close(self) -> None:
         """Stop after the round under way."""
@@ -71,56 +94,78 @@ class CollectorService:
 
     def _build(self) -> None:
         audit, name = self._deployment.audit, self._cluster.name
-        edges = derive_edges(self._deployment)
-        settings = CollectorSettings(name, audit.window_ms, audit.skew_ms, audit.topics)
+        connection = connection_settings(self._cluster)
+        settings = CollectorSettings(
+            name,
+            audit.window_ms,
+            audit.skew_ms,
+            audit.topics,
+            content_check=audit.content_check,
+            max_ranges=audit.max_ranges,
+        )
+        self._journals = JournalPublisher(connection, self._deployment.journal_dir)
+        reader = self._reader_of(name)
+        sharing = GroupMember(connection, name, audit.topics, self._session_ms)
         owner = f"{socket.gethostname()}:{os.getpid()}"
-        self._collector = Collector(self._store, self._reader_of(name), settings, owner)
-        ledger = self._collector.ledger
-        self._judges = JudgeLoop(ledger, edges, audit)
-        self._namer = Namer(ledger, edges, self._reader_of, audit.window_ms)
-        directory: Path = self._deployment.journal_dir
-        self._journals = JournalPublisher(connection_settings(self._cluster), directory)
-        try:
-            self._collector.start()
-        except SQLAlchemyError as error:
-            raise UserError(f"the audit store cannot be used: {error}") from error
+        self._collector = Collector(self._store, reader, settings, owner, sharing=sharing)
+        troubles = self._collector.troubles
+        self._alerter = Alerter(self._collector.ledger, self._deployment)
+        self._everywhere = Chores(self._chores_of_every_collector(), troubles)
+        self._in_charge = Chores(self._chores_of_the_one_in_charge(), troubles)
+        self._judge_as(0)
+
+    def _chores_of_every_collector(self) -> list[Chore]:
+        return [
+            Doing("publishing journals", REPLAY_MS, self._journals.step),
+            Doing("telling how it goes", STATUS_MS, self._tell_status),
+        ]
+
+    def _chores_of_the_one_in_charge(self) -> list[Chore]:
+        edges = derive_edges(self._deployment)
+        return [
+            Doing("judging", JUDGE_MS, self._judge),
+            Housekeeper(self._collector.ledger, edges, self._deployment.audit),
+            self._alerter,
+        ]
 
     def _run(self) -> None:
-        judge_at = replay_at = 0
         try:
             while not self._stopping.is_set():
                 began = wall_clock()
                 counted = self._collector.step()
-                now = wall_clock()
-                if now >= judge_at:
-                    judge_at = now + JUDGE_MS
-                    self._guarded("judging", lambda: self._judge())
-                if now >= replay_at:
-                    replay_at = now + REPLAY_MS
-                    self._guarded("publishing journals", lambda: self._journals.step(wall_clock()))
+                self._do_chores()
                 rest = ROUND_MS - (wall_clock() - began) if counted < TRICKLE else 0
                 self._stopping.wait(max(0, rest, self._collector.pause_ms) / 1000)
         except BaseException as error:
             self._failure = error
-            if not isinstance(error, FencedError):
-                log.exception("the collector of %s failed", self._cluster.name)
+            log.exception("the collector of %s failed", self._cluster.name)
 
-    def _judge(self) -> None:
-        now = wall_clock()
+    def _do_chores(self) -> None:
+        self._everywhere.step(wall_clock)
+        if self._collector.in_charge:
+            try:
+                self._in_charge.step(wall_clock)
+            except FencedError as error:
+                self._collector.fenced(error)
+
+    def _judge(self, now: int) -> None:
+        if self._judging_as != self._collector.ledger.generation:
+            self._judge_as(self._collector.ledger.generation)
         news = self._judges.step(now)
         self._namer.step(news, now)
 
-    def _guarded(self, what: str, work: Callable[[], object]) -> None:
-        """What waits for a store or a cluster that is away is done another time."""
-        troubles = self._collector.troubles
-        try:
-            work()
-        except FencedError:
-            raise
-        except (SQLAlchemyError, TallymarkError) as error:
-            troubles.begin(what, f"{what} has to wait: {error}", wall_clock())
-        else:
-            troubles.end(what)
+    def _judge_as(self, generation: int) -> None:
+        """Begin to judge: another one may have done it meanwhile, so only the store knows what is
+        due."""
+        ledger, audit = self._collector.ledger, self._deployment.audit
+        edges = derive_edges(self._deployment)
+        self._judging_as = generation
+        self._judges = JudgeLoop(ledger, edges, audit)
+        self._namer = Namer(ledger, edges, self._reader_of, audit.window_ms)
+
+    def _tell_status(self, now: int) -> None:
+        if self.counters.commits:
+            log.info("%s: %s", self._cluster.name, self.counters.status())
 
     def _reader_of(self, cluster: str) -> LogReader:
         if cluster not in self._readers:
@@ -128,10 +173,14 @@ class CollectorService:
                 **connection_settings(self._deployment.cluster(cluster)),
                 client_id=f"tallymark-audit-{self._cluster.name}",
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
+                isolation="read_committed",
             )
         return self._readers[cluster]
 
     def _release(self) -> None:
+        if hasattr(self, "_collector"):
+            with suppress(TallymarkError, SQLAlchemyError):
+                self._collector.close()
         if hasattr(self, "_journals"):
             with suppress(TallymarkError):
                 self._journals.close()

@@ -21,10 +21,16 @@ STOP_SECONDS = 30.0
 
 
 class Command:
-    """One running ``tallymark`` command, its output in ``<log_dir>/<name>.log``."""
+    """One running ``tallymark`` command (or other ``module``), its output in
+    ``<log_dir>/<name>.log``."""
 
     def __init__(
-        self, name: str, arguments: Sequence[str | Path], settings: Path, log_dir: Path
+        self,
+        name: str,
+        arguments: Sequence[str | Path],
+        settings: Path,
+        log_dir: Path,
+        module: str = "tallymark",
     ) -> None:
         log_dir.mkdir(parents=True, exist_ok=True)
         self.name = name
@@ -38,13 +44,23 @@ class Command:
         }
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tallymark", *map(str, arguments)],
+                [sys.executable, "-m", module, *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,
             )
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self._process.poll() is not None
 
     def fail(self, what: str) -> UserError:
         """The error that names this command's last words and its log."""
@@ -53,7 +69,7 @@ class Command:
 
     def check(self) -> None:
         """Raise UserError if the command has ended, although it should not have."""
-        if self._process.poll() is not None:
+        if self.ended:
             raise self.fail(f"ended (exit {self._process.returncode})")
 
     def wait_for(self, happened: Callable[[], bool], what: str, timeout: float) -> None:

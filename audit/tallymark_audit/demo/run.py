@@ -261,7 +261,7 @@ def running_stack(demo: Demo) -> Iterator[Command]:
             stack.callback(up.stop)
             up.wait_for(lambda: up.said("The stack is up"), "start", 90)
             demo.narrator.say(f"dashboards: {deployment.dashboards.url}")
-        pages = ["", "healthz", "api/v1/overview", "openapi.json"]
+        pages = ["", "healthz", "api/v1/audit/overview", "openapi.json"]
         registry = ["subjects", "schemas/types", "config"]
         visitor = Visitor(
             [f"{deployment.dashboards.url}/{page}" for page in pages]

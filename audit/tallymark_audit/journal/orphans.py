@@ -12,14 +12,15 @@ import fcntl
 import logging
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tallymark_audit.audit_topic import is_too_large
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.events import AuditEvent, encode_event
-from tallymark_audit.journal import layout
+from tallymark_audit.journal import layout, reading
 
 log: Final = logging.getLogger(__name__)
 Publish = Callable[[str, bytes | None, bytes | None, int | None], Future[Any]]
@@ -31,7 +32,7 @@ class Orphan:
 
     path: Path
     file: int
-    journaled: layout.Journaled
+    journaled: reading.Journaled
 
     def events(self, now_ms: int) -> list[AuditEvent]:
         """The run's last report: what was pending is in doubt, and nothing more will come."""
@@ -49,9 +50,11 @@ class Orphan:
             self.file = -1
 
 
-def find_orphans(directory: Path, cluster: str) -> Iterator[Orphan]:
+def find_orphans(
+    directory: Path, cluster: str, set_aside: list[Path] | None = None
+) -> Iterator[Orphan]:
     """The orphaned journals of a cluster (its id) in a folder, each locked until it is released.
-    Unreadable ones are set aside as ``*.bad`` with a line of log."""
+    Damaged ones are set aside as ``*.bad`` with a line of log, and listed in ``set_aside``."""
     try:
         paths = sorted(directory.glob(f"*{layout.SUFFIX}"))
         drafts = sorted(directory.glob(f"*{layout.DRAFT}"))
@@ -64,7 +67,7 @@ def find_orphans(directory: Path, cluster: str) -> Iterator[Orphan]:
         file = _lock(path)
         if file is None:
             continue
-        journaled = _read(path, file)
+        journaled = _read(path, file, set_aside)
         if journaled and journaled.cluster == cluster:
             yield Orphan(path, file, journaled)
         else:
@@ -97,19 +100,21 @@ def _remove_draft(path: Path) -> None:
         os.close(file)
 
 
-def _read(path: Path, file: int) -> layout.Journaled | None:
+def _read(path: Path, file: int, set_aside: list[Path] | None) -> reading.Journaled | None:
     try:
         size = os.fstat(file).st_size
         if size > layout.MAX_ENTRY * 2:
-            raise layout.BadJournalError(f"{size} bytes are more than any journal has")
-        return layout.read(os.pread(file, size, 0))
+            raise reading.BadJournalError(f"{size} bytes are more than any journal has")
+        return reading.read(os.pread(file, size, 0))
     except OSError as error:
         log.warning("cannot read the journal %s: %s", path, error)
-    except layout.BadJournalError as error:
+    except reading.BadJournalError as error:
         aside = path.with_suffix(".bad")
         log.warning("the journal %s is set aside as %s: %s", path, aside.name, error)
         with contextlib.suppress(OSError):
             os.rename(path, aside)
+        if set_aside is not None:
+            set_aside.append(aside)
     return None
 
 
@@ -118,35 +123,44 @@ class Replay:
     """Publish the claims of every orphan. Call :meth:`start` as often as wanted; it does not wait,
     and an orphan that is still under way is not found again, since we hold its lock.
 
-    ``replayed`` counts the runs whose claims were published to the end."""
+    ``replayed`` counts the runs whose claims were published to the end. What the cluster finds too
+    large is made smaller for the next try."""
 
     directory: Path
     cluster: str
     publish: Publish
     replayed: int = 0
     under_way: list[Future[Any]] = field(default_factory=list[Future[Any]])
+    halvings: int = 0
+    set_aside: list[Path] = field(default_factory=list[Path])
+    """Journals that were damaged."""
 
     def start(self, now_ms: int) -> int:
         """Publish what is found, and return for how many runs."""
         self.under_way = [future for future in self.under_way if not future.done()]
         started = 0
-        for orphan in find_orphans(self.directory, self.cluster):
+        for orphan in find_orphans(self.directory, self.cluster, self.set_aside):
             started += 1
             self._publish(orphan, now_ms)
         return started
 
     def _publish(self, orphan: Orphan, now_ms: int) -> None:
+        for _ in range(self.halvings):
+            orphan.journaled.tally.too_large()
         events = orphan.events(now_ms)
         left = len(events)
-        failed = False
+        errors: list[BaseException] = []
 
         def settled(future: Future[Any]) -> None:
-            nonlocal left, failed
+            nonlocal left
             left -= 1
-            failed = failed or future.cancelled() or future.exception() is not None
+            error = CancelledError() if future.cancelled() else future.exception()
+            if error is not None:
+                errors.append(error)
             if left == 0:
-                orphan.release(remove=not failed)
-                self._finished(orphan, failed)
+                self.halvings += any(map(is_too_large, errors))
+                orphan.release(remove=not errors)
+                self._finished(orphan, bool(errors))
 
         key = orphan.journaled.tally.identity.reporter.encode()
         for event in events:

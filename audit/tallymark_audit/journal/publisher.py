@@ -11,10 +11,10 @@ from typing import Any, Final
 from tallymark.client import Admin, Producer
 from tallymark.client.security.deployment import ConnectionSettings
 from tallymark.errors import TallymarkError
+from tallymark_audit.audit_topic import topic_configs
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.journal import layout
 from tallymark_audit.journal.orphans import Replay
-from tallymark_audit.producer_run import TOPIC_CONFIGS
 
 log: Final = logging.getLogger(__name__)
 TIMEOUT_MS: Final = 5000
@@ -52,7 +52,7 @@ class JournalPublisher:
         if self._replay is None:
             with Admin(**self._connection, request_timeout_ms=TIMEOUT_MS) as admin:
                 cluster = admin.cluster_id()
-                admin.create_topic(AUDIT_TOPIC, 1, TOPIC_CONFIGS)
+                admin.create_topic(AUDIT_TOPIC, 1, topic_configs())
             self._producer = Producer(
                 **self._connection,
                 client_id="tallymark-audit-journals",

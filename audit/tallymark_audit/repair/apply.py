@@ -1,25 +1,34 @@
-"""Carry out a repair: look again, copy what is still missing, look again.
+"""Carry out a repair: read the missing messages upstream, look once more what is downstream, copy
+the rest, in portions.
 
-Whatever is downstream already is left alone, so a plan can be applied twice, or after the mirror
-brought some of it. Records go to the partition they lie in upstream, as they are: key, value,
-timestamp and headers, the stamp among them.
+Whatever is downstream already is left alone, so a plan can be applied twice, after it broke off in
+the middle, or after the mirror brought some of it. Records go where the mirror would put them, as
+they are: key, value, timestamp and headers, the stamp among them, in the order they have upstream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from tallymark.client import Producer
+from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import ConnectError, KafkaError, TallymarkError
 from tallymark.protocol.records import Record
-from tallymark_audit.collector.reading import LATEST, LogReader
-from tallymark_audit.locate import Stretch, records_between
+from tallymark_audit.collector.reading import EARLIEST, LATEST, LogReader
+from tallymark_audit.locate import Stretch, records_between, records_in
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.repair.placing import Layout, layout_of
 from tallymark_audit.repair.plan import Item, Plan
 
 DELIVERY_S: Final = 60.0
+PORTION: Final = 5_000
+"""Messages in memory at once, but for a cell that alone has more."""
+Origin = tuple[str, int]
+"""Instance as hex, origin partition."""
+Identity = tuple[str, int, int]
+"""The same and the sequence: a message, wherever it lies."""
 
 
 class Reader(LogReader, Protocol):
@@ -28,24 +37,35 @@ class Reader(LogReader, Protocol):
     def offset_for_time(self, topic: str, partition: int, timestamp: int) -> int | None: ...
 
 
+class Clusters(Protocol):
+    """Opens clusters by name."""
+
+    def reader(self, cluster: str) -> Reader: ...
+    def producer(self, cluster: str) -> Producer: ...
+    def compacted(self, cluster: str, topic: str) -> bool:
+        """Whether the topic keeps only the latest record of each key."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Mended:
     """What became of one item. ``copied`` and ``present`` are sequences: copied now, and found to
-    be there already; ``gone`` are no longer upstream. ``reason`` says why anything is left."""
+    be there already; ``gone`` are no longer upstream; of ``superseded`` a later record has the key,
+    in a compacted topic. ``reason`` says why anything is left."""
 
     item: Item
     copied: RangeSet = EMPTY
     present: RangeSet = EMPTY
     gone: RangeSet = EMPTY
+    superseded: RangeSet = EMPTY
     reason: str = ""
 
     @property
     def outcome(self) -> str:
-        """repaired, present (nothing was missing any more), partly, or refused."""
+        """repaired, present (nothing was missing any more), partly, failed or refused."""
         if self.item.refused:
             return "refused"
-        left = self.item.missing - self.copied - self.present
-        if left:
+        if self.item.missing - self.copied - self.present:
             return "partly" if self.copied or self.present else "failed"
         return "repaired" if self.copied else "present"
 
@@ -57,104 +77,254 @@ class _Source(NamedTuple):
     record: Record
 
 
-class Clusters(Protocol):
-    """Opens clusters by name."""
+@dataclass
+class _Seen:
+    """What is downstream: which of the messages, and later records of their keys."""
 
-    def reader(self, cluster: str) -> Reader: ...
-    def producer(self, cluster: str) -> Producer: ...
+    present: set[Identity] = field(default_factory=set[Identity])
+    newest: dict[bytes, int] = field(default_factory=dict[bytes, int])
 
 
 def apply_plan(
     plan: Plan, clusters: Clusters, done: Callable[[Mended], object] = lambda _: None
 ) -> list[Mended]:
-    """Carry the plan out, item by item; ``done`` hears of each as it is finished. Trouble with one
-    item is its reason and does not keep the others. ConnectError: a cluster cannot be reached;
-    what was done is done, and the plan may be applied again."""
+    """Carry the plan out; ``done`` hears of each item as it is finished. Trouble with one portion
+    is the reason of its items and does not keep the others. ConnectError: a cluster cannot be
+    reached; what was done is done, and the plan may be applied again."""
     results: list[Mended] = []
-    for item in plan.items:
-        mended = Mended(item, reason=item.refused) if item.refused else _apply(item, clusters)
-        results.append(mended)
-        done(mended)
+    for portion in _portions(plan.items):
+        mended = (
+            [Mended(item, reason=item.refused) for item in portion]
+            if portion[0].refused
+            else _apply(portion, clusters)
+        )
+        for one in mended:
+            results.append(one)
+            done(one)
     return results
 
 
-def _apply(item: Item, clusters: Clusters) -> Mended:
+def _portions(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """Items in their order that go from one topic to another, a few thousand messages at once."""
+    portion: list[Item] = []
+    for item in items:
+        if portion and (
+            _route(item) != _route(portion[0]) or sum(i.count for i in portion) >= PORTION
+        ):
+            yield portion
+            portion = []
+        portion.append(item)
+    if portion:
+        yield portion
+
+
+def _route(item: Item) -> tuple[str, str, bool]:
+    return item.edge, item.key.topic, bool(item.refused)
+
+
+def _apply(items: list[Item], clusters: Clusters) -> list[Mended]:
+    copied: set[Identity] = set()
     try:
-        reader = clusters.reader(item.downstream)
-        present = _downstream(reader, item)
-        wanted = item.missing - present
-        if not wanted:
-            return Mended(item, present=present)
-        sources = _upstream(clusters.reader(item.upstream), item, wanted)
-        gone = wanted - RangeSet.of(sources)
-        _copy(clusters.producer(item.downstream), item.key.topic, sources)
-        arrived = _downstream(reader, item) - present
+        upstream, downstream = (
+            clusters.reader(items[0].upstream),
+            clusters.reader(items[0].downstream),
+        )
+        layout = layout_of(items[0], upstream, downstream)
+        sources = _upstream(upstream, items)
+        compacted = any(
+            clusters.compacted(cluster, topic)
+            for cluster, topic in (
+                (items[0].upstream, items[0].key.topic),
+                (items[0].downstream, items[0].topic),
+            )
+        )
+        later = _later(upstream, items[0], sources) if compacted else set[Identity]()
+        # As late as can be: what came there since the plan was made is not copied again.
+        seen = _downstream(downstream, items, sources, layout, compacted)
+        later |= _outdated(sources, seen)
+        wanted = {
+            identity: source
+            for identity, source in sources.items()
+            if identity not in seen.present and identity not in later
+        }
+        trouble = _copy(clusters.producer(items[0].downstream), items[0], wanted, layout, copied)
     except ConnectError:
         raise
     except TallymarkError as error:
-        return Mended(item, reason=str(error))
-    return Mended(item, arrived, present, gone, _reason(item, wanted - arrived, gone))
+        return [Mended(item, _of(item, copied), reason=str(error)) for item in items]
+    return [
+        _mended(item, upstream, copied, seen.present, sources, later, trouble) for item in items
+    ]
 
 
-def _reason(item: Item, left: RangeSet, gone: RangeSet) -> str:
-    if gone:
-        return f"{gone.size} of them are no longer in {item.upstream}: sequences {gone}"
-    return f"{left.size} of them did not arrive: sequences {left}" if left else ""
-
-
-def _downstream(reader: Reader, item: Item) -> RangeSet:
-    """The sequences of the item that are downstream. A repaired record lies at the end of the log,
-    far from its neighbours, so all is read from the window's first record on."""
-    found: list[int] = []
-    for partition in sorted({stretch.partition for stretch in item.within}):
-        try:
-            first = reader.offset_for_time(item.key.topic, partition, max(0, item.key.window))
-            (end,) = reader.get_offsets_before(item.key.topic, partition, LATEST)
-        except KafkaError as error:
-            if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
-                continue
-            raise
-        if first is not None:
-            stretch = Stretch(partition, first, end - 1)
-            records = records_between(reader, item.key.topic, stretch, _wanted(item, item.missing))
-            found += [stamp.sequence for stamp, _ in records]
-    return RangeSet.of(found)
-
-
-def _upstream(reader: LogReader, item: Item, wanted: RangeSet) -> dict[int, _Source]:
-    """The records to copy, by sequence; of several copies the first."""
-    found: dict[int, _Source] = {}
-    for stretch in item.within:
-        left = wanted - RangeSet.of(found)
-        if not left:
-            break
-        for stamp, record in records_between(reader, item.key.topic, stretch, _wanted(item, left)):
-            found.setdefault(stamp.sequence, _Source(stretch.partition, record))
+def _upstream(reader: LogReader, items: Sequence[Item]) -> dict[Identity, _Source]:
+    """The records to copy; of several copies the first. Where exactly they lie is asked first."""
+    found: dict[Identity, _Source] = {}
+    for exactly in (True, False):
+        for item in items:
+            stretches = [Stretch(*place[:3]) for place in item.places] if exactly else item.within
+            for stretch in stretches:
+                left = item.missing - _of(item, found)
+                if not left:
+                    break
+                wanted = {(item.key.instance, item.key.partition): left}
+                for stamp, record in records_between(reader, item.key.topic, stretch, wanted):
+                    found.setdefault(_identity(stamp), _Source(stretch.partition, record))
     return found
 
 
-def _wanted(item: Item, sequences: RangeSet) -> Mapping[tuple[str, int], RangeSet]:
-    return {(item.key.instance, item.key.partition): sequences}
+def _downstream(
+    reader: Reader,
+    items: Sequence[Item],
+    sources: Mapping[Identity, _Source],
+    layout: Layout,
+    compacted: bool,
+) -> _Seen:
+    """What is there. A copied record lies at the end of the log, far from its neighbours, so all
+    is read from the first record of the oldest window on."""
+    seen = _Seen()
+    keys = {source.record.key for source in sources.values()} if compacted else set[bytes | None]()
+    wanted = {
+        (item.key.instance, item.key.partition, sequence)
+        for item in items
+        for first, last in item.missing
+        for sequence in range(first, last + 1)
+    }
+    since = max(0, min(item.key.window for item in items))
+    for partition in layout.partitions_of(items):
+        first = reader.offset_for_time(items[0].topic, partition, since)
+        (end,) = reader.get_offsets_before(items[0].topic, partition, LATEST)
+        if first is None:
+            continue
+        for record in records_in(reader, items[0].topic, Stretch(partition, first, end - 1)):
+            stamp = stamp_of(record.headers)
+            if isinstance(stamp, Stamp) and _identity(stamp) in wanted:
+                seen.present.add(_identity(stamp))
+            elif record.key is not None and record.key in keys:
+                newest = seen.newest.get(record.key, -1)
+                seen.newest[record.key] = max(newest, record.timestamp)
+    return seen
 
 
-def _copy(producer: Producer, topic: str, sources: Mapping[int, _Source]) -> None:
-    """Send in the order of the sequences, and wait until all are acknowledged."""
+def _later(reader: LogReader, item: Item, sources: Mapping[Identity, _Source]) -> set[Identity]:
+    """Those of which a later record upstream has the key, unless that one is copied, too."""
+    found: set[Identity] = set()
+    for partition in sorted({source.partition for source in sources.values()}):
+        mine = {
+            identity: source.record
+            for identity, source in sources.items()
+            if source.partition == partition
+        }
+        by_key: dict[bytes | None, list[Identity]] = {}
+        for identity, record in mine.items():
+            by_key.setdefault(record.key, []).append(identity)
+        copied = {record.offset for record in mine.values()}
+        first = min(copied)
+        (end,) = reader.get_offsets_before(item.key.topic, partition, LATEST)
+        for record in records_in(reader, item.key.topic, Stretch(partition, first, end - 1)):
+            if record.key in by_key and record.offset not in copied:
+                stamp = stamp_of(record.headers)
+                again = _identity(stamp) if isinstance(stamp, Stamp) else None
+                found |= {
+                    one
+                    for one in by_key[record.key]
+                    if mine[one].offset < record.offset and one != again
+                }
+    return found
+
+
+def _outdated(sources: Mapping[Identity, _Source], seen: _Seen) -> set[Identity]:
+    """Those of which downstream has a record of the key that is younger."""
+    return {
+        identity
+        for identity, (_, record) in sources.items()
+        if record.key is not None and seen.newest.get(record.key, -1) > record.timestamp
+    }
+
+
+def _copy(
+    producer: Producer,
+    item: Item,
+    wanted: Mapping[Identity, _Source],
+    layout: Layout,
+    copied: set[Identity],
+) -> str:
+    """Send in the order upstream and wait for all to be acknowledged, which are in ``copied`` then;
+    what went wrong with the others."""
+    order = sorted(wanted.items(), key=lambda pair: (pair[1].partition, pair[1].record.offset))
     deliveries = [
-        producer.send(
-            topic,
-            record.value,
-            key=record.key,
-            partition=partition,
-            timestamp=max(0, record.timestamp),
-            headers=_headers(record.headers),
+        (
+            identity,
+            producer.send(
+                item.topic,
+                record.value,
+                key=record.key,
+                partition=layout.partition_of(record.key, partition),
+                timestamp=max(0, record.timestamp),
+                headers=list(record.headers),
+            ),
         )
-        for _, (partition, record) in sorted(sources.items())
+        for identity, (partition, record) in order
     ]
-    for delivery in deliveries:
-        delivery.result(DELIVERY_S)
+    trouble = ""
+    for identity, delivery in deliveries:
+        try:
+            delivery.result(DELIVERY_S)
+            copied.add(identity)
+        except ConnectError:
+            raise
+        except TallymarkError as error:
+            trouble = trouble or f"{item.downstream} did not take them: {error}"
+    return trouble
 
 
-def _headers(
-    headers: Sequence[tuple[str, bytes | None]],
-) -> list[tuple[str, bytes | None]]:
-    return [(name, value) for name, value in headers]
+def _mended(
+    item: Item,
+    reader: LogReader,
+    copied: set[Identity],
+    present: set[Identity],
+    sources: Mapping[Identity, _Source],
+    later: set[Identity],
+    trouble: str,
+) -> Mended:
+    there = _of(item, present)
+    gone = item.missing - _of(item, sources) - there
+    superseded = _of(item, later) - there
+    reasons = [trouble] if item.missing - there - gone - superseded - _of(item, copied) else []
+    if gone:
+        reasons.append(_gone(item, gone, reader))
+    if superseded:
+        reasons.append(
+            f"{item.topic} is compacted and a later record has the key: sequences {superseded}"
+        )
+    return Mended(item, _of(item, copied), there, gone, superseded, "; ".join(reasons))
+
+
+def _gone(item: Item, gone: RangeSet, reader: LogReader) -> str:
+    """Why upstream no longer has them, as far as the log tells."""
+    told = f"{gone.size} are no longer in {item.upstream}: sequences {gone}"
+    for stretch in item.within:
+        try:
+            (start,) = reader.get_offsets_before(item.key.topic, stretch.partition, EARLIEST)
+        except (KafkaError, ValueError):
+            continue
+        if start > stretch.first:
+            return (
+                f"{told} (retention: {item.key.topic}-{stretch.partition} begins at offset {start})"
+            )
+    return f"{told} (compacted, cut or made again)"
+
+
+def _of(item: Item, identities: set[Identity] | Mapping[Identity, object]) -> RangeSet:
+    """The sequences of the item among them."""
+    key = item.key
+    return RangeSet.of(
+        sequence
+        for first, last in item.missing
+        for sequence in range(first, last + 1)
+        if (key.instance, key.partition, sequence) in identities
+    )
+
+
+def _identity(stamp: Stamp) -> Identity:
+    return stamp.instance.hex(), stamp.partition, stamp.sequence

@@ -1,13 +1,15 @@
-"""The plan of a repair: which messages, from where to where. Made from the verdicts that hold,
-written as JSON, and still valid when nothing is missing any more: applying it then does nothing."""
+"""The plan of a repair: which messages, from where to where. Made from the verdicts that hold, and
+still valid when nothing is missing any more: applying it then does nothing.
+
+What cannot be copied is in the plan too, with the reason and with what a person can do instead
+(:mod:`.refusals`). The same verdicts make the same plan, so two plans may be compared as texts.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -15,38 +17,67 @@ from tallymark.errors import UserError
 from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.locate import Stretch, stretches
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.repair.refusals import left_alone, refusal
 from tallymark_audit.store import queries
 from tallymark_audit.store.rows import Row, cell_from_json
-from tallymark_audit.verdicts import State
+from tallymark_audit.verdicts import CellVerdict, State
 
-VERSION: Final = 1
 MOST: Final = 100_000
 """Verdicts in one plan."""
+WRONG: Final = (State.LOSS, State.MIXED, State.DUPLICATION, State.CORRUPT)
+
+
+class Place(NamedTuple):
+    """Missing messages that lie one after the other upstream; first and last are included."""
+
+    partition: int
+    first_offset: int
+    last_offset: int
+    first_sequence: int
+    last_sequence: int
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """The missing messages of one cell on one edge. ``within``: where they lie upstream.
+    """The missing messages of one cell on one edge. ``topic`` is what it is called downstream;
+    upstream it is ``key.topic``. ``places``: where they lie upstream, as far as that was found out;
+    ``within``: where all of the cell lies. ``by_key``: the mirror lets keys decide on partitions.
     ``refused``: why they cannot be copied, ``""`` if they can."""
 
     edge: str
     upstream: str
     downstream: str
     key: CellKey
+    topic: str
     missing: RangeSet
     count: int
     within: tuple[Stretch, ...]
-    source: str
-    revision: int
+    places: tuple[Place, ...] = ()
+    by_key: bool = False
+    source: str = ""
+    revision: int = 0
     refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """A window with something wrong that copying does not mend: why it is left as it is."""
+
+    edge: str
+    topic: str
+    window: int
+    state: str
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be repaired; ``made_at`` in ms."""
+    """What is to be repaired, and what is not; ``made_at`` in ms."""
 
     made_at: int
     items: tuple[Item, ...]
+    left: tuple[Left, ...] = ()
 
     @property
     def count(self) -> int:
@@ -69,106 +100,60 @@ def make_plan(
         raise UserError(
             f"there is no edge {edge!r}", f"the settings make these: {', '.join(by_name)}"
         )
-    states = [State.LOSS, State.MIXED]
-    rows = queries.windows(connection, edge=edge, start=start, end=end, states=states, limit=MOST)
-    items = [
-        _item(connection, by_name[row["edge"]], row, cell)
-        for row in sorted(rows, key=lambda row: (row["window"], row["edge"], row["topic"]))
-        if row["edge"] in by_name
-        for cell in row["cells"]
-        if cell["missing_count"]
-    ]
-    return Plan(now_ms, tuple(items))
+    rows = queries.windows(connection, edge=edge, start=start, end=end, states=WRONG, limit=MOST)
+    rows = [row for row in rows if row["edge"] in by_name]
+    rows.sort(key=lambda row: (row["window"], row["edge"], row["topic"]))
+    items = [item for row in rows for item in _items(connection, by_name[row["edge"]], row)]
+    left = [one for row in rows for one in _left(row)]
+    return Plan(now_ms, tuple(items), tuple(left))
 
 
-def write_plan(plan: Plan, path: Path) -> None:
-    """Save the plan. UserError: the file cannot be written."""
-    try:
-        path.write_text(json.dumps(to_json(plan), indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write the plan {path}: {error.strerror}") from error
+def _items(connection: Connection, edge: Edge, row: Row) -> Iterator[Item]:
+    cells = [(cell_from_json(raw), raw) for raw in row["cells"] if raw["missing_count"]]
+    for cell, raw in sorted(cells, key=lambda pair: pair[0].key):
+        yield _item(connection, edge, row, cell, raw)
 
 
-def read_plan(path: Path) -> Plan:
-    """The inverse of :func:`write_plan`. UserError: it cannot be read, or is no plan."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read the plan {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}", "make a new plan") from error
-    try:
-        if raw["version"] != VERSION:
-            raise UserError(f"{path} is a plan of version {raw['version']}", "make a new plan")
-        return Plan(raw["made_at"], tuple(_item_from_json(item) for item in raw["items"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is not a repair plan: {error!r}", "make a new plan") from error
-
-
-def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values; ranges are flat lists."""
-    items = [
-        {
-            "edge": item.edge,
-            "upstream": item.upstream,
-            "downstream": item.downstream,
-            **item.key._asdict(),
-            "missing": item.missing.to_list(),
-            "count": item.count,
-            "within": [list(stretch) for stretch in item.within],
-            "source": item.source,
-            "revision": item.revision,
-            "refused": item.refused,
-        }
-        for item in plan.items
-    ]
-    return {"version": VERSION, "made_at": plan.made_at, "items": items}
-
-
-def _item(connection: Connection, edge: Edge, row: Row, raw: Row) -> Item:
-    cell = cell_from_json(raw)
-    within: list[Stretch] = []
-    if edge.kind == "mirror" and cell.key.stamped:
-        within = stretches(connection, edge.upstream, cell.key)
-        within += [
-            Stretch(place["partition"], place["first_offset"], place["last_offset"])
-            for place in raw["located"]
-            if place["cluster"] == edge.upstream
-        ]
+def _item(connection: Connection, edge: Edge, row: Row, cell: CellVerdict, raw: Row) -> Item:
+    within, places = _where(connection, edge, cell, raw)
     return Item(
         edge=edge.name,
         upstream=edge.upstream,
         downstream=edge.downstream,
         key=cell.key,
+        topic=edge.downstream_topic(cell.key.topic),
         missing=cell.missing,
         count=cell.missing_count,
-        within=tuple(sorted(set(within))),
+        within=tuple(within),
+        places=tuple(places),
+        by_key=edge.mirror is not None and edge.mirror.partitions == "by-key",
         source=row["source"],
         revision=row["revision"],
-        refused=_refusal(edge, cell.key, within),
+        refused=refusal(edge, cell, within, places),
     )
 
 
-def _refusal(edge: Edge, key: CellKey, within: list[Stretch]) -> str:
-    if edge.kind == "producer":
-        return "the producer was told they are safe and no longer has them"
-    if not key.stamped:
-        return "records without a stamp are counted, not named"
-    return "" if within else f"{edge.upstream} has no record of where they lie"
+def _where(
+    connection: Connection, edge: Edge, cell: CellVerdict, raw: Row
+) -> tuple[list[Stretch], list[Place]]:
+    if edge.kind == "producer" or not cell.key.stamped:
+        return [], []
+    places = [
+        Place(*(place[name] for name in Place._fields))
+        for place in raw["located"]
+        if place["cluster"] == edge.upstream
+    ]
+    within = stretches(connection, edge.upstream, cell.key)
+    within += [Stretch(*place[:3]) for place in places]
+    return sorted(set(within)), sorted(set(places))
 
 
-def _item_from_json(raw: dict[str, Any]) -> Item:
-    key = CellKey(*(raw[name] for name in CellKey._fields))
-    missing = RangeSet.from_list(raw["missing"])
-    return Item(
-        edge=raw["edge"],
-        upstream=raw["upstream"],
-        downstream=raw["downstream"],
-        key=key,
-        missing=missing,
-        count=missing.size if key.stamped else raw["count"],
-        within=tuple(Stretch(*stretch) for stretch in raw["within"]),
-        source=raw["source"],
-        revision=raw["revision"],
-        refused=raw["refused"],
-    )
+def _left(row: Row) -> Iterator[Left]:
+    """What else is wrong with the window, once a state."""
+    for state, count in (
+        (State.DUPLICATION, row["duplicates"]),
+        (State.CORRUPT, sum(len(cell.get("corrupt", ())) for cell in row["cells"])),
+    ):
+        if count:
+            reason = left_alone(state, row["cells"])
+            yield Left(row["edge"], row["topic"], row["window"], str(state), count, reason)

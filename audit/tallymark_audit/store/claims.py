@@ -10,10 +10,12 @@ from tallymark.errors import UserError
 from tallymark_audit.claims import PartKey, Reporter, introduce, parts_of
 from tallymark_audit.events import AuditEvent, Copied
 from tallymark_audit.sides import Claim
+from tallymark_audit.store import archive
 from tallymark_audit.store.counts import touch
 from tallymark_audit.store.facts import chunks
 from tallymark_audit.store.rows import (
     Row,
+    RowLike,
     claim_to_row,
     key_from_row,
     reporter_from_row,
@@ -81,16 +83,29 @@ def _save_reporters(
 
 
 def _save_copied(connection: Connection, cluster: str, events: Iterable[AuditEvent]) -> None:
-    """The newest word of each mirror on each partition; the numbers of its events only rise."""
-    newest: dict[tuple[str, str, int], tuple[int, Row]] = {}
+    """The newest word of each reporter on each partition: what is older changes nothing. Not the
+    furthest one, since a log that was cut, or made again, is copied again."""
+    newest: dict[tuple[str, str, int], Row] = {}
     for event in events:
         for one in event.copied:
             place = event.reporter, one.topic, one.partition
-            if event.event_number >= newest.get(place, (-1, None))[0]:
+            known = newest.get(place)
+            if known is None or event.emitted_at >= known["at"]:
                 fields = {name: getattr(one, name) for name in Copied.__slots__}
                 told = {"cluster": cluster, "reporter": event.reporter, "at": event.emitted_at}
-                newest[place] = event.event_number, {**told, **fields}
-    upsert(connection, copied, [row for _, row in newest.values()])
+                newest[place] = {**told, **fields}
+    if not newest:
+        return
+    query = select(copied.c.reporter, copied.c.topic, copied.c.partition, copied.c.at).where(
+        copied.c.cluster == cluster,
+        copied.c.reporter.in_({reporter for reporter, _, _ in newest}),
+    )
+    have = {(row[0], row[1], row[2]): row[3] for row in connection.execute(query)}
+    upsert(
+        connection,
+        copied,
+        [row for place, row in newest.items() if row["at"] >= have.get(place, 0)],
+    )
 
 
 def _load_reporters(connection: Connection, cluster: str, names: set[str]) -> dict[str, Reporter]:
@@ -135,7 +150,9 @@ def _revisions(
             )
             if len(names[topic]) <= 100:
                 query = query.where(claims.c.reporter.in_(sorted(names[topic])))
-            for row in connection.execute(query).mappings():
+            rows: list[RowLike] = list(connection.execute(query).mappings())
+            rows += archive.packed_rows(connection, claims, cluster, topic, some)
+            for row in rows:
                 part = PartKey(row["reporter"], key_from_row(row), row["part"])
-                found[part] = row["revision"]
+                found.setdefault(part, row["revision"])
     return found

@@ -1,8 +1,13 @@
-"""What the collector writes: counts and the offsets up to which they hold, in one transaction.
+"""What collectors write: counts and the offsets up to which they hold, in one transaction.
 
-Every transaction begins with :func:`fence`, which also locks the cluster's row, so that what is
-read and written after it is nobody else's meanwhile. Each partition moves from exactly the offset
-the counting began at; a collector that lost its cluster to a newer one moves nothing.
+Each partition is somebody's: who begins to count it takes the next generation of it
+(:func:`take`), and moves it from exactly the offset the counting began at (:func:`move`), which
+also locks its row; whoever had it before moves nothing any more. So it does not matter how sure a
+collector can be that a partition is still its own. One of a cluster's collectors is in charge of
+what is done once a cluster (:func:`take_over`, :func:`fence`).
+
+Rows that several collectors of a cluster write are written last and in order, so that no two wait
+for each other.
 """
 
 from __future__ import annotations
@@ -16,27 +21,33 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from tallymark.errors import TallymarkError
 from tallymark_audit.cells import CellKey
-from tallymark_audit.events import Gap
 from tallymark_audit.sides import Observation
+from tallymark_audit.store import archive
 from tallymark_audit.store.facts import chunks
 from tallymark_audit.store.rows import Row, observation_from_row, observation_to_row
-from tallymark_audit.store.tables import (
-    collectors,
-    incidents,
-    observations,
-    progress,
-    window_changes,
-)
-from tallymark_audit.store.upsert import upsert
+from tallymark_audit.store.tables import collectors, observations, progress, window_changes
+from tallymark_audit.store.upsert import insert_new, upsert
+
+Place = tuple[str, int]
+"""Topic and partition."""
 
 
 class FencedError(TallymarkError):
-    """Another collector has taken the cluster over; nothing was written."""
+    """Another collector has taken over; nothing was written."""
+
+
+class PartitionFencedError(FencedError):
+    """Another collector counts the partition at ``place`` now; nothing was written."""
+
+    def __init__(self, message: str, place: Place) -> None:
+        super().__init__(message)
+        self.place = place
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a partition is counted; times in ms. ``topic_id`` is hex, ``""`` if not known."""
+    """How far a partition is counted; times in ms. ``topic_id`` is hex, ``""`` if not known.
+    ``generation`` is its collector's."""
 
     topic: str
     partition: int
@@ -45,15 +56,21 @@ class Position:
     leader_epoch: int = -1
     counted_through: int = 0
     high_watermark: int = 0
+    generation: int = 0
+
+    @property
+    def place(self) -> Place:
+        """Topic and partition."""
+        return self.topic, self.partition
 
 
 def take_over(connection: Connection, cluster: str, owner: str, now_ms: int) -> int:
-    """Become the cluster's collector: the new generation, which fences every older one off."""
+    """Become the collector in charge of the cluster: the new generation, which fences every older
+    one off."""
     told = {"owner": owner, "started_at": now_ms, "heartbeat": now_ms}
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     # One statement: two that start at once must not get the same generation.
     statement = (
-        dialect.insert(collectors)
+        _insert(connection, collectors)
         .values(cluster=cluster, generation=1, **told)
         .on_conflict_do_update(
             index_elements=["cluster"],
@@ -62,9 +79,6 @@ def take_over(connection: Connection, cluster: str, owner: str, now_ms: int) -> 
         .returning(collectors.c.generation)
     )
     generation: int = connection.execute(statement).scalar_one()
-    connection.execute(
-        update(progress).where(progress.c.cluster == cluster).values(generation=generation)
-    )
     return generation
 
 
@@ -75,7 +89,7 @@ def fence(
     now_ms: int,
     discovered_through: int | None = None,
 ) -> None:
-    """Hold the cluster for this transaction. FencedError: it has a newer collector."""
+    """Be in charge of the cluster for this transaction. FencedError: somebody newer is."""
     values = {"heartbeat": now_ms}
     if discovered_through is not None:
         values["discovered_through"] = discovered_through
@@ -85,8 +99,22 @@ def fence(
         .values(**values)
     )
     if held.rowcount != 1:
-        owner = connection.scalar(select(collectors.c.owner).where(collectors.c.cluster == cluster))
-        raise FencedError(f"the collector of {cluster} is now {owner or 'another one'}")
+        raise FencedError(f"the collector of {cluster} is now {_owner(connection, cluster)}")
+
+
+def last_in_charge(connection: Connection, cluster: str) -> int:
+    """When the collector in charge was last heard of, in ms; 0 if there is none."""
+    query = select(collectors.c.heartbeat).where(collectors.c.cluster == cluster)
+    return connection.scalar(query) or 0
+
+
+def step_down(connection: Connection, cluster: str, generation: int) -> None:
+    """Nobody is in charge any more, if it was this one: the next need not wait."""
+    connection.execute(
+        update(collectors)
+        .where(collectors.c.cluster == cluster, collectors.c.generation == generation)
+        .values(heartbeat=0)
+    )
 
 
 def load_positions(connection: Connection, cluster: str) -> list[Position]:
@@ -96,17 +124,34 @@ def load_positions(connection: Connection, cluster: str) -> list[Position]:
     return [Position(**row) for row in connection.execute(query).mappings()]
 
 
-def add_positions(
-    connection: Connection, cluster: str, generation: int, new: Iterable[Position]
-) -> None:
-    """Begin to count these partitions."""
-    rows = [_position_row(cluster, generation, position) for position in new]
-    upsert(connection, progress, rows)
+def add_positions(connection: Connection, cluster: str, new: Iterable[Position]) -> None:
+    """Let it be known that these partitions have to be counted; those that are known stay."""
+    insert_new(connection, progress, [_position_row(cluster, position) for position in new])
 
 
-def move(connection: Connection, cluster: str, generation: int, start: int, to: Position) -> None:
-    """The partition is counted from ``start`` up to where ``to`` says. FencedError: it was not at
-    ``start`` any more, or not this generation's."""
+def take(connection: Connection, cluster: str, wanted: Iterable[Position]) -> list[Position]:
+    """Become the collector of these partitions: they go on where the store says, in a new
+    generation; those it does not know yet begin as given."""
+    fields = [progress.c[name] for name in Position.__slots__]
+    taken: list[Position] = []
+    for position in sorted(wanted, key=lambda one: one.place):
+        # One statement, as in take_over().
+        statement = (
+            _insert(connection, progress)
+            .values(**_position_row(cluster, position) | {"generation": 1})
+            .on_conflict_do_update(
+                index_elements=["cluster", "topic", "partition"],
+                set_={"generation": progress.c.generation + 1},
+            )
+            .returning(*fields)
+        )
+        taken.append(Position(**connection.execute(statement).mappings().one()))
+    return taken
+
+
+def move(connection: Connection, cluster: str, start: int, to: Position) -> None:
+    """The partition is counted from ``start`` up to where ``to`` says. PartitionFencedError: it was
+    not at ``start`` any more, or not this generation's."""
     moved = connection.execute(
         update(progress)
         .where(
@@ -114,12 +159,16 @@ def move(connection: Connection, cluster: str, generation: int, start: int, to: 
             progress.c.topic == to.topic,
             progress.c.partition == to.partition,
             progress.c.next_offset == start,
-            progress.c.generation == generation,
+            progress.c.generation == to.generation,
         )
         .values({name: getattr(to, name) for name in Position.__slots__})
     )
     if moved.rowcount != 1:
-        raise FencedError(f"{cluster} {to.topic}-{to.partition} was moved from {start} by another")
+        raise PartitionFencedError(
+            f"{cluster} {to.topic}-{to.partition} was taken from offset {start} on by another; the "
+            f"collector of {cluster} is now {_owner(connection, cluster)}",
+            to.place,
+        )
 
 
 def load_observations(
@@ -145,6 +194,12 @@ def load_observations(
             seen = observation_from_row(row)
             if seen.key in wanted:
                 found[seen.key] = seen
+    # After the tables: a window that is archived in between is seen in one of both.
+    windows_left = {key.window for key in wanted - found.keys()}
+    for packed in archive.packed_rows(connection, observations, cluster, topic, windows_left):
+        seen = observation_from_row(packed)
+        if packed["seen_partition"] == partition and seen.key in wanted:
+            found.setdefault(seen.key, seen)
     return found
 
 
@@ -158,9 +213,25 @@ def save_observations(
 ) -> None:
     """Write cells counted in a partition, and note that their windows changed."""
     cells = list(cells)
+    put_observations(connection, cluster, topic, partition, cells)
+    touch(connection, cluster, windows_of(cells), now_ms)
+
+
+def put_observations(
+    connection: Connection,
+    cluster: str,
+    topic: str,
+    partition: int,
+    cells: Iterable[Observation],
+) -> None:
+    """Write cells counted in a partition; the caller has to :func:`touch` their windows."""
     rows = [observation_to_row(cluster, topic, partition, seen) for seen in cells]
     upsert(connection, observations, rows)
-    touch(connection, cluster, {(seen.key.topic, seen.key.window) for seen in cells}, now_ms)
+
+
+def windows_of(cells: Iterable[Observation]) -> set[tuple[str, int]]:
+    """The (topic, window) of cells."""
+    return {(seen.key.topic, seen.key.window) for seen in cells}
 
 
 def cells_beyond(
@@ -168,7 +239,14 @@ def cells_beyond(
 ) -> list[Observation]:
     """The cells that hold a record of the partition at ``offset`` or later."""
     query = select(observations).where(*_in_partition(cluster, topic, partition, offset))
-    return [observation_from_row(row) for row in connection.execute(query).mappings()]
+    rows: list[Row] = [dict(row) for row in connection.execute(query).mappings()]
+    packed = archive.windows_beyond(connection, cluster, topic, partition, offset)
+    rows += [
+        row
+        for row in archive.packed_rows(connection, observations, cluster, topic, packed)
+        if row["seen_partition"] == partition and row["last_offset"] >= offset
+    ]
+    return [observation_from_row(row) for row in rows]
 
 
 def replace_beyond(
@@ -182,75 +260,45 @@ def replace_beyond(
 ) -> None:
     """Put rebuilt cells in place of those :func:`cells_beyond` gives; the others are gone."""
     gone = cells_beyond(connection, cluster, topic, partition, offset)
+    touch(connection, cluster, windows_of(gone), now_ms)  # which unpacks them
     connection.execute(
         delete(observations).where(*_in_partition(cluster, topic, partition, offset))
     )
-    touch(connection, cluster, {(seen.key.topic, seen.key.window) for seen in gone}, now_ms)
     save_observations(connection, cluster, topic, partition, rebuilt.values(), now_ms)
 
 
-def detach_offsets(connection: Connection, cluster: str, topic: str) -> None:
+def detach_offsets(
+    connection: Connection, cluster: str, topic: str, partition: int, now_ms: int
+) -> None:
     """The topic was re-created: the offsets of what was counted mean nothing any more."""
     connection.execute(
         update(observations)
-        .where(observations.c.cluster == cluster, observations.c.seen_topic == topic)
+        .where(
+            observations.c.cluster == cluster,
+            observations.c.seen_topic == topic,
+            observations.c.seen_partition == partition,
+        )
         .values(first_offset=-1, last_offset=-1)
     )
+    archive.detach(connection, cluster, topic, partition, now_ms)
 
 
 def touch(
     connection: Connection, cluster: str, windows: Iterable[tuple[str, int]], now_ms: int
 ) -> None:
-    """Note that counts or claims of these (topic, window) changed."""
+    """Note that counts or claims of these (topic, window) changed. An archived one is unpacked."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, window in sorted(windows):
+        by_topic.setdefault(topic, []).append(window)
     rows: list[Row] = [
         {"cluster": cluster, "topic": topic, "window": window, "changed_at": now_ms}
-        for topic, window in sorted(windows)
+        for topic, some in by_topic.items()
+        for window in some
     ]
+    # This row is locked first: who archives the window meanwhile has to end before we go on.
     upsert(connection, window_changes, rows)
-
-
-def add_incident(
-    connection: Connection,
-    cluster: str,
-    kind: str,
-    reason: str,
-    now_ms: int,
-    topic: str = "",
-    partition: int = -1,
-    from_offset: int = -1,
-    to_offset: int = -1,
-) -> None:
-    """Record what happened to a log: offsets ``from_offset`` up to ``to_offset``, excluded."""
-    connection.execute(
-        incidents.insert().values(
-            cluster=cluster,
-            topic=topic,
-            partition=partition,
-            from_offset=from_offset,
-            to_offset=to_offset,
-            at=now_ms,
-            kind=kind,
-            reason=reason,
-        )
-    )
-
-
-def add_gap(connection: Connection, cluster: str, mirror: str, gap: Gap) -> None:
-    """Record what a mirror into the cluster could not copy. Mirrors repeat themselves until they
-    are heard: a gap that is known changes nothing."""
-    row = {
-        "cluster": cluster,
-        "topic": gap.topic,
-        "partition": gap.partition,
-        "from_offset": gap.first_offset,
-        "to_offset": gap.last_offset + 1,
-        "at": gap.at,
-        "kind": "gap",
-        "reason": f"{mirror} could not copy these upstream offsets: {gap.reason}",
-    }
-    same = [incidents.c[name] == value for name, value in row.items() if name != "at"]
-    if connection.execute(select(incidents.c.id).where(*same).limit(1)).first() is None:
-        connection.execute(incidents.insert().values(**row))
+    for topic, some in by_topic.items():
+        archive.restore(connection, cluster, topic, some)
 
 
 def _in_partition(cluster: str, topic: str, partition: int, offset: int) -> Any:
@@ -262,6 +310,14 @@ def _in_partition(cluster: str, topic: str, partition: int, offset: int) -> Any:
     )
 
 
-def _position_row(cluster: str, generation: int, position: Position) -> Row:
-    fields = {name: getattr(position, name) for name in Position.__slots__}
-    return {"cluster": cluster, "generation": generation, **fields}
+def _owner(connection: Connection, cluster: str) -> str:
+    query = select(collectors.c.owner).where(collectors.c.cluster == cluster)
+    return connection.scalar(query) or "another one"
+
+
+def _insert(connection: Connection, table: Any) -> Any:
+    return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
+
+
+def _position_row(cluster: str, position: Position) -> Row:
+    return {"cluster": cluster, **{name: getattr(position, name) for name in Position.__slots__}}

@@ -2,6 +2,8 @@
 
 On SQLite several processes share one file. WAL lets readers go on while one writes; a write takes
 the lock at once (BEGIN IMMEDIATE), so that two of them queue instead of failing half-way.
+On PostgreSQL writers that would meet lock a row first (``counts.fence``), and a read is a
+REPEATABLE READ.
 """
 
 from __future__ import annotations
@@ -13,16 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, select, update
+from sqlalchemy import Connection, Engine, create_engine, event, func, select, update
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from tallymark.errors import UserError
 from tallymark_audit.store import tables
 from tallymark_audit.store.migrate import OLDEST, migrate
+from tallymark_audit.store.upsert import dump_json, load_json
 
 BUSY_TIMEOUT_S = 15
 READ_ONLY = "tallymark_read"
+PREPARING = 0x7461_6C6C_7901
+"""The lock of whoever makes or changes tables on PostgreSQL."""
 
 
 class Store:
@@ -42,7 +47,10 @@ class Store:
     def read(self) -> Iterator[Connection]:
         """One consistent snapshot to read from."""
         with self.engine.connect() as connection:
-            reader = connection.execution_options(**{READ_ONLY: True})
+            options: dict[str, Any] = {READ_ONLY: True}
+            if self.engine.dialect.name == "postgresql":
+                options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+            reader = connection.execution_options(**options)
             with reader.begin():
                 yield reader
 
@@ -84,11 +92,12 @@ def open_store(address: str) -> Store:
 
 def _engine(address: str) -> Engine:
     url = make_url(address)
+    coding = {"json_serializer": dump_json, "json_deserializer": load_json}
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
+        return create_engine(url, pool_pre_ping=True, **coding)
     if url.database and url.database != ":memory:":
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S}, **coding)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -120,16 +129,11 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _prepare(store: Store) -> None:
-    for last_try in (False, True):
-        try:
-            with store.write() as connection:
-                tables.metadata.create_all(connection)
-                _check_version(connection, store.address)
-            return
-        except IntegrityError:
-            # Two processes made the tables at once, and the other was first: look again.
-            if last_try:
-                raise
+    with store.write() as connection:
+        if connection.dialect.name == "postgresql":  # two at once would both make the tables
+            connection.execute(select(func.pg_advisory_xact_lock(PREPARING)))
+        tables.metadata.create_all(connection)
+        _check_version(connection, store.address)
 
 
 def _check_version(connection: Connection, address: str) -> None:

@@ -1,19 +1,34 @@
-"""Read from the store what the verdict function asks for, for many windows at once."""
+"""Read from the store what the verdict function asks for, for many windows at once.
+
+Cells of windows that are packed read as the others do (:mod:`tallymark_audit.store.archive`).
+How far mirrors and groups have come is in :mod:`tallymark_audit.store.carried`.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, Table, func, select
 
+from tallymark_audit import sketches
 from tallymark_audit.cells import CellKey
+from tallymark_audit.passing import Part
+from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import Claim, Observation, merge_claims, merge_observations
-from tallymark_audit.store.rows import claim_from_row, observation_from_row, reporter_from_row
+from tallymark_audit.store.archive import packed_rows
+from tallymark_audit.store.rows import (
+    Row,
+    claim_from_row,
+    observation_from_row,
+    reporter_from_row,
+)
 from tallymark_audit.store.tables import (
     claims,
     collectors,
+    lateness,
     observations,
     progress,
     reporter_topics,
@@ -28,19 +43,42 @@ CHUNK = 500
 """Values in one IN (...)."""
 
 
+@dataclass(slots=True)
+class Counted:
+    """What a cluster's counter saw of some windows: each cell whole, and the parts it was put
+    together from."""
+
+    cells: dict[int, dict[CellKey, Observation]]
+    parts: dict[int, dict[CellKey, list[Part]]] = field(
+        default_factory=dict[int, dict[CellKey, list[Part]]]
+    )
+
+
+@dataclass(slots=True)
+class Processed:
+    """What the runs of a consumer group say they processed, and left out on purpose."""
+
+    cells: dict[int, dict[CellKey, Observation]]
+    filtered: dict[int, dict[CellKey, RangeSet]]
+
+
 def observed(connection: Connection, cluster: str, topic: str, windows: Sequence[int]) -> ByWindow:
     """The observations of a cluster's counter, by window, each cell whole."""
-    found: dict[int, list[Observation]] = defaultdict(list)
-    for some in chunks(windows):
-        query = select(observations).where(
-            observations.c.cluster == cluster,
-            observations.c.topic == topic,
-            observations.c.window.in_(some),
-            observations.c.tier == "cluster",
-        )
-        for row in connection.execute(query).mappings():
-            found[row["window"]].append(observation_from_row(row))
-    return {window: merge_observations(rows) for window, rows in found.items()}
+    return counted(connection, cluster, topic, windows).cells
+
+
+def counted(connection: Connection, cluster: str, topic: str, windows: Sequence[int]) -> Counted:
+    """The observations of a cluster's counter, with the partitions they come from."""
+    parts: dict[int, dict[CellKey, list[Part]]] = defaultdict(dict)
+    for row in _rows(connection, observations, cluster, topic, windows):
+        if row["tier"] == "cluster":
+            part = Part(row["seen_partition"], observation_from_row(row))
+            parts[row["window"]].setdefault(part.seen.key, []).append(part)
+    cells = {
+        window: merge_observations(part.seen for some in found.values() for part in some)
+        for window, found in parts.items()
+    }
+    return Counted(cells, dict(parts))
 
 
 def claimed(
@@ -48,22 +86,58 @@ def claimed(
 ) -> Mapping[int, dict[CellKey, Claim]]:
     """The claims on a cluster's audit topic, by window, each cell the union of its reporters."""
     found: dict[int, list[Claim]] = defaultdict(list)
-    for some in chunks(windows):
-        query = select(claims).where(
-            claims.c.cluster == cluster,
-            claims.c.topic == topic,
-            claims.c.window.in_(some),
-            claims.c.tier == "producer",
-        )
-        for row in connection.execute(query).mappings():
+    for row in _rows(connection, claims, cluster, topic, windows):
+        if row["tier"] == "producer":
             found[row["window"]].append(claim_from_row(row))
     return {window: merge_claims(rows) for window, rows in found.items()}
+
+
+def processed(
+    connection: Connection, cluster: str, group: str, topic: str, windows: Sequence[int]
+) -> Processed:
+    """What a group says it has processed of a topic. What two of its runs processed counts as
+    often: that is how a record delivered twice shows."""
+    query = select(reporters.c.reporter).where(
+        reporters.c.cluster == cluster,
+        reporters.c.tier == "consumer",
+        reporters.c.consumer_group == group,
+    )
+    members = {row.reporter for row in connection.execute(query)}
+    seen: dict[int, list[Observation]] = defaultdict(list)
+    filtered: dict[int, dict[CellKey, RangeSet]] = defaultdict(dict)
+    for row in _rows(connection, claims, cluster, topic, windows) if members else ():
+        if row["tier"] == "consumer" and row["reporter"] in members:
+            claim = claim_from_row(row)
+            seen[row["window"]] += processed_cells(claim)
+            if claim.filtered:
+                known = filtered[row["window"]].get(claim.key, EMPTY)
+                filtered[row["window"]][claim.key] = known | claim.filtered
+    return Processed(
+        {window: merge_observations(cells) for window, cells in seen.items()}, dict(filtered)
+    )
+
+
+def processed_cells(claim: Claim) -> list[Observation]:
+    """A consumer's report of a cell as what it saw: the stamped records, and those without a stamp,
+    which are in a cell of their own."""
+    found: list[Observation] = []
+    key, told = claim.key, claim.summary
+    if key.stamped and told is not None:
+        count = told.acknowledged + claim.duplicate_count
+        found.append(Observation(key, count, fingerprint=told.fingerprint, blocks=claim.blocks))
+    elif key.stamped and claim.acknowledged:
+        count = claim.acknowledged.size + claim.duplicate_count
+        found.append(Observation(key, count, claim.bytes, claim.acknowledged, blocks=claim.blocks))
+    if claim.unstamped:
+        bare = CellKey(key.topic, key.partition, key.window, "", "")
+        found.append(Observation(bare, claim.unstamped))
+    return found
 
 
 def reporters_of(
     connection: Connection, cluster: str, topic: str, instances: Iterable[str]
 ) -> list[ReporterFacts]:
-    """The reporters on a cluster that publish to the topic, and those of the instances."""
+    """The producers that report on a cluster and publish to the topic, or are of the instances."""
     publishing = select(reporter_topics.c.reporter).where(
         reporter_topics.c.cluster == cluster, reporter_topics.c.topic == topic
     )
@@ -75,22 +149,75 @@ def reporters_of(
             reporters.c.cluster == cluster, reporters.c.tier == "producer", condition
         )
         for row in connection.execute(query).mappings():
-            facts = reporter_from_row(row).facts(retired=row["retired_at"] > 0)
+            facts = reporter_facts(dict(row))
             found[facts.reporter] = facts
     return list(found.values())
 
 
+def members_of(connection: Connection, cluster: str, group: str, topic: str) -> list[ReporterFacts]:
+    """The runs of a consumer group that report on the topic."""
+    reading = select(reporter_topics.c.reporter).where(
+        reporter_topics.c.cluster == cluster, reporter_topics.c.topic == topic
+    )
+    query = select(reporters).where(
+        reporters.c.cluster == cluster,
+        reporters.c.tier == "consumer",
+        reporters.c.consumer_group == group,
+        reporters.c.reporter.in_(reading),
+    )
+    return [reporter_facts(dict(row)) for row in connection.execute(query).mappings()]
+
+
+def groups_on(connection: Connection, cluster: str) -> dict[str, dict[str, int]]:
+    """The consumer groups whose runs report on a cluster: of each topic that a group has reported
+    on, when (ms) the first of these runs began."""
+    reading = (reporter_topics.c.cluster == reporters.c.cluster) & (
+        reporter_topics.c.reporter == reporters.c.reporter
+    )
+    query = (
+        select(
+            reporters.c.consumer_group,
+            reporter_topics.c.topic,
+            func.min(reporters.c.first_seen),
+        )
+        .join(reporter_topics, reading)
+        .where(reporters.c.cluster == cluster, reporters.c.tier == "consumer")
+        .group_by(reporters.c.consumer_group, reporter_topics.c.topic)
+    )
+    found: dict[str, dict[str, int]] = {}
+    for group, topic, first in connection.execute(query):
+        if group:
+            found.setdefault(group, {})[topic] = first
+    return found
+
+
+def reporter_facts(row: Row) -> ReporterFacts:
+    """A row of ``reporters`` as the verdict function wants it. One that was retired and speaks
+    again is back."""
+    retired = row["retired_at"] > 0 and row["last_heard"] <= row["retired_at"]
+    return reporter_from_row(row).facts(retired=retired)
+
+
 def homes(
-    connection: Connection, clusters: Sequence[str], instances: Iterable[str]
+    connection: Connection, clusters: Iterable[str], instances: Iterable[str]
 ) -> dict[str, str]:
-    """On which of the clusters an instance reports."""
+    """On which of the clusters an instance reports what it produces."""
     found: dict[str, str] = {}
+    places = sorted(set(clusters))
     for some in chunks(sorted(set(instances))):
         query = select(reporters.c.instance, reporters.c.cluster).where(
-            reporters.c.instance.in_(some), reporters.c.cluster.in_(clusters)
+            reporters.c.instance.in_(some),
+            reporters.c.cluster.in_(places),
+            reporters.c.tier == "producer",
         )
         found.update((instance, cluster) for instance, cluster in connection.execute(query))
     return found
+
+
+def topics_on(connection: Connection, cluster: str) -> frozenset[str]:
+    """The topics that the cluster's collector knows."""
+    query = select(progress.c.topic).where(progress.c.cluster == cluster).distinct()
+    return frozenset(row.topic for row in connection.execute(query))
 
 
 def counted_through(connection: Connection, cluster: str, topic: str) -> int:
@@ -106,38 +233,6 @@ def counted_through(connection: Connection, cluster: str, topic: str) -> int:
             select(collectors.c.discovered_through).where(collectors.c.cluster == cluster)
         )
     return through or 0
-
-
-def mirrored_through(
-    connection: Connection, upstream: str, downstream: str, topic: str
-) -> dict[int, int]:
-    """By partition, an offset upstream that the mirror has surely copied: where the newest cell
-    begins of which anything arrived. Mirrors copy a partition in order."""
-    up, down = observations.alias("up"), observations.alias("down")
-    cell = ("tier", "topic", "window", "partition", "server", "instance")
-    arrived = exists().where(
-        down.c.cluster == downstream, *(down.c[name] == up.c[name] for name in cell)
-    )
-    partitions = select(progress.c.partition).where(
-        progress.c.cluster == upstream, progress.c.topic == topic
-    )
-    found: dict[int, int] = {}
-    for (partition,) in connection.execute(partitions).all():
-        query = (
-            select(up.c.first_offset)
-            .where(
-                up.c.cluster == upstream,
-                up.c.seen_topic == topic,
-                up.c.seen_partition == partition,
-                arrived,
-            )
-            .order_by(up.c.last_offset.desc())
-            .limit(1)
-        )
-        offset = connection.scalar(query)
-        if offset is not None:
-            found[partition] = offset
-    return found
 
 
 def changes(
@@ -159,6 +254,34 @@ def changes(
     return found
 
 
+def lateness_of(connection: Connection, counter: str, topic: str, since: int) -> sketches.Sketch:
+    """How late records of the topic came to a counter (a cluster, or the name of a consumer edge)
+    on the days since then (ms): a sketch of ms."""
+    query = select(lateness.c.sketch).where(
+        lateness.c.edge == counter, lateness.c.topic == topic, lateness.c.day >= since
+    )
+    return sketches.merged(sketches.from_list(row.sketch) for row in connection.execute(query))
+
+
 def chunks(values: Sequence[T]) -> Iterable[Sequence[T]]:
     """The values in portions that fit one statement."""
     return (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))
+
+
+def _rows(
+    connection: Connection, table: Table, cluster: str, topic: str, windows: Sequence[int]
+) -> Iterable[Row]:
+    """The rows of these windows, packed or not. Where a window is being unpacked both are there:
+    then the table's row of a cell counts."""
+    keys = [column.name for column in table.primary_key]
+    seen: set[tuple[object, ...]] = set()
+    for some in chunks(windows):
+        query = select(table).where(
+            table.c.cluster == cluster, table.c.topic == topic, table.c.window.in_(some)
+        )
+        for found in connection.execute(query).mappings():
+            seen.add(tuple(found[name] for name in keys))
+            yield dict(found)
+    for row in packed_rows(connection, table, cluster, topic, windows):
+        if tuple(row[name] for name in keys) not in seen:
+            yield row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from tallymark_audit.cells import Block, CellKey, Copy, Summary
+from tallymark_audit.cells import Block, CellKey, Copy, Explanation, Summary
 from tallymark_audit.claims import Ahead, Reporter
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.sides import Claim, Observation
@@ -169,8 +169,9 @@ def reporter_to_row(cluster: str, reporter: Reporter) -> Row:
 
 
 def cell_to_json(cell: CellVerdict) -> Row:
-    """A cell of ``verdicts.cells``. ``located`` is filled in later: where the missing ones lie
-    upstream, see :mod:`tallymark_audit.locate`."""
+    """A cell of ``verdicts.cells``. ``located`` and ``changed`` are filled in later: where the
+    missing ones lie upstream, and in which copies downstream the contents of a corrupt block
+    differ (``[[partition, offset, sequence], ...]``), see :mod:`tallymark_audit.locate`."""
     return {
         "topic": cell.key.topic,
         "partition": cell.key.partition,
@@ -187,8 +188,11 @@ def cell_to_json(cell: CellVerdict) -> Row:
         "unclaimed": cell.unclaimed.to_list(),
         "unclaimed_count": cell.unclaimed_count,
         "explained": cell.explained.to_list(),
+        "explanations": {why.reason: why.ranges.to_list() for why in cell.explanations},
+        "corrupt": list(cell.corrupt),
         "reason": cell.reason,
         "located": [],
+        "changed": [],
     }
 
 
@@ -206,5 +210,20 @@ def cell_from_json(raw: RowLike) -> CellVerdict:
         unclaimed=RangeSet.from_list(raw["unclaimed"]),
         unclaimed_count=raw["unclaimed_count"],
         explained=RangeSet.from_list(raw["explained"]),
+        explanations=_explanations(raw),
+        corrupt=tuple(_told(raw, "corrupt", [])),
         reason=raw["reason"],
     )
+
+
+def _explanations(raw: RowLike) -> tuple[Explanation, ...]:
+    told: dict[str, list[int]] = _told(raw, "explanations", {})
+    return tuple(Explanation(reason, RangeSet.from_list(flat)) for reason, flat in told.items())
+
+
+def _told(raw: RowLike, name: str, otherwise: Any) -> Any:
+    """What verdicts of before do not have."""
+    try:
+        return raw[name]
+    except KeyError:
+        return otherwise

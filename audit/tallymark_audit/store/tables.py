@@ -12,7 +12,8 @@ Times are ms UTC, offsets and sequences 64-bit. Sets of sequences are JSON lists
     window_changes when a window last changed on a cluster            what the judge looks at
     copied         how far mirrors say they are                       one row a source partition
     lateness       how late records come                              one row an edge, topic, day
-    archive        what is left of collapsed cells                    one row an instance, partition
+    archive        observations and claims of healthy windows, packed one row a window
+    totals         how much archived windows hold, by tier            one row a window, hour, day
     alerts         what was told to whom                              one row an alert
     graph          the edges, whenever they changed                   one row a change
     verdict_history, incidents, runs, repairs                         what happened, kept
@@ -29,6 +30,7 @@ from sqlalchemy import (
     Column,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     String,
@@ -169,7 +171,9 @@ claims = Table(
     _big("max_timestamp", -1),
     _big("skewed"),
     _big("acks", -1),
-    PrimaryKeyConstraint("cluster", "topic", "window", "partition", "reporter", "part"),
+    PrimaryKeyConstraint(
+        "cluster", "topic", "window", "partition", "reporter", "server", "instance", "part"
+    ),
 )
 """What reporters said: producers of what they sent (tier ``producer``), consumers of what their
 group processed (tier ``consumer``). ``summary``: ``[accepted, acknowledged, failed, in_doubt,
@@ -242,20 +246,48 @@ midnight), of which the settle time is learned."""
 archive = Table(
     "archive",
     metadata,
-    _text("tier"),
+    _text("cluster"),
+    _text("topic"),
+    _big("window"),
+    _big("cells"),
+    _json("ends"),
+    _big("packed_at"),
+    Column("packed", LargeBinary, nullable=False, default=b""),
+    PrimaryKeyConstraint("cluster", "topic", "window"),
+    Index("archive_by_time", "cluster", "packed_at"),
+)
+"""The observations and claims of a window that is settled and healthy, packed into one row, see
+:mod:`tallymark_audit.store.archive`. ``ends``: ``[[partition, last offset], ...]``, of where they
+were read."""
+
+detached = Table(
+    "detached",
+    metadata,
     _text("cluster"),
     _text("topic"),
     _big("partition"),
-    _text("server"),
-    _text("instance"),
-    _json("ranges"),
-    _big("count"),
-    _big("through"),
-    PrimaryKeyConstraint("cluster", "topic", "tier", "partition", "server", "instance"),
-    Index("archive_by_time", "through"),
+    _big("at"),
+    PrimaryKeyConstraint("cluster", "topic", "partition"),
 )
-"""What is left of the cells of windows that were collapsed: all their sequences, one range where
-all is well, so that a late copy is still known as one. ``through``: end of the newest window."""
+"""When a topic was last made again: offsets in windows that were packed before mean nothing."""
+
+totals = Table(
+    "totals",
+    metadata,
+    _text("cluster"),
+    _text("topic"),
+    _big("span"),
+    _big("start"),
+    _text("tier"),
+    _big("count"),
+    _big("bytes"),
+    _json("latency"),
+    PrimaryKeyConstraint("topic", "span", "start", "cluster", "tier"),
+    Index("totals_by_time", "span", "start"),
+)
+"""What the archived windows hold, by tier (``producer``, ``cluster``, ``group:<name>``): messages,
+each once, their bytes, and a flat sketch of latencies in ms. ``span``: 0 for the window itself,
+then what ten minutes, an hour and a day (ms) sum up to."""
 
 alerts = Table(
     "alerts",
@@ -267,11 +299,14 @@ alerts = Table(
     _json("annotations"),
     _big("starts_at"),
     _big("ends_at"),
+    _text("told"),
     _big("told_at"),
     PrimaryKeyConstraint("fingerprint", "starts_at"),
     Index("alerts_by_status", "status"),
 )
-"""``status``: pending, firing or resolved. ``told_at``: when the webhook last took it."""
+"""``status``: pending, firing or resolved, since ``starts_at`` and until ``ends_at`` (ms). ``told``
+is what the webhook last took of it, and ``told_at`` when: firing, resolved, empty for nothing yet,
+nobody where there was nobody to tell."""
 
 graph = Table(
     "graph",
@@ -312,6 +347,7 @@ verdicts = Table(
     _text("accepted_by"),
     PrimaryKeyConstraint("edge", "topic", "window", "source"),
     Index("verdicts_by_state", "edge", "state", "window"),
+    Index("verdicts_by_window", "window"),
 )
 """``source``: collector (provisional) or spark (authoritative). ``cells``: those that are not
 simply complete, see :mod:`tallymark_audit.store.rows`. ``accepted_by``: who let it pass."""
@@ -355,9 +391,11 @@ incidents = Table(
     _big("to_offset", -1),
     _big("at"),
     _text("kind"),
+    _big("count", 1),
     Column("reason", Text, nullable=False, default=""),
 )
-"""``kind``: truncated, expired, recreated, bad-event, ..., for the offsets from..to, excluded."""
+"""``kind``: truncated, expired, recreated, bad-event, ..., for the offsets from..to, excluded.
+``count``: records it happened to, where it may happen again and again."""
 
 runs = Table(
     "runs",

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select
 
+from tallymark.errors import UserError
 from tallymark_audit.store.rows import Row, cell_to_json
 from tallymark_audit.store.tables import SUMS, verdict_history, verdicts
 from tallymark_audit.store.upsert import upsert
-from tallymark_audit.verdicts import UNDECIDED, Verdict
+from tallymark_audit.text import utc
+from tallymark_audit.verdicts import GOOD, UNDECIDED, State, Verdict
 
 COLLECTOR, SPARK = "collector", "spark"
 MAX_CELLS = 1000
 """Cells kept with one verdict, the worst first; the sums are always of all of them."""
 _UNDECIDED = tuple(str(state) for state in UNDECIDED)
+WRONG = ("missing", "duplicates", "unclaimed")
+"""The counts of which more is worse."""
 
 
 def record_verdicts(
@@ -75,10 +79,48 @@ def effective() -> ColumnElement[bool]:
     return ~exists().where(same, or_(spark_wins, collector_wins))
 
 
-def locate_cells(connection: Connection, row: Row, located: dict[int, list[Row]]) -> None:
-    """Add to a verdict where its missing messages lie; ``located`` is by position in its cells."""
+def accept(
+    connection: Connection, edge: str, topic: str, window: int, who: str, note: str, now_ms: int
+) -> State:
+    """A person lets a window pass as it is: the watermark goes on, what is wrong stays written
+    down. It holds until more is found to be wrong. ``who`` empty: take that back. Returns the
+    window's state. UserError: there is no such window, or nothing in it to accept."""
+    place = (verdicts.c.edge == edge, verdicts.c.topic == topic, verdicts.c.window == window)
+    rows = [dict(row) for row in connection.execute(select(verdicts).where(*place)).mappings()]
+    if not rows:
+        raise UserError(
+            f"there is no verdict of {topic} on {edge} for the window {utc(window)}",
+            "see: tallymark audit verdicts",
+        )
+    query = select(verdicts.c.state).where(*place, effective())
+    state = State(connection.execute(query).scalar_one())
+    if who and (state in GOOD or state in (State.OPEN, State.SETTLING)):
+        raise UserError(f"the window is {state}: there is nothing to accept")
+    said = f"accepted by {who}" if who else "no longer accepted"
+    kept = verdict_history.columns.keys()
+    for row in rows:
+        row |= {"accepted_by": who[:255], "revision": row["revision"] + 1}
+        told = [f"{said}: {note}" if note else said, *row["reasons"]]
+        line = {name: row[name] for name in kept} | {"reasons": told, "judged_at": now_ms}
+        upsert(connection, verdicts, [row])
+        upsert(connection, verdict_history, [line])
+    return state
+
+
+def locate_cells(
+    connection: Connection,
+    row: Row,
+    located: Mapping[int, list[Row]],
+    changed: Mapping[int, list[Sequence[int]]] | None = None,
+) -> None:
+    """Add to a verdict where its missing messages lie, and which were ``changed``; both are by
+    position in its cells."""
     cells = [
-        {**cell, "located": located.get(at, cell["located"])}
+        {
+            **cell,
+            "located": located.get(at, cell["located"]),
+            "changed": (changed or {}).get(at, cell.get("changed", [])),
+        }
         for at, cell in enumerate(row["cells"])
     ]
     connection.execute(
@@ -126,7 +168,7 @@ def _row(verdict: Verdict, source: str, now_ms: int, before: Row | None) -> Row:
         **{name: getattr(verdict, name) for name in SUMS},
         "reasons": list(verdict.reasons),
         "cells": [cell_to_json(cell) for cell in verdict.cells[:MAX_CELLS]],
-        "accepted_by": before["accepted_by"] if before else "",
+        "accepted_by": before["accepted_by"] if before and not _worse(verdict, before) else "",
     }
     if before:
         _keep_located(row["cells"], before["cells"])
@@ -137,6 +179,11 @@ def _row(verdict: Verdict, source: str, now_ms: int, before: Row | None) -> Row:
     return row
 
 
+def _worse(verdict: Verdict, before: Row) -> bool:
+    """Whether more is wrong than a person has accepted: that was not known then."""
+    return any(getattr(verdict, name) > before[name] for name in WRONG)
+
+
 def _keep_located(cells: list[Row], before: list[Row]) -> None:
     """What was located stays located while the same messages are missing."""
     identity = ("partition", "server", "instance")
@@ -145,6 +192,8 @@ def _keep_located(cells: list[Row], before: list[Row]) -> None:
         old = known.get(tuple(cell[name] for name in identity))
         if old and old["missing"] == cell["missing"]:
             cell["located"] = old["located"]
+        if old and old.get("corrupt") == cell["corrupt"]:
+            cell["changed"] = old.get("changed", [])
 
 
 def _differs(row: Row, before: Row) -> bool:

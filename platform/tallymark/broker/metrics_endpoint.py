@@ -27,11 +27,11 @@ from prometheus_client.registry import Collector
 
 from tallymark.broker.listeners import Listener, off_loopback
 from tallymark.broker.metrics_families import PREFIX, families
-from tallymark.broker.metrics_http import MetricsServer, Page
 from tallymark.broker.metrics_lag import LoopLag
 from tallymark.broker.settings import BrokerSettings
 from tallymark.broker.state import BrokerState
 from tallymark.net import Address
+from tallymark.net.metrics_http import MetricsServer, Page
 
 log = logging.getLogger(__name__)
 

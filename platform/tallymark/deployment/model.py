@@ -173,18 +173,25 @@ class Mirror(Part):
             raise ValueError(f"mirror {self.name}: the renaming cannot be read: {error}") from error
         return self
 
+    @model_validator(mode="after")
+    def _no_two_become_one(self) -> Self:
+        """As far as the settings tell: patterns that are plain names say which topics there are."""
+        names: dict[str, str] = {}
+        for topic in filter(_is_name, self.renames):
+            if not self.copies(topic):
+                continue
+            target = self.target_topic(topic)
+            other = names.setdefault(target, topic)
+            if other != topic:
+                raise ValueError(
+                    f"mirror {self.name}: {other!r} and {topic!r} would both be called {target!r}, "
+                    "and nobody could tell their records apart: give each a name of its own"
+                )
+        return self
+
     @property
     def name(self) -> str:
         return f"{self.source}-to-{self.target}"
-
-    @property
-    def same_names(self) -> str:
-        """The topics that are copied and keep their name, as a regular expression like
-        ``topics``."""
-        if self.rename != "{topic}":
-            return "(?!)"
-        denied = [*([self.exclude] if self.exclude else []), *self.renames]
-        return rf"(?!(?:{'|'.join(denied)})\Z)(?:{self.topics})" if denied else self.topics
 
     def copies(self, topic: str) -> bool:
         """Whether the mirror copies the source's topic of that name."""
@@ -199,6 +206,11 @@ class Mirror(Part):
             if found:
                 return found.expand(name)
         return self.rename.format(topic=topic, source=self.source, target=self.target)
+
+
+def _is_name(pattern: str) -> bool:
+    """Whether a regular expression can be read as the name of a topic, which it then matches."""
+    return bool(re.fullmatch(r"[A-Za-z0-9._-]+", pattern))
 
 
 class RegistrySettings(Part):

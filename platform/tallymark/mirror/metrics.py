@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from http import HTTPStatus
 from typing import Final
 
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    ProcessCollector,
-    generate_latest,
-)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tallymark.broker.metrics_http import MetricsServer, Page
-from tallymark.client.io_thread import IoThread
+from tallymark.client.metrics_page import MetricsPage
 from tallymark.mirror.lag import MirrorState
-from tallymark.net import Address
 
 PREFIX: Final = "tallymark_mirror_"
 _COUNTS: Final = (
@@ -35,39 +25,13 @@ _LAGS: Final = (
 )
 
 
-class MirrorMetrics:
+class MirrorMetrics(MetricsPage):
     """Serves ``/metrics`` from construction to ``close``. UserError where the port is taken.
 
     ``states`` are asked at each scrape, in another thread: what they give must not change."""
 
     def __init__(self, states: Callable[[], Sequence[MirrorState]], host: str, port: int) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        self._registry.register(_States(states))
-        self._server = MetricsServer({"/metrics": self._page})
-        self._io = IoThread("mirror-metrics")
-        try:
-            self._io.run(self._server.start(host, port), 10.0, "opening the metrics")
-        except BaseException:
-            self._io.stop()
-            raise
-
-    @property
-    def address(self) -> Address:
-        """Where it listens."""
-        return self._server.address
-
-    def close(self) -> None:
-        """Listen no more. Twice does nothing."""
-        if not self._io.stopped:
-            try:
-                self._io.run(self._server.stop(), 10.0, "closing the metrics")
-            finally:
-                self._io.stop()
-
-    async def _page(self) -> Page:
-        body = await asyncio.to_thread(generate_latest, self._registry)
-        return Page(HTTPStatus.OK, CONTENT_TYPE_LATEST, body)
+        super().__init__(_States(states), host, port, "mirror-metrics")
 
 
 class _States(Collector):

@@ -77,6 +77,7 @@ class Mirror:
         self._waiting: deque[Piece] = deque()
         self._troubles: dict[str, str] = {}
         self._full_since: float | None = None
+        self._released: dict[Partition, int] = {}
         self._closed = False
         self._store_at = self._look_at = self._tick_at = 0.0
         self._syncs = SyncBook(self._settings.name)
@@ -148,6 +149,7 @@ class Mirror:
             self._take_arrived()
             self._publish_last_syncs()
             self._tell_copied()
+            self._tell_passed()
             self._news.look(self._copier, self._source, {}, _now_ms())
             self._observers.on_close(_now_ms())
         _log.info("copied %d messages", self.copied)
@@ -248,6 +250,7 @@ class Mirror:
                 if not self._copier.drain(DRAIN_SECONDS):
                     count = self._copier.progress.open_count
                     _log.warning("the target has not answered for %d batches yet", count)
+                self._released.update(self._copier.progress.passed())
                 return self._copier.progress.release()
         finally:
             self._releasing.clear()
@@ -266,6 +269,7 @@ class Mirror:
         if now >= self._tick_at:
             self._tick_at = now + TICK_SECONDS
             self._tell_copied()
+            self._tell_passed()
             waiting: dict[Partition, int] = {}
             for piece in self._waiting:
                 waiting.setdefault(
@@ -324,6 +328,12 @@ class Mirror:
         for (topic, number), ranges in sorted(self._copier.progress.take_copied().items()):
             for first, last in ranges:
                 self._observers.on_copied(topic, number, first, last)
+
+    def _tell_passed(self) -> None:
+        passed = self._released | self._copier.progress.passed(self._source.owned)
+        self._released = {}
+        for partition, offset in sorted(passed.items()):
+            self._observers.on_passed(*partition, offset, self._source.topic_id(partition))
 
     def _tried(self, what: str, work: Callable[[], object]) -> bool:
         """Do it; False when something stood in the way that passes: it is tried again."""

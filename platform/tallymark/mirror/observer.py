@@ -80,6 +80,18 @@ class MirrorObserver(Protocol):
         """Nothing more will be copied. What is published now is waited for, for a moment."""
 
 
+@runtime_checkable
+class PassedObserver(Protocol):
+    """An observer may have this method as well."""
+
+    def on_passed(self, topic: str, partition: int, offset: int, topic_id: str) -> None:
+        """How far a partition is done: of the source's offsets below ``offset`` each was
+        acknowledged by the target, told of as a gap, or was not to be copied (it came from the
+        target). ``topic_id``: 32 hex digits, or empty. About twice a second for every partition
+        that this process has, and once more when it gives one up. It falls back when the source was
+        cut, or the topic made again."""
+
+
 def load_observers() -> list[MirrorObserver]:
     """One new observer per entry point. One that does not load is logged and left out."""
     loaded: list[MirrorObserver] = []
@@ -115,6 +127,15 @@ class ObserverChain:
         self._each(
             "on_gap", lambda one: one.on_gap(topic, partition, from_offset, to_offset, reason)
         )
+
+    def on_passed(self, topic: str, partition: int, offset: int, topic_id: str) -> None:
+        """See PassedObserver."""
+
+        def tell(one: MirrorObserver) -> None:
+            if isinstance(one, PassedObserver):
+                one.on_passed(topic, partition, offset, topic_id)
+
+        self._each("on_passed", tell)
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         self._each("on_tick", lambda one: one.on_tick(now_ms, oldest_pending_ms))

@@ -209,6 +209,15 @@ class CopyProgress:
                 found[partition] = copy.storing = copy.to_store
         return found
 
+    def passed(self, owned: Container[Partition] | None = None) -> dict[Partition, int]:
+        """The offsets below which nothing is left to do, of ``owned`` partitions; default: of those
+        of which nothing is open."""
+        return {
+            partition: copy.to_store
+            for partition, copy in self._partitions.items()
+            if copy.to_store >= 0 and (not copy.open_count if owned is None else partition in owned)
+        }
+
     def stored(self, offsets: Mapping[Partition, int]) -> None:
         """The offsets are in the registry now."""
         for partition, offset in offsets.items():

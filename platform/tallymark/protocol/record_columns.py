@@ -77,6 +77,15 @@ class RecordColumns:
         """The headers: a tuple of (name, value) each."""
         return self._kept(concatenated([part.headers() for part in self._parts]))
 
+    def last_headers(self, name: str) -> list[bytes | None]:
+        """The value of each record's last header of that name, as Kafka's ``lastHeader`` has it;
+        ``b""`` for null, None for a record that has none."""
+        return self._kept(concatenated([part.last_headers(name) for part in self._parts]))
+
+    def sizes(self) -> list[int]:
+        """Bytes of each record's key and value together."""
+        return self._kept(concatenated([part.sizes() for part in self._parts]))
+
     def records(self) -> list[Record]:
         """The records one by one."""
         columns = (self.offsets, self.timestamps, self.keys(), self.values(), self.headers())

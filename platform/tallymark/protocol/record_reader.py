@@ -70,6 +70,15 @@ class LooseRecords:
         data = self._data
         return [NO_HEADERS if at < 0 else read_headers(data, at)[0] for at in self._headers]
 
+    def last_headers(self, name: str) -> list[bytes | None]:
+        """The value of the last header of that name; ``b""`` for null, None where there is none."""
+        return [last_header(headers, name) for headers in self.headers()]
+
+    def sizes(self) -> list[int]:
+        """Bytes of key and value."""
+        pairs = zip(self._keys, self._values, strict=True)
+        return [len(key or b"") + len(value or b"") for key, value in pairs]
+
     def read(self, pos: int, count: int) -> int:
         """Read ``count`` records more, at ``pos``; the position after them, which is behind the
         data when the last one is cut.
@@ -142,6 +151,18 @@ class LooseRecords:
             if pos != end:
                 raise CorruptRecordError(f"a record ends at byte {pos}, its length says {end}")
         return pos
+
+
+def last_header(headers: Headers, name: str) -> bytes | None:
+    """The value of the last header of that name; ``b""`` for null, None where there is none."""
+    if len(headers) == 1:  # as nearly all have it
+        found, value = headers[0]
+        return (value or b"") if found == name else None
+    last: bytes | None = None
+    for found, value in headers:
+        if found == name:
+            last = value or b""
+    return last
 
 
 def read_headers(data: bytes, pos: int) -> tuple[Headers, int]:

@@ -102,6 +102,17 @@ class RecordRun:
         columns = [zip(repeat(name), self._slices(field)) for name, field in self._shape.headers]
         return list(zip(*columns, strict=True))
 
+    def last_headers(self, name: str) -> list[bytes | None]:
+        """The value of the last header of that name; ``b""`` for null, None where there is none."""
+        fields = [field for found, field in self._shape.headers if found == name]
+        if not fields:
+            return [None] * self.count
+        return self._slices(fields[-1]) if fields[-1].size > 0 else [b""] * self.count
+
+    def sizes(self) -> list[int]:
+        """Bytes of key and value."""
+        return [max(0, self._shape.key.size) + max(0, self._shape.value.size)] * self.count
+
     def _slices(self, field: _Field) -> list[bytes | None]:
         at, size = field
         if size <= 0:

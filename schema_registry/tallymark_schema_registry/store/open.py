@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, func, select
 from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -13,6 +13,8 @@ from tallymark.errors import UserError
 from tallymark_schema_registry.store.tables import metadata
 
 BUSY_TIMEOUT_MS = 10_000
+CREATING = 0x7461_6C6C_7900
+"""The lock of whoever makes tables on PostgreSQL."""
 
 
 def open_engine(address: str) -> Engine:
@@ -36,7 +38,10 @@ def open_engine(address: str) -> Engine:
 def _create_tables(engine: Engine, address: str) -> Engine:
     shown = make_url(address).render_as_string(hide_password=True)
     try:
-        metadata.create_all(engine)
+        with engine.execution_options(tallymark_write=True).begin() as connection:
+            if connection.dialect.name == "postgresql":  # two at once would both make them
+                connection.execute(select(func.pg_advisory_xact_lock(CREATING)))
+            metadata.create_all(connection)
     except SQLAlchemyError as error:
         engine.dispose()
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]

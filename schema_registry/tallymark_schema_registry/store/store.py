@@ -45,9 +45,16 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that writes; raises :class:`Conflict` where a unique constraint held."""
+        """A transaction that writes; raises :class:`Conflict` where a unique constraint held.
+
+        Writers queue, since what one reads decides what it writes: on SQLite by BEGIN IMMEDIATE,
+        on PostgreSQL, where two would both find a subject without versions, by a lock of the
+        context that lasts as long as the transaction."""
         try:
             with self._writer.begin() as connection:
+                if connection.dialect.name == "postgresql":
+                    mine = func.hashtext(f"tallymark schema registry {self._context}")
+                    connection.execute(select(func.pg_advisory_xact_lock(mine)))
                 yield connection
         except IntegrityError as error:
             raise Conflict from error

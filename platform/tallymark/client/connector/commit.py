@@ -25,6 +25,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+from tallymark.client.connector.hooks import Hooks
 from tallymark.client.connector.progress import PartitionProgress, ProgressBook
 from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.stream import Chunk, Stream
@@ -88,9 +89,17 @@ class OffsetCommitter:
     """Stores positions. One at a time, and never after :meth:`forget`: a commit that the
     application began must not come after the partitions were given up."""
 
-    def __init__(self, store: OffsetStore, book: ProgressBook, *, at_most_once: bool) -> None:
+    def __init__(
+        self,
+        store: OffsetStore,
+        book: ProgressBook,
+        *,
+        at_most_once: bool,
+        hooks: Hooks | None = None,
+    ) -> None:
         self._store = store
         self._book = book
+        self._hooks = hooks or Hooks()
         self._at_most_once = at_most_once
         self._streams: Sequence[Stream] = ()
         self._lock = threading.Lock()
@@ -113,6 +122,7 @@ class OffsetCommitter:
         """Store what the application has dealt with, as far as anybody can know. ``last``: nothing
         more will be handed out, so what is in hand has a moment to be dealt with."""
         if self._at_most_once and not last:
+            self._hooks.done_before(self._book.come_to(self._in_hand()) if self._hooks else {})
             return  # all of it is stored already
         held = {} if self._at_most_once else self._in_hand()
         deadline = time.monotonic() + IN_HAND_SECONDS
@@ -120,6 +130,8 @@ class OffsetCommitter:
             time.sleep(_LOOK_SECONDS)
             held = self._in_hand()
         with self._lock:
+            if self._at_most_once:
+                self._hooks.done_before(self._book.come_to({}))
             self._commit(self._book.uncommitted(held), "")
 
     def commit_taken(
@@ -170,6 +182,7 @@ class OffsetCommitter:
             unstored = self._book.uncommitted()
             self._lost |= {place: at for place, at in unstored.items() if place in gone}
             self._book.forget(places)
+        self._hooks.released(gone)
 
     def _tell_lost(self) -> None:
         """Once: the application would take its silence for stored."""
@@ -191,6 +204,8 @@ class OffsetCommitter:
 
     def _commit(self, positions: Mapping[TopicPartition, Position], metadata: str) -> None:
         if positions:
+            if self._hooks and not self._at_most_once:
+                self._hooks.done_before({place: at.offset for place, at in positions.items()})
             self._store.commit(positions, metadata)
             self._book.mark_stored(positions)
 

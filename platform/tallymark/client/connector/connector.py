@@ -22,6 +22,7 @@ from tallymark.client.connector.brokers import BrokerLink, FetchClient
 from tallymark.client.connector.commit import OffsetCommitter
 from tallymark.client.connector.engine import Engine
 from tallymark.client.connector.fetcher import FetchSettings
+from tallymark.client.connector.hooks import ConsumerHook, Hooks, checked_hooks
 from tallymark.client.connector.progress import ProgressBook
 from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.settings import (
@@ -87,6 +88,8 @@ class ConsumerConnector:
       given up, also at shutdown; it may wait for what the application has under way, and returns
       the offsets to store (``{(topic, partition): next offset}``). From the coordinator's thread;
       the other consumers of the group wait for it meanwhile.
+    * ``hooks``: listeners that are told what is handed out, and what is processed before offsets
+      are stored (:mod:`.hooks`); the audit of a group is one.
     * ``client_factory``: another maker of fetch clients, given the bootstrap servers.
     * ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
 
@@ -126,6 +129,7 @@ class ConsumerConnector:
         metadata_max_age_ms: int = 10_000,
         on_gap: Callable[[Gap], None] | None = None,
         before_release: Callable[[], Mapping[TopicPartition, int]] | None = None,
+        hooks: Sequence[ConsumerHook] = (),
         connect_timeout_ms: int = 15_000,
         request_timeout_ms: int = 10_000,
         fetch_max_bytes: int = 1024 * 1024,
@@ -189,6 +193,7 @@ class ConsumerConnector:
         self._closed = False
         self._error: Exception | None = None
         self._gate = Gate()
+        self._hooks = Hooks(checked_hooks(hooks))
         self._book = ProgressBook()
         self._engine: Engine | None = None
         self._link = _link(settings, secured, check_crcs, client_factory, security)
@@ -199,7 +204,10 @@ class ConsumerConnector:
         )
         self.consumer_id = self._side.member
         self._committer = OffsetCommitter(
-            self._side.store, self._book, at_most_once=delivery == "at_most_once"
+            self._side.store,
+            self._book,
+            at_most_once=delivery == "at_most_once",
+            hooks=self._hooks,
         )
 
     # -- streams ------------------------------------------------------------------------------
@@ -334,6 +342,7 @@ class ConsumerConnector:
         if engine is not None:
             engine.join()
             engine.end_streams()
+        self._hooks.closed()
 
     def _subscribe(
         self, subscription: Subscription, first: Mapping[str, int], count: int
@@ -358,6 +367,7 @@ class ConsumerConnector:
                 consumer_timeout_ms=self._consumer_timeout_ms,
                 before_release=self._before_release,
                 on_error=self._fail,
+                hooks=self._hooks,
             )
             engine.start()
         problem = engine.await_start(self._check)

@@ -11,6 +11,7 @@ from typing import Final
 from tallymark.client.connector.brokers import BrokerLink
 from tallymark.client.connector.commit import OffsetCommitter
 from tallymark.client.connector.fetcher import Fetcher, FetchSettings
+from tallymark.client.connector.hooks import Hooks
 from tallymark.client.connector.progress import ProgressBook
 from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.rewind import Rewinder
@@ -45,6 +46,7 @@ class Engine:
         consumer_timeout_ms: float,
         before_release: Callable[[], Mapping[TopicPartition, int]] | None,
         on_error: Callable[[Exception], None],
+        hooks: Hooks,
     ) -> None:
         self._start_seconds = settings.start_timeout_ms / 1000
         self._member = side.member
@@ -52,7 +54,7 @@ class Engine:
         room = threading.Event()
         clear = committer.clear if settings.delivery == "at_most_once" else None
         self.streams = [
-            Stream(gate, room, settings.queue_bytes, clear, consumer_timeout_ms)
+            Stream(gate, room, settings.queue_bytes, clear, consumer_timeout_ms, hooks)
             for _ in range(count)
         ]
         committer.watch(self.streams)

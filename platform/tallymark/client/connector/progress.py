@@ -174,6 +174,15 @@ class ProgressBook:
                 found[item.topic, item.partition] = at
         return found
 
+    def come_to(self, held: Mapping[PartitionProgress, int]) -> dict[TopicPartition, int]:
+        """Where the application has come to in every partition, stored or not, without ``held``."""
+        found: dict[TopicPartition, int] = {}
+        for item in self.items():
+            if item.taken is not None:
+                at = item.taken.offset
+                found[item.topic, item.partition] = min(at, held.get(item, at))
+        return found
+
     def positions(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
         """Offsets of the application's own choice, with their epochs.
 

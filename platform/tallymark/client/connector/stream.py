@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, TypeVar
 
+from tallymark.client.connector.hooks import Hooks
 from tallymark.client.connector.progress import PartitionProgress
 from tallymark.client.connector.reading import Reading
 from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.stream_queue import Chunk, ChunkQueue, Gate
 from tallymark.client.reading.message import Message
-from tallymark.client.reading.message_batch import MessageBatch
+from tallymark.client.reading.message_batch import MessageBatch, read_columns
 from tallymark.errors import ClosedError, TallymarkError, TimedOutError
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import BatchHeader
@@ -60,6 +61,7 @@ class Stream:
     ``clear`` is asked, by the application's thread, before a chunk's first message is handed out
     (at most once: its offset is stored by then). While it says no the stream gives nothing.
     ``timeout_ms``: iterating raises TimedOutError when no message comes for so long (-1: never).
+    ``hooks`` are told of messages a batch at a time, before the first of them is handed out.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class Stream:
         queue_bytes: int = QUEUE_BYTES,
         clear: Callable[[Chunk], bool] | None = None,
         timeout_ms: float = -1,
+        hooks: Hooks | None = None,
     ) -> None:
         self._gate = gate
+        self._hooks = hooks or Hooks()
         self._room = room
         self._clear = clear
         self._timeout_ms = timeout_ms
@@ -400,6 +404,9 @@ class Stream:
         counted[0] += len(columns)
         counted[1] += 1
         counted[2] += columns.size
+        if self._hooks:
+            item = self._queue.first
+            self._hooks.handed_out(item.topic, item.partition, columns)
 
     def _take_chunks(self, max_bytes: int) -> list[Chunk]:
         taken: list[Chunk] = []
@@ -411,6 +418,10 @@ class Stream:
             room -= chunk.size
             for batch in chunk.batches:
                 header = batch.header
+                if self._hooks and not header.is_control:
+                    topic, partition = chunk.progress.topic, chunk.progress.partition
+                    columns = read_columns(topic, partition, batch, chunk.start, chunk.source)
+                    self._hooks.handed_out(topic, partition, columns)
                 self._counted[0] += header.record_count
                 self._counted[1] += 1
                 self._counted[2] += header.size

@@ -33,6 +33,7 @@ class ProducerBatch:
 
     __slots__ = (
         "_payload",
+        "_span",
         "_timestamps",
         "ambiguous",
         "attempts",
@@ -46,6 +47,8 @@ class ProducerBatch:
         "headers",
         "identity",
         "keys",
+        "known",
+        "known_payload",
         "order",
         "partition",
         "plain",
@@ -95,6 +98,9 @@ class ProducerBatch:
         """Nanoseconds: dividing is left to when the batch is sealed."""
         self.plain = True
         """Whether a value alone, stamped as usual on its topic, may be added to it."""
+        self.known = 0
+        """How many of the records have their lengths in ``known_payload``, their sum."""
+        self.known_payload = 0
         self.fate = Fate(topic, partition)
         self.callbacks: dict[int, OnDelivery] = {}
         """Index of the record -> what to call; most records have none."""
@@ -111,6 +117,7 @@ class ProducerBatch:
         self.sent_at = 0.0
         self.settled = False
         self._timestamps: list[int] | None = None
+        self._span = (0, 0)
         self._payload: Buffer | None = None
 
     @property
@@ -127,9 +134,15 @@ class ProducerBatch:
     def timestamps(self) -> list[int]:
         """Milliseconds, one a record; ask for it when the batch is sealed."""
         if self._timestamps is None:
-            self._timestamps = _milliseconds(self.times)
+            self._timestamps, self._span = _milliseconds(self.times)
             self.fate.timestamps = self._timestamps
         return self._timestamps
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The smallest and the largest of the timestamps."""
+        assert self.timestamps, "a sealed batch has records"
+        return self._span
 
     @property
     def oldest(self) -> int:
@@ -139,8 +152,9 @@ class ProducerBatch:
     @property
     def payload(self) -> int:
         """Sum of the lengths of keys and values."""
-        total = sum(len(value) for value in self.values if value is not None)
-        return total + sum(len(key) for key in self.keys or () if key is not None)
+        if self.known == len(self.times):
+            return self.known_payload
+        return _total(self.values) + _total(self.keys or ())
 
     def describe(self) -> str:
         """For error texts."""
@@ -160,7 +174,7 @@ class ProducerBatch:
             attributes=codec_number(compression),
             count=len(timestamps),
             base_timestamp=timestamps[0],
-            max_timestamp=_latest(timestamps),
+            max_timestamp=self._span[1],
             producer=(producer_id, epoch, self.base_sequence),
         )
         return header, self._payload
@@ -179,6 +193,7 @@ class ProducerBatch:
         for half, fate in zip(halves, fates, strict=True):
             half.fate = fate
             half._timestamps = list(fate.timestamps)
+            half._span = min(half._timestamps), max(half._timestamps)
         assert len(timestamps) == halves[0].count + halves[1].count
         return halves
 
@@ -187,6 +202,7 @@ class ProducerBatch:
         self.settled = True
         self.values = []
         self.keys = self.headers = self._payload = None
+        self.tally = None  # it shows the values
 
     def _part(self, start: int, stop: int) -> ProducerBatch:
         stamp = self.stamp
@@ -211,18 +227,21 @@ class ProducerBatch:
         return part
 
 
-def _latest(timestamps: Sequence[int]) -> int:
-    first = timestamps[0]  # mostly that of all, and counting is quicker
-    return first if timestamps.count(first) == len(timestamps) else max(timestamps)
+def _total(column: Sequence[Buffer | None]) -> int:
+    try:
+        return sum(map(len, column))  # type: ignore[arg-type] # a None among them is the TypeError
+    except TypeError:
+        return sum(len(one) for one in column if one is not None)
 
 
-def _milliseconds(times: Sequence[int]) -> list[int]:
-    """Most batches are filled within one millisecond, which is quick to see; those of send_many
-    at one moment, which is quicker."""
+def _milliseconds(times: Sequence[int]) -> tuple[list[int], tuple[int, int]]:
+    """And the smallest and largest of them. Most batches are filled within one millisecond, which
+    is quick to see; those of send_many at one moment, which is quicker."""
     start = times[0]
     first = start // NS
     if times[-1] == start and times.count(start) == len(times):
-        return [first] * len(times)
-    if first * NS <= min(times) and max(times) < (first + 1) * NS:
-        return [first] * len(times)
-    return [time // NS for time in times]
+        return [first] * len(times), (first, first)
+    low, high = min(times) // NS, max(times) // NS
+    if low == high:
+        return [low] * len(times), (low, high)
+    return [time // NS for time in times], (low, high)

@@ -34,10 +34,10 @@ def encoded_value(what: str, topic: str, value: Any, encoder: Encoder | None) ->
     """One key or value as bytes. TypeError for what is none; whatever the encoder raises."""
     if encoder is not None:
         value = encoder(topic, value)
-    if value is None or isinstance(value, bytes | bytearray):
+    if value is None or isinstance(value, bytes):
         return value
-    if isinstance(value, memoryview):
-        return value.tobytes()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)  # its owner may change it before it is sent
     raise TypeError(
         f"a {what} must be bytes or None, not {type(value).__name__}: encode it, or give the "
         f"Producer a {what}_encoder"

@@ -206,6 +206,7 @@ class ProducerCore:
     async def flush(self) -> None:
         """Return when all that was accepted so far is settled."""
         await self._sender.flush()
+        self._sender.flushed()
 
     async def unsettled(self) -> int:
         """How many records are neither delivered nor given up."""

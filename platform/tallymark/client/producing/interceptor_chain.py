@@ -91,6 +91,12 @@ class InterceptorChain:
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         self._each("on_tick", lambda one: one.on_tick(now_ms, oldest_pending_ms))
 
+    def on_flush(self, now_ms: int, oldest_pending_ms: int | None) -> None:
+        """As on_split."""
+        self._each(
+            "on_flush", lambda one: getattr(one, "on_flush", _ignore)(now_ms, oldest_pending_ms)
+        )
+
     def on_close(self, now_ms: int) -> None:
         self._each("on_close", lambda interceptor: interceptor.on_close(now_ms))
 

@@ -8,6 +8,10 @@ one at a time and in this order for each batch::
     on_send ──► on_acknowledged
            └──► on_failed
 
+Who has a method ``on_flush(now_ms, oldest_pending_ms)`` is called at the end of every flush(), when
+all that was sent before it is settled; arguments as in ``on_tick``. flush() does not wait for what
+is published then.
+
 A batch that the broker finds too large goes on as two halves. Who has a method
 ``on_split(batch, parts)`` is told so, and then hears of the parts' ends; the others hear of these
 without having heard of the parts before.
@@ -22,6 +26,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
+
+from tallymark.protocol.schema import Buffer
 
 ENTRY_POINTS: Final = "tallymark.interceptors"
 """name = module:factory, factory() -> ProducerInterceptor."""
@@ -44,6 +50,13 @@ class BatchTally:
     timestamps: Sequence[int]
     sizes: int
     backfill: bool
+    span: tuple[int, int] | None = None
+    """The smallest and the largest of the timestamps, where that is known already."""
+    values: Sequence[Buffer | None] | None = None
+    """One a record, encoded; they may be looked at during the calls about the batch, and must not
+    be kept: the batch is where they live. None: they are not shown."""
+    keys: Sequence[Buffer | None] | None = None
+    """As ``values``; None where no record has a key."""
 
     @property
     def count(self) -> int:

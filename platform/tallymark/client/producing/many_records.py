@@ -80,6 +80,8 @@ class ManyRecords:
         """Put ``count`` records from ``start`` on into the columns of ``batch``."""
         chosen = slice(start, start + count)
         _begin_columns(batch, keys=self.keys is not None, headers=bool(self.headers))
+        batch.known += count
+        batch.known_payload += self._sums[start + count] - self._sums[start]
         batch.values += self.values[chosen]
         if batch.keys is not None:
             batch.keys += [None] * count if self.keys is None else self.keys[chosen]

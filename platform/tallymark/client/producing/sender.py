@@ -107,6 +107,12 @@ class Sender:
         finally:
             self._urgent -= 1
 
+    def flushed(self) -> None:
+        """Tell the interceptors that a flush() is over."""
+        if self._chain:
+            now_ms = time.time_ns() // 1_000_000
+            self._chain.on_flush(now_ms, self._oldest_pending())
+
     def hurry(self) -> None:
         """From now on nothing lingers."""
         self._urgent += 1

@@ -115,6 +115,9 @@ class Settler:
             batch.timestamps,
             sizes,
             self._backfill,
+            batch.span,
+            batch.values,
+            batch.keys,
         )
 
     def _end(self, batch: ProducerBatch) -> None:

@@ -18,7 +18,7 @@ from tallymark.protocol.messages import (
     FetchResponse,
     FetchResponsePartition,
 )
-from tallymark.protocol.records import Batch, BatchHeader, iterate_batches
+from tallymark.protocol.records import Batch, iterate_batches
 from tallymark.protocol.schema import ZERO_UUID, Buffer
 
 _NAMES_UNTIL: Final = 12
@@ -99,7 +99,7 @@ def _read_partition(
 ) -> Fetched | KafkaError:
     records = part.records if part.records is not None else b""
     batches, problem = _whole_batches(records, spec.offset, check_crcs)
-    kept, left_out = batches, tuple[BatchHeader, ...]()
+    kept, left_out = batches, tuple[Batch, ...]()
     if part.aborted_transactions:
         aborted = [
             AbortedTransaction(a.producer_id, a.first_offset) for a in part.aborted_transactions
@@ -107,7 +107,7 @@ def _read_partition(
         try:
             kept = committed(batches, aborted)
             offsets = {batch.header.base_offset for batch in kept}
-            left_out = tuple(b.header for b in batches if b.header.base_offset not in offsets)
+            left_out = tuple(b for b in batches if b.header.base_offset not in offsets)
         except CorruptRecordError as error:
             batches, problem = [], error
     if problem is not None and not batches:
@@ -126,7 +126,7 @@ def _read_partition(
         last_epoch=last.partition_leader_epoch if last else spec.last_epoch,
         last_stable_offset=part.last_stable_offset,
         source=source,
-        aborted=left_out,
+        left_out=left_out,
     )
 
 

@@ -34,7 +34,7 @@ class Fetched:
     behind the last record consumers may read, ``log_start_offset`` the first one there is (-1 when
     the broker did not say). ``last_stable_offset`` is where the first open transaction begins, else
     the high watermark (-1: not said). ``source`` is the address of the broker that answered.
-    ``aborted`` are the headers of the batches that read_committed has left out.
+    ``left_out`` are the batches that read_committed has left out, ``aborted`` their headers.
 
     There are three ways to the messages. Columns (:attr:`offsets`, :attr:`timestamps`,
     :meth:`keys`, :meth:`values`, :meth:`headers`) are the fastest, by far when not all of them are
@@ -55,10 +55,15 @@ class Fetched:
     last_epoch: int
     last_stable_offset: int = -1
     source: str = ""
-    aborted: Sequence[BatchHeader] = ()
+    left_out: Sequence[Batch] = ()
     _columns: list[MessageBatch] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
+
+    @property
+    def aborted(self) -> Sequence[BatchHeader]:
+        """The headers of the batches that read_committed has left out."""
+        return [batch.header for batch in self.left_out]
 
     @property
     def lag(self) -> int:

@@ -1,4 +1,4 @@
-"""A very small HTTP server for what watches the broker: ``/metrics`` and ``/health``.
+"""A very small HTTP server for what watches a process: ``/metrics`` and the like.
 
 It answers GET and HEAD, one request a connection, and reads no body. What it is sent is bounded in
 bytes and in time; a client that is slow or talks nonsense costs one connection for five seconds.

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from tallymark.client import Fetched, FetchSpec, RecordMetadata
 from tallymark.client.producing.stamps import Stamp, encode_stamp
+from tallymark.client.reading.isolation import AbortedTransaction, committed
 from tallymark.errors import CODES, ConnectError, KafkaError, LogTruncatedError
-from tallymark.protocol.records import Batch, Header, encode_batch, split_batches
+from tallymark.protocol.records import Batch, BatchBuilder, Header, split_batches
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -36,32 +37,69 @@ class MemoryLog:
     batches: list[Batch] = field(default_factory=list[Batch])
     epoch: int = 0
     start: int = 0
+    open: dict[int, int] = field(default_factory=dict[int, int])
+    """First offset of each producer's open transaction."""
+    aborted: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    """Producer, first offset and marker's offset of the transactions that were aborted."""
 
     @property
     def end(self) -> int:
         """The offset behind the last record."""
         return self.batches[-1].header.next_offset if self.batches else self.start
 
-    def append(self, told: Iterable[Told]) -> int:
-        """Append one batch; returns its first offset."""
+    def append(self, told: Iterable[Told], producer: int = -1) -> int:
+        """Append one batch, in the transaction of ``producer`` if one is given; returns its first
+        offset."""
         return self.append_records(
-            [(b"k", one.value, _headers(one.stamp), one.timestamp) for one in told]
+            [(b"k", one.value, _headers(one.stamp), one.timestamp) for one in told], producer
         )
 
     def append_records(
-        self, records: Sequence[tuple[bytes | None, bytes | None, Sequence[Header], int]]
+        self,
+        records: Sequence[tuple[bytes | None, bytes | None, Sequence[Header], int]],
+        producer: int = -1,
+        control: bool = False,
     ) -> int:
         """Append one batch of (key, value, headers, timestamp); returns its first offset."""
         base = self.end
-        data = encode_batch(records, base_offset=base, leader_epoch=self.epoch)
+        builder = BatchBuilder()
+        for key, value, headers, timestamp in records:
+            builder.append(key, value, headers, timestamp)
+        data = builder.build(
+            base_offset=base,
+            leader_epoch=self.epoch,
+            producer_id=producer,
+            producer_epoch=min(0, producer),
+            base_sequence=-1 if control else min(0, producer),
+            transactional=producer >= 0,
+            control=control,
+        )
         self.batches += split_batches(data)
+        if producer >= 0 and not control:
+            self.open.setdefault(producer, base)
         return base
+
+    def end_transaction(self, producer: int, commit: bool) -> None:
+        """Append the marker that ends it."""
+        first = self.open.pop(producer)
+        key = b"\0\0" + int(commit).to_bytes(2, "big")
+        marker = self.append_records([(key, b"", (), 0)], producer, control=True)
+        if not commit:
+            self.aborted.append((producer, first, marker))
+
+    @property
+    def stable(self) -> int:
+        """Where the first open transaction begins, else the end."""
+        return min(self.open.values(), default=self.end)
 
     def cut(self, keep: int) -> None:
         """Lose all batches but the first ``keep``, as a broker does that comes back without its
         unflushed tail; what is appended now is of another epoch."""
         del self.batches[keep:]
         self.epoch += 1
+        self.open = {one: at for one, at in self.open.items() if at < self.end}
+        self.open |= {one: at for one, at, marker in self.aborted if at < self.end <= marker}
+        self.aborted = [one for one in self.aborted if one[2] < self.end]
 
     def expire(self, count: int) -> None:
         """Lose the first ``count`` batches, as retention does."""
@@ -166,10 +204,17 @@ class MemoryCluster:
             return LogTruncatedError(topic, partition, offset, log.end_of_epoch(epoch))
         if not log.start <= offset <= log.end:
             return KafkaError(CODES["OFFSET_OUT_OF_RANGE"], f"{topic}-{partition}")
-        batches = log.read(offset, self.at_once)
+        stable = log.stable
+        batches = [b for b in log.read(offset, self.at_once) if b.header.next_offset <= stable]
         at = batches[-1].header.next_offset if batches else offset
         last = batches[-1].header.partition_leader_epoch if batches else epoch
-        return Fetched(topic, partition, offset, log.end, log.start, batches, at, last)
+        told = [
+            AbortedTransaction(*one[:2]) for one in log.aborted if one[1] < at and one[2] >= offset
+        ]
+        kept = committed(batches, told)
+        left_out = [batch for batch in batches if batch not in kept]
+        found = (log.end, log.start, kept, at, last, stable)
+        return Fetched(topic, partition, offset, *found, left_out=left_out)
 
     def _known(self, topic: str, partition: int) -> MemoryLog:
         self._check()

@@ -1,0 +1,62 @@
+"""What an alert is about: a rule that holds for something, which its labels name.
+
+Labels identify: they are few and do not change while it lasts (edge, topic, cluster). What is
+different every time (windows, servers, counts, the link) is an annotation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["critical", "warning"]
+MAX_TEXT = 1000
+"""Characters of one annotation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A rule that holds now. It has to hold for ``hold_ms`` before somebody is told."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    hold_ms: int = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """Which alert it is, whatever its annotations say."""
+        return fingerprint(self.labels)
+
+
+def fingerprint(labels: Mapping[str, str]) -> str:
+    """16 hex digits of the labels, in whatever order they come."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, value in sorted(labels.items()):
+        for text in (name, value):
+            raw = text.encode("utf-8", "surrogatepass")
+            digest.update(len(raw).to_bytes(8, "big") + raw)
+    return digest.hexdigest()
+
+
+def condition(
+    rule: str,
+    severity: Severity,
+    about: Mapping[str, str],
+    annotations: Mapping[str, str],
+    hold_ms: int = 0,
+) -> Condition:
+    """A condition whose labels are the rule, the severity and what it is ``about``; texts that come
+    from outside are cut and lose what does not print."""
+    labels = {"alertname": rule, "severity": severity, **about}
+    return Condition(
+        {name: _plain(text) for name, text in labels.items()},
+        {name: _plain(text) for name, text in annotations.items() if text},
+        hold_ms,
+    )
+
+
+def _plain(text: str) -> str:
+    short = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in short)

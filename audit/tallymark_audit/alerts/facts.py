@@ -1,0 +1,118 @@
+"""Read from the store what the rules ask for, for the edges that end at one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from tallymark.deployment import AuditSettings, Deployment
+from tallymark_audit.alerts.rules import Facts, Mark
+from tallymark_audit.cells import Edge
+from tallymark_audit.edges import consumer_edge, derive_edges, edges_into
+from tallymark_audit.hops import Hop
+from tallymark_audit.judging import settle_ms
+from tallymark_audit.store import queries, watching
+from tallymark_audit.store.rows import Row
+from tallymark_audit.store.watching import Backlog, WrongWindows
+from tallymark_audit.text import utc
+
+MAX_DISAGREEMENTS = 1000
+
+
+def read_facts(
+    connection: Connection, deployment: Deployment, cluster: str, edges: Sequence[Edge], now: int
+) -> Facts:
+    """The facts of the moment (``now``, ms); ``edges`` are those that the cluster's collector
+    judges. Without what takes more than the store, or more effort: :func:`backlogs` and how long
+    they are kept, and :func:`find_disagreements`."""
+    audit, names = deployment.audit, [edge.name for edge in edges]
+    expected = [(one.cluster, one.group) for one in audit.consumers if one.cluster == cluster]
+    reporting = watching.reporting_groups(connection, cluster)
+    return Facts(
+        missing=watching.wrong_windows(connection, names, "missing", audit.alerts.missing),
+        duplicates=watching.wrong_windows(connection, names, "duplicates", audit.alerts.duplicates),
+        corrupt=watching.corrupt_windows(connection, names),
+        marks=_marks_behind(connection, edges, audit, now),
+        silent=watching.silent_reporters(connection, cluster, audit.silence_ms),
+        missing_groups=[one for one in expected if one[1] not in reporting],
+        heartbeats=_watched(connection, deployment, cluster),
+    )
+
+
+def judged_edges(connection: Connection, deployment: Deployment, cluster: str) -> tuple[Edge, ...]:
+    """The edges that the cluster's collector judges: of the settings, and of the groups that were
+    found because they report."""
+    declared = edges_into(derive_edges(deployment), cluster)
+    names = {edge.name for edge in declared}
+    found = [
+        consumer_edge(cluster, group, deployment.audit.topics)
+        for group in watching.reporting_groups(connection, cluster)
+    ]
+    return (*declared, *(edge for edge in found if edge.name not in names))
+
+
+def backlogs(connection: Connection, cluster: str, edges: Iterable[Edge]) -> list[Backlog]:
+    """What the mirrors into the cluster have not copied, and its collector not counted."""
+    found = watching.collector_backlogs(connection, cluster)
+    for edge in edges:
+        if edge.kind == "mirror":
+            found += watching.mirror_backlogs(connection, edge)
+    return found
+
+
+def watcher_of(cluster: str, clusters: Sequence[str]) -> str:
+    """Whose collector says that the collector of ``cluster`` is silent: the next one's in the order
+    of the settings. Of a single cluster nobody's: Prometheus has to."""
+    return clusters[(clusters.index(cluster) + 1) % len(clusters)]
+
+
+def _watched(connection: Connection, deployment: Deployment, cluster: str) -> Mapping[str, int]:
+    """Of clusters that were never collected nothing is expected."""
+    clusters = [one.name for one in deployment.clusters]
+    return {
+        name: heard
+        for name, heard in watching.heartbeats(connection).items()
+        if name in clusters and name != cluster and watcher_of(name, clusters) == cluster
+    }
+
+
+def _marks_behind(
+    connection: Connection, edges: Sequence[Edge], audit: AuditSettings, now: int
+) -> list[Mark]:
+    """Those that may have stalled: the settle time of the others does not matter."""
+    by_name = {edge.name: edge for edge in edges}
+    patience = audit.window_ms + audit.settle_min_ms + audit.alerts.stalled_ms
+    found: list[Mark] = []
+    for row in watching.marks(connection, by_name):
+        if now - row["through"] > patience:
+            hop = Hop(by_name[row["edge"]], ())
+            settle = settle_ms(connection, hop, row["topic"], audit, now)
+            found.append(_mark(row, settle))
+    return found
+
+
+def _mark(row: Row, settle: int) -> Mark:
+    mark = Mark(row["edge"], row["topic"], row["through"], settle)
+    for window, state, accepted in row["holes"]:
+        if not accepted:
+            return replace(mark, hole=f"{utc(window)} is {state}", hole_window=window)
+    return mark
+
+
+def find_disagreements(connection: Connection, edges: Collection[str]) -> list[WrongWindows]:
+    """Where collector and Spark came to something else, of the newest windows. It reads every
+    verdict there is, and Spark runs once a night: not for every look."""
+    found: dict[tuple[str, str], WrongWindows] = {}
+    for row in queries.disagreements(connection, MAX_DISAGREEMENTS):  # newest first
+        if row["edge"] not in edges:
+            continue
+        key = row["edge"], row["topic"]
+        differ = sum(
+            abs(row[f"spark_{name}"] - row[f"collector_{name}"])
+            for name in ("missing", "duplicates")
+        )
+        known = found.get(key, WrongWindows(*key, 0, 0, row["window"]))
+        found[key] = known._replace(windows=known.windows + 1, messages=known.messages + differ)
+    return list(found.values())

@@ -1,0 +1,237 @@
+"""When somebody is to be told. Pure: facts, settings and the time are arguments.
+
+    TallymarkMissingMessages    critical  more missing in a settled window than ``missing``
+    TallymarkCorruptMessages    critical  a window holds messages that are not what was sent
+    TallymarkDuplicateMessages  warning   more copies in a settled window than ``duplicates``
+    TallymarkWatermarkStalled   warning   not moved for ``stalled_ms`` beyond its settle time
+    TallymarkReporterSilent     warning   a run of a producer or consumer that went silent
+    TallymarkMirrorSilent       warning   a mirror that does not report
+    TallymarkCollectorSilent    critical  a cluster that nobody counts
+    TallymarkCountersDisagree   warning   collector and Spark differ about the same window
+    TallymarkRetentionRisk      critical  what retention deletes soon is not copied or counted
+
+An alert is one rule on one edge and topic (or cluster), however many windows it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlencode
+
+from tallymark.deployment import AlertSettings
+from tallymark_audit.alerts.conditions import Condition, Severity, condition
+from tallymark_audit.alerts.payload import LINK
+from tallymark_audit.store.watching import Backlog, Silent, WrongWindows
+from tallymark_audit.text import utc
+
+MISSING: Final = "TallymarkMissingMessages"
+CORRUPT: Final = "TallymarkCorruptMessages"
+DUPLICATES: Final = "TallymarkDuplicateMessages"
+STALLED: Final = "TallymarkWatermarkStalled"
+REPORTER: Final = "TallymarkReporterSilent"
+MIRROR: Final = "TallymarkMirrorSilent"
+COLLECTOR: Final = "TallymarkCollectorSilent"
+DISAGREE: Final = "TallymarkCountersDisagree"
+RETENTION: Final = "TallymarkRetentionRisk"
+RULES: Final = (
+    MISSING, CORRUPT, DUPLICATES, STALLED, REPORTER, MIRROR, COLLECTOR, DISAGREE, RETENTION
+)  # fmt: skip
+
+HOLD_MS: Final = 5_000
+"""How long something wrong in the data has to last: the next look at it may see it mended."""
+SLOW_HOLD_MS: Final = 60_000
+NAMED: Final = 5
+"""Reporters that an annotation names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The watermark of a topic on an edge, times in ms. ``hole``: what holds it, empty where it
+    waits for somebody to report or count."""
+
+    edge: str
+    topic: str
+    through: int
+    settle_ms: int
+    hole: str = ""
+    hole_window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the store says at one moment, of the edges that one collector judges.
+    ``missing_groups``: groups that have to report and never did. ``retention_ms`` is by (cluster,
+    topic), without those that keep all; ``heartbeats`` of the collectors this one watches over."""
+
+    missing: Sequence[WrongWindows] = ()
+    duplicates: Sequence[WrongWindows] = ()
+    corrupt: Sequence[WrongWindows] = ()
+    disagreements: Sequence[WrongWindows] = ()
+    marks: Sequence[Mark] = ()
+    silent: Sequence[Silent] = ()
+    missing_groups: Sequence[tuple[str, str]] = ()
+    heartbeats: Mapping[str, int] = field(default_factory=dict[str, int])
+    backlogs: Sequence[Backlog] = ()
+    retention_ms: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The settings of the rules; times in ms."""
+
+    alerts: AlertSettings
+    window_ms: int
+    silence_ms: int
+    console: str
+
+    def judge(self, facts: Facts, now: int) -> list[Condition]:
+        """All that is to be told of, as of ``now`` (ms)."""
+        return [
+            *self._windows(MISSING, "critical", facts.missing, "missing"),
+            *self._windows(CORRUPT, "critical", facts.corrupt, "in windows with changed ones"),
+            *self._windows(DUPLICATES, "warning", facts.duplicates, "there more than once"),
+            *self._windows(
+                DISAGREE, "warning", facts.disagreements, "counted differently by Spark"
+            ),
+            *self._stalled(facts.marks, now),
+            *self._silent(facts.silent),
+            *self._groups(facts.missing_groups),
+            *self._collectors(facts.heartbeats, now),
+            *self._retention(facts, now),
+        ]
+
+    def _windows(
+        self, rule: str, severity: Severity, found: Iterable[WrongWindows], what: str
+    ) -> Iterator[Condition]:
+        for one in found:
+            newest = utc(one.newest)
+            yield condition(
+                rule,
+                severity,
+                {"edge": one.edge, "topic": one.topic},
+                {
+                    "summary": f"{one.topic} on {one.edge}: {one.messages} messages {what}",
+                    "description": f"{one.windows} windows, the newest is {newest}. See: "
+                    f"tallymark audit evidence {one.edge} {one.topic} {newest}",
+                    LINK: self._link(one.edge, one.topic, one.newest),
+                },
+                HOLD_MS,
+            )
+
+    def _stalled(self, marks: Iterable[Mark], now: int) -> Iterator[Condition]:
+        for mark in marks:
+            patience = self.window_ms + mark.settle_ms + self.alerts.stalled_ms
+            if now - mark.through <= patience:
+                continue
+            why = mark.hole or "a reporter or a counter has not come that far"
+            yield condition(
+                STALLED,
+                "warning",
+                {"edge": mark.edge, "topic": mark.topic},
+                {
+                    "summary": f"{mark.topic} on {mark.edge} is complete through "
+                    f"{utc(mark.through)} only",
+                    "description": f"held by: {why}",
+                    LINK: self._link(mark.edge, mark.topic, mark.hole_window),
+                },
+            )
+
+    def _silent(self, silent: Iterable[Silent]) -> Iterator[Condition]:
+        groups: dict[tuple[str, str, str], list[Silent]] = {}
+        for one in silent:
+            # Mirrors are few and each has its name; of the others there may be thousands.
+            name = one.reporter if one.kind == "mirror" else one.consumer_group
+            groups.setdefault((one.cluster, one.kind, name), []).append(one)
+        for (cluster, kind, name), members in groups.items():
+            about = {"cluster": cluster, "kind": kind}
+            if name:
+                about["mirror" if kind == "mirror" else "group"] = name
+            yield condition(
+                MIRROR if kind == "mirror" else REPORTER,
+                "warning",
+                about,
+                {
+                    "summary": f"{len(members)} {kind} reporters of {cluster} are silent, "
+                    f"the first since {utc(members[0].last_heard)}",
+                    "description": f"{_named(members)}. Windows that wait for them are UNKNOWN. "
+                    "Start them again, or end them: tallymark audit retire REPORTER",
+                    LINK: self._link(),
+                },
+                HOLD_MS,
+            )
+
+    def _groups(self, groups: Iterable[tuple[str, str]]) -> Iterator[Condition]:
+        for cluster, group in groups:
+            yield condition(
+                REPORTER,
+                "warning",
+                {"cluster": cluster, "kind": "consumer", "group": group},
+                {
+                    "summary": f"the group {group} of {cluster} does not report",
+                    "description": "the settings say that it processes audited topics, and none of "
+                    "its members has the consumer hook",
+                    LINK: self._link(),
+                },
+                SLOW_HOLD_MS,
+            )
+
+    def _collectors(self, heartbeats: Mapping[str, int], now: int) -> Iterator[Condition]:
+        for cluster, heard in heartbeats.items():
+            if now - heard <= self.silence_ms:
+                continue
+            yield condition(
+                COLLECTOR,
+                "critical",
+                {"cluster": cluster},
+                {
+                    "summary": f"nobody counts {cluster} since {utc(heard)}",
+                    "description": "its windows become UNKNOWN. Start: tallymark audit collect "
+                    f"--cluster {cluster}",
+                    LINK: self._link(),
+                },
+                HOLD_MS,
+            )
+
+    def _retention(self, facts: Facts, now: int) -> Iterator[Condition]:
+        worst: dict[tuple[str, str, str], tuple[int, Backlog]] = {}
+        for backlog in facts.backlogs:
+            kept = facts.retention_ms.get((backlog.cluster, backlog.topic))
+            if kept is None:
+                continue
+            left = backlog.oldest + kept - now
+            key = (backlog.reader, backlog.cluster, backlog.topic)
+            if left < self.alerts.retention_margin_ms and left < worst.get(key, (left + 1,))[0]:
+                worst[key] = left, backlog
+        for (reader, cluster, topic), (left, backlog) in worst.items():
+            about = {"cluster": cluster, "topic": topic}
+            about |= {} if reader == "collector" else {"edge": reader}
+            do = "counted" if reader == "collector" else "copied"
+            yield condition(
+                RETENTION,
+                "critical",
+                about,
+                {
+                    "summary": f"{topic} of {cluster}: messages that are not {do} yet will be "
+                    f"deleted in {max(0, left) // 1000} s",
+                    "description": f"{backlog.offsets} offsets of partition {backlog.partition} "
+                    f"wait, the oldest from {utc(backlog.oldest)}; retention.ms keeps less. Make "
+                    f"{reader} go on, or raise the topic's retention.ms",
+                    LINK: self._link(),
+                },
+                HOLD_MS,
+            )
+
+    def _link(self, edge: str = "", topic: str = "", window: int | None = None) -> str:
+        if window is None:
+            return f"{self.console}/?{urlencode({'q': topic})}" if topic else f"{self.console}/"
+        return (
+            f"{self.console}/window?{urlencode({'edge': edge, 'topic': topic, 'window': window})}"
+        )
+
+
+def _named(members: Sequence[Silent]) -> str:
+    shown = [f"{one.reporter} on {one.server or 'an unnamed server'}" for one in members[:NAMED]]
+    more = len(members) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -1,0 +1,167 @@
+"""What is asked: verdicts, cells, evidence, reporters, alerts; and, in modules of their own,
+watermarks and totals."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Query, Request
+
+from tallymark_audit.api import params, totals, watermarks
+from tallymark_audit.api.problems import Answer, AuditRoute, Problem
+from tallymark_audit.api.state import api_of
+from tallymark_audit.store import paging, queries
+from tallymark_audit.store.rows import Row
+from tallymark_audit.verdicts import State
+
+PREFIX: Final = "/api/v1/audit"
+MAX_WINDOWS: Final = 100
+"""Windows of cells in one answer ..."""
+MAX_CELLS: Final = 5_000
+"""... and cells, but for those of its last window."""
+router = APIRouter(route_class=AuditRoute, default_response_class=Answer, tags=["audit"])
+
+
+@router.get("/overview")
+def overview(
+    request: Request,
+    start: params.From = None,
+) -> Answer:
+    """Every topic on every edge: windows by state, sums in messages, how far it is complete (ms).
+
+    ``through`` and ``horizon`` are -1 where there is no watermark yet."""
+    with api_of(request).store.read() as connection:
+        return Answer([asdict(one) for one in queries.overview(connection, start)])
+
+
+@router.get("/verdicts")
+def verdicts(
+    request: Request,
+    edge: params.EdgeName = None,
+    topic: params.TopicName = None,
+    state: Annotated[list[State], Query(description="Only these states.")] = [],  # noqa: B006
+    start: params.From = None,
+    end: params.To = None,
+    limit: params.Limit = 100,
+    cursor: params.Cursor = "",
+) -> Answer:
+    """The verdict that holds of each window, newest window first, in ``verdicts``; ``next`` is the
+    cursor of the page after, null on the last. Counts are messages, times ms."""
+    key = params.key_of(cursor, int, str, str)
+    which = paging.Which(edge, topic, [str(one) for one in state], start, end)
+    after = (key[0], key[1], key[2]) if key else None
+    with api_of(request).store.read() as connection:
+        rows = paging.verdict_page(connection, which, after, limit)
+    return _page("verdicts", rows, limit, ("window", "edge", "topic"))
+
+
+@router.get("/cells")
+def cells(
+    request: Request,
+    cluster: Annotated[params.Name, Query(description="Where it was counted or reported.")],
+    topic: Annotated[params.Name, Query(description="The topic.")],
+    tier: Annotated[
+        Literal["producer", "cluster", "consumer"],
+        Query(description="Who counted: producers, the cluster's collector, consumers."),
+    ] = "cluster",
+    start: params.From = None,
+    end: params.To = None,
+    windows: Annotated[
+        int, Query(ge=1, le=MAX_WINDOWS, description="At most so many windows in one answer.")
+    ] = 10,
+    cursor: params.Cursor = "",
+) -> Answer:
+    """What was counted of each producer run in each window, oldest window first, whole windows a
+    page. ``ranges``, ``accepted`` and the like are sequences as flat ranges: first, last, first,
+    last. Latencies are sketches of ms, hashes of 64 bits may need more than a double holds."""
+    key = params.key_of(cursor, int)
+    first = key[0] + 1 if key else start or -params.LAST_MS
+    last = params.LAST_MS if end is None else end
+    with api_of(request).store.read() as connection:
+        found = paging.cell_windows(connection, cluster, topic, tier, first, last, windows)
+        told, rows = 0, list[Row]()
+        while told < len(found) and len(rows) < MAX_CELLS:
+            rows += paging.cells(connection, cluster, topic, tier, [found[told]])
+            told += 1
+    more = told < len(found) or told == windows
+    return Answer({"cells": rows, "next": params.cursor_of([found[told - 1]]) if more else None})
+
+
+@router.get("/evidence")
+def evidence(
+    request: Request,
+    edge: Annotated[params.Name, Query(description="The edge, as in producer-to-dc1.")],
+    topic: Annotated[params.Name, Query(description="The topic, as it is called upstream.")],
+    window: Annotated[params.Moment, Query(description="The start of the window.")],
+) -> Answer:
+    """All about one window: ``verdicts`` (the one that holds first) whose ``cells`` name what is
+    missing, where it is ``located``, the ``copies`` and blocks; both sides; ``reporters``; what
+    happened (``incidents``), every revision (``history``), and ``repairs``."""
+    with api_of(request).store.read() as connection:
+        found = queries.evidence(connection, edge, topic, window)
+    if not found.verdicts:
+        raise Problem(
+            404,
+            f"there is no verdict on {edge}, topic {topic}, window {window}",
+            f"list them: {PREFIX}/verdicts",
+        )
+    return Answer(asdict(found))
+
+
+@router.get("/reporters")
+def reporters(
+    request: Request,
+    cluster: params.ClusterName = None,
+    kind: Annotated[
+        Literal["producer", "consumer", "mirror"] | None, Query(description="Only of this kind.")
+    ] = None,
+    live: Annotated[
+        bool, Query(description="Only those that have neither closed nor been retired.")
+    ] = False,
+    limit: params.Limit = 100,
+    cursor: params.Cursor = "",
+) -> Answer:
+    """Who reports, when it was last heard of, and up to when all of it has arrived (ms), in
+    ``reporters``; ``next`` is the cursor of the page after, null on the last."""
+    key = params.key_of(cursor, str, str)
+    after = (key[0], key[1]) if key else None
+    with api_of(request).store.read() as connection:
+        rows = paging.reporter_page(connection, cluster, kind, live, after, limit)
+    return _page("reporters", rows, limit, ("cluster", "reporter"))
+
+
+@router.get("/alerts")
+def alerts(
+    request: Request,
+    status: Annotated[
+        list[Literal["pending", "firing", "resolved"]], Query(description="Only these.")
+    ] = [],  # noqa: B006
+    limit: params.Limit = 100,
+    cursor: params.Cursor = "",
+) -> Answer:
+    """Alerts, the newest first, in ``alerts``: since when and until when (ms), what the webhook was
+    told of it (``told``) and when; ``next`` is the cursor of the page after, null on the last."""
+    key = params.key_of(cursor, int, str)
+    after = (key[0], key[1]) if key else None
+    with api_of(request).store.read() as connection:
+        rows = paging.alert_page(connection, status, after, limit)
+    return _page("alerts", rows, limit, ("starts_at", "fingerprint"))
+
+
+router.add_api_route("/watermarks", watermarks.all_of_them, methods=["GET"], name="watermarks")
+router.add_api_route(
+    "/watermarks/{edge:path}/{topic}", watermarks.one, methods=["GET"], name="watermark"
+)
+router.add_api_route("/totals", totals.totals, methods=["GET"])
+
+
+@router.get("/{rest:path}", include_in_schema=False)
+def nothing(rest: str) -> Answer:
+    """Whatever else is asked."""
+    raise Problem(404, f"there is no {PREFIX}/{rest[:100]}", "see /openapi.json")
+
+
+def _page(name: str, rows: list[dict[str, Any]], limit: int, key: tuple[str, ...]) -> Answer:
+    more = params.cursor_of([rows[-1][part] for part in key]) if len(rows) == limit else None
+    return Answer({name: rows, "next": more})

@@ -1,0 +1,64 @@
+"""The clusters of a deployment as a repair needs them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final
+
+from tallymark.client import Admin, Producer, SimpleConsumer
+from tallymark.client.admin.configs import ConfigResource
+from tallymark.client.security.deployment import ConnectionSettings, connection_settings
+from tallymark.deployment import Deployment
+from tallymark.errors import KafkaError, UserError
+
+CLIENT: Final = "tallymark-audit-repair"
+
+
+@dataclass
+class OpenedClusters:
+    """Opens clusters as they are needed; the stack closes them. UserError: there is no such one."""
+
+    deployment: Deployment
+    stack: ExitStack
+    _readers: dict[str, SimpleConsumer] = field(default_factory=dict[str, SimpleConsumer])
+    _producers: dict[str, Producer] = field(default_factory=dict[str, Producer])
+    _admins: dict[str, Admin] = field(default_factory=dict[str, Admin])
+
+    def reader(self, cluster: str) -> SimpleConsumer:
+        """What transactions aborted is left out, as collectors leave it out."""
+        if cluster not in self._readers:
+            reader = SimpleConsumer(
+                **self._connection(cluster), client_id=CLIENT, isolation="read_committed"
+            )
+            self._readers[cluster] = self.stack.enter_context(reader)
+        return self._readers[cluster]
+
+    def producer(self, cluster: str) -> Producer:
+        """One that neither stamps nor claims: the records keep the stamps they have."""
+        if cluster not in self._producers:
+            producer = Producer(
+                **self._connection(cluster), client_id=CLIENT, stamp=False, interceptors=[]
+            )
+            self._producers[cluster] = self.stack.enter_context(producer)
+        return self._producers[cluster]
+
+    def compacted(self, cluster: str, topic: str) -> bool:
+        """Whether the topic keeps only the latest record of each key; of one that is not there
+        that does not matter."""
+        if cluster not in self._admins:
+            admin = Admin(**self._connection(cluster), client_id=CLIENT)
+            self._admins[cluster] = self.stack.enter_context(admin)
+        resource = ConfigResource("topic", topic)
+        found = self._admins[cluster].describe_configs([resource])
+        error = found.errors.get(resource)
+        if isinstance(error, KafkaError) and error.name == "UNKNOWN_TOPIC_OR_PARTITION":
+            return False
+        policy = found.check()[resource].get("cleanup.policy")
+        return policy is not None and "compact" in str(policy.value)
+
+    def _connection(self, cluster: str) -> ConnectionSettings:
+        try:
+            return connection_settings(self.deployment.cluster(cluster))
+        except KeyError as error:
+            raise UserError(str(error.args[0]), "the plan is of another deployment") from error

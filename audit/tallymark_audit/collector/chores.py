@@ -1,0 +1,75 @@
+"""What a collector does besides counting, each at its own pace: judge, publish journals, keep
+house, alert.
+
+A chore that cannot be done, since the store or a cluster is away, is tried again when it is due
+the next time, and waited for longer the longer that lasts; it holds up neither counting nor others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from tallymark.errors import TallymarkError
+from tallymark_audit.collector.trouble import Troubles
+from tallymark_audit.store.counts import FencedError
+
+Step = Callable[[int], object]
+
+
+class Chore(Protocol):
+    """Something to do every so often; ``name`` says what, as in "judging has to wait"."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def every_ms(self) -> int: ...
+
+    def step(self, now: int) -> object:
+        """Do it, at ``now`` (ms UTC). TallymarkError or SQLAlchemyError: not now, try again.
+        FencedError: another collector is in charge, and does it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """A function as a :class:`Chore`."""
+
+    name: str
+    every_ms: int
+    work: Step
+
+    def step(self, now: int) -> object:
+        """Call it."""
+        return self.work(now)
+
+
+@dataclass(slots=True)
+class Chores:
+    """Does each chore when it is due. Every one is due at first."""
+
+    chores: Sequence[Chore]
+    troubles: Troubles
+    _due: dict[str, int] = field(default_factory=dict[str, int])
+
+    def step(self, clock: Callable[[], int]) -> None:
+        """Do all that are due by ``clock`` (ms UTC). FencedError: another collector is in charge;
+        nothing more is done."""
+        for chore in self.chores:
+            now = clock()
+            if now >= self._due.get(chore.name, 0) and self.troubles.due(chore.name, now):
+                self._do(chore, now)
+                self._due[chore.name] = now + chore.every_ms
+
+    def _do(self, chore: Chore, now: int) -> None:
+        try:
+            chore.step(now)
+        except FencedError:
+            raise
+        except (SQLAlchemyError, TallymarkError) as error:
+            self.troubles.begin(chore.name, f"{chore.name} has to wait: {error}", now)
+        else:
+            self.troubles.end(chore.name)

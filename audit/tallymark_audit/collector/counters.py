@@ -1,0 +1,71 @@
+"""What a collector has done since it started, for its log, its metrics and its status line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tallymark_audit.collector.ledger import Counted
+from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.store.counts import Place, Position
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since the start, of what is committed; ``lag`` in offsets and ``partitions`` are as of
+    now. Another thread may read it."""
+
+    records: int = 0
+    bytes: int = 0
+    unstamped: int = 0
+    malformed: int = 0
+    skewed: int = 0
+    aborted: int = 0
+    events: int = 0
+    bad_events: int = 0
+    commits: int = 0
+    refused: int = 0
+    """Partitions and charges that other collectors took away."""
+    failures: int = 0
+    """Rounds in which the cluster or the store could not be used."""
+    partitions: int = 0
+    lag: int = 0
+    in_charge: bool = False
+
+    def committed(self, found: Iterable[Counted]) -> None:
+        """Take in what was just committed."""
+        self.commits += 1
+        for one in found:
+            if one.monitoring is not None:
+                self.events += len(one.monitoring.events)
+                self.bad_events += one.monitoring.bad
+            for run in one.runs:
+                if run.aborted:
+                    self.aborted += run.count
+                    continue
+                self.records += run.count
+                self.bytes += run.bytes
+                self.unstamped += 0 if run.key.stamped else run.count
+                self.malformed += run.malformed
+                self.skewed += run.skewed
+
+    def stands(self, positions: Mapping[Place, Position], in_charge: bool) -> None:
+        """Take in where the partitions stand."""
+        self.partitions = len(positions)
+        self.in_charge = in_charge
+        self.lag = sum(
+            max(0, at.high_watermark - at.next_offset)
+            for at in positions.values()
+            if at.topic != AUDIT_TOPIC
+        )
+
+    def status(self) -> str:
+        """A line for people."""
+        charge = ", in charge" if self.in_charge else ""
+        odd = {"malformed": self.malformed, "skewed": self.skewed, "aborted": self.aborted}
+        told = "".join(f", {count:,} {what}" for what, count in odd.items() if count)
+        bad = f", {self.bad_events:,} bad" if self.bad_events else ""
+        return (
+            f"{self.records:,} records of {self.partitions} partitions, {self.lag:,} behind{told}; "
+            f"{self.events:,} events{bad}{charge}"
+        )

@@ -1,0 +1,257 @@
+"""The audit of a consumer group: tell it what was processed, and it tells the collector.
+
+With our own connector it is a hook, and nothing is left to do::
+
+    with ConsumerAudit(group="billing", bootstrap_servers="kafka:9092") as audit:
+        consumer = ConsumerConnector(group="billing", ..., hooks=[audit])
+
+With any other consumer the application says what it has done, and flushes before it commits::
+
+    message = consumer.poll(1.0)
+    work(message)
+    audit.processed(message)
+    ...
+    audit.flush()
+    consumer.commit()
+
+A run that is killed never says that it is complete: its windows stay UNKNOWN until it is retired.
+The group's next run reads again from the stored offsets, and reports that as a run of its own; the
+union is right as long as nothing was stored that was not reported. The hook sees to that, and so
+does ``flush()`` before ``commit()``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from tallymark.client import Producer
+from tallymark.client.forks import tell_in_child
+from tallymark.client.producing.settings import server_name
+from tallymark.client.producing.stamps import INSTANCE_BYTES
+from tallymark.client.security.deployment import connection_settings
+from tallymark.client.security.security import SecuritySettings
+from tallymark.deployment import Deployment
+from tallymark.errors import UserError
+from tallymark.protocol.record_columns import RecordColumns
+from tallymark_audit.collector.runs import Rules, runs_of_columns
+from tallymark_audit.consumer.books import ConsumerBooks
+from tallymark_audit.consumer.desk import Desk
+from tallymark_audit.consumer.hand import Hand, Place
+from tallymark_audit.consumer.messages import told
+from tallymark_audit.consumer.reporter import ConsumerReporter
+from tallymark_audit.edges import is_audited
+from tallymark_audit.events import MAX_TEXT
+from tallymark_audit.in_force import settings_in_force, with_window
+from tallymark_audit.tally import Identity
+from tallymark_audit.tally_cell import Outcome
+
+log: Final = logging.getLogger(__name__)
+COMMIT_SECONDS: Final = 2.0
+"""How long a commit waits for its report. Without one the offsets are stored all the same: the
+audit is not to stop the application, and what was not reported shows as missing."""
+
+
+class ConsumerAudit:
+    """One consumer of a group, and a :class:`~tallymark.client.connector.hooks.ConsumerHook`.
+
+    Where the cluster is: ``bootstrap_servers`` and the ``security`` keywords of every client, or
+    ``cluster``, its name in the settings. ``deployment``: those, or their file; default: what is in
+    force here. Where there are none, ``window_ms`` must be what the collector counts in (60,000
+    unless said otherwise). ``server`` and ``application`` say who this is.
+
+    Every method may be called by any thread, and by asyncio code: only ``flush()`` and ``close()``
+    wait. Nothing here raises because of a message.
+    """
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        cluster: str | None = None,
+        deployment: Deployment | str | Path | None = None,
+        window_ms: int | None = None,
+        server: str | None = None,
+        application: str = "",
+        **security: Unpack[SecuritySettings],
+    ) -> None:
+        rules = with_window(settings_in_force(deployment), window_ms, "ConsumerAudit")
+        if not group or len(group) > MAX_TEXT or "\0" in group:
+            raise UserError("ConsumerAudit: the group has no name that can be", "give its group id")
+        self._window_ms = rules.audit.window_ms
+        self._topics = rules.audit.topics
+        self._skew_ms = rules.audit.skew_ms
+        self._hand = Hand()
+        self._desk = Desk(self._window_ms)
+        self._over = False
+        self._late = False
+        self._books = ConsumerBooks(
+            _identity(rules, server, application), group, rules.audit.max_ranges, self._skew_ms
+        )
+        self._reporter = ConsumerReporter(
+            self._books,
+            self._before_report,
+            rules.audit.report_interval_ms,
+            rules.audit.retention_ms,
+        )
+        self._lock = self._reporter.lock
+        where: Any = {"bootstrap_servers": bootstrap_servers, **security}
+        if cluster is not None:
+            where = _cluster(rules, cluster)
+        self._producer = Producer(
+            **where,
+            client_id=f"audit-{group}"[:MAX_TEXT],
+            stamp=False,
+            interceptors=[self._reporter],
+        )
+        tell_in_child(self)
+
+    # -- for applications ---------------------------------------------------------------------
+
+    def fetched(self, message: object) -> None:
+        """The application has this message and is not done with it: for those who work on many at
+        a time. It holds back what the reports say is complete. Messages that are not told of are
+        taken to be processed in the order of the log."""
+        with self._lock:
+            found = told(message)
+            if found is not None and self._audits(found.place):
+                self._desk.put(found)
+
+    def processed(self, message: object) -> None:
+        """The application is done with it. A message is one of confluent-kafka, kafka-python,
+        aiokafka or our own, or ``(topic, partition, headers, timestamp in ms)``."""
+        self._done(message, Outcome.ACKNOWLEDGED)
+
+    def filtered(self, message: object) -> None:
+        """The application has left it out, on purpose."""
+        self._done(message, Outcome.FILTERED)
+
+    def flush(self, timeout: float = COMMIT_SECONDS) -> bool:
+        """Report now, and wait so many seconds at most until the report is in the cluster; whether
+        it is. Call it before offsets are stored: what is stored and not reported would show as
+        missing if this process were killed then."""
+        with self._lock:
+            self._settle()
+        return self._over or self._reporter.publish(_now_ms(), timeout)
+
+    def close(self, timeout: float = 10.0) -> None:
+        """The last report, then the end. Idempotent."""
+        with self._lock:
+            if self._over:
+                return
+            self._settle()
+            self._over = True
+        self._producer.close(timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- for our connector --------------------------------------------------------------------
+
+    def handed_out(self, topic: str, partition: int, columns: RecordColumns) -> None:
+        """See :class:`~tallymark.client.connector.hooks.ConsumerHook`; so with the following."""
+        if is_audited(topic, self._topics):
+            now = _now_ms()
+            rules = Rules(self._window_ms, now + self._skew_ms, now - self._skew_ms)
+            runs = list(runs_of_columns(columns, topic, partition, rules))
+            with self._lock:
+                for run in self._hand.take((topic, partition), runs):
+                    self._books.leave_out(run)
+
+    def done_before(self, positions: Mapping[Place, int]) -> None:
+        """Counts what is processed, and waits until the report of it is in the cluster."""
+        now = _now_ms()
+        with self._lock:
+            if self._over:
+                return
+            for place, run in self._hand.done(positions):
+                self._books.add(run, place, now)
+            self._books.come_to({at: to for at, to in positions.items() if self._audits(at)})
+        if not self._reporter.publish(now, COMMIT_SECONDS) and not self._late:
+            self._late = True
+            log.warning(
+                "offsets of the group %s are stored before they are reported: the audit topic "
+                "cannot be written. If this process is killed now, what it did shows as missing",
+                self._books.group,
+            )
+
+    def released(self, places: Collection[Place]) -> None:
+        """What was in hand of these comes again."""
+        with self._lock:
+            self._hand.drop(places)
+            for place in places:
+                self._desk.release(place)
+
+    def closed(self) -> None:
+        """The consumer is closed, and so is its audit."""
+        self.close()
+
+    # -- details ------------------------------------------------------------------------------
+
+    def forked(self) -> None:
+        """In a child: this run is the parent's."""
+        self._over = True
+
+    def _done(self, message: object, outcome: Outcome) -> None:
+        with self._lock:
+            found = told(message)
+            if found is None or self._over or not self._audits(found.place):
+                return
+            now = _now_ms()
+            for done in self._desk.done(found, outcome):
+                self._books.add(done.run, done.place, now, done.outcome)
+
+    def _settle(self) -> None:
+        """Count what is done but not in the books yet."""
+        now = _now_ms()
+        for done in self._desk.settle():
+            self._books.add(done.run, done.place, now, done.outcome)
+        self._books.come_to(self._desk.positions)
+
+    def _before_report(self) -> int | None:
+        """What the reporter asks before each report: the smallest timestamp that is not done."""
+        if not self._over:
+            self._settle()
+        lows = [low for low in (self._hand.oldest, self._desk.oldest) if low is not None]
+        return min(lows, default=None)
+
+    def _audits(self, place: Place) -> bool:
+        return is_audited(place[0], self._topics)
+
+
+def _identity(rules: Deployment, server: str | None, application: str) -> Identity:
+    instance = os.urandom(INSTANCE_BYTES).hex()
+    return Identity(
+        reporter=f"consumer-{instance}",
+        server=server_name(server)[:MAX_TEXT],
+        application=application[:MAX_TEXT],
+        instance=instance,
+        window_ms=rules.audit.window_ms,
+        started_at=_now_ms(),
+        kind="consumer",
+    )
+
+
+def _cluster(rules: Deployment, name: str) -> Any:
+    try:
+        return connection_settings(rules.cluster(name))
+    except KeyError as error:
+        raise UserError(f"ConsumerAudit: {error.args[0]}", "give bootstrap_servers") from error
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,98 @@
+"""The books of one run of a consumer: what of whose records it has processed. Pure.
+
+A cell is that of the records' origin (server, instance and partition of their stamps), so that it
+can be held against what the cluster has. How far each partition was processed is told too: what
+lies behind that is not lost, nobody has come to it yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from tallymark_audit.collector.runs import SeenRun
+from tallymark_audit.consumer.hand import Place
+from tallymark_audit.events import AuditEvent, Copied
+from tallymark_audit.runs import Run, TallyKey
+from tallymark_audit.skew import SkewRule
+from tallymark_audit.tally import Identity, Tally
+from tallymark_audit.tally_cell import Outcome
+
+KEEP_MS: Final = 60_000
+"""How long a cell at rest is remembered, so that its events can be repeated if a log is cut."""
+
+
+class ConsumerBooks:
+    """Not thread-safe. Times in ms."""
+
+    def __init__(self, identity: Identity, group: str, max_ranges: int, skew_ms: int) -> None:
+        self.group = group
+        self.tally = Tally(identity, max_ranges)
+        self._skew = SkewRule(skew_ms)
+        self._through: dict[Place, int] = {}
+        self._records: dict[Place, int] = {}
+
+    def add(
+        self, run: SeenRun, place: Place, now_ms: int, outcome: Outcome = Outcome.ACKNOWLEDGED
+    ) -> None:
+        """The run, read from ``place``, is processed, or left out on purpose (FILTERED)."""
+        self._records[place] = self._records.get(place, 0) + run.count
+        key = TallyKey(
+            run.key.topic, run.key.partition, run.key.window, run.key.server, run.key.instance
+        )
+        tally = self.tally
+        if not tally.has_room(key):
+            self.leave_out(run)
+        elif not run.key.stamped:  # can only be counted: what was left out was dealt with, too
+            tally.note(key, now_ms, unstamped=run.count, malformed=run.malformed)
+        else:
+            self._add_stamped(key, run, now_ms, outcome)
+
+    def leave_out(self, run: SeenRun) -> None:
+        """There is no room for the run: what is missing from its time on is not known."""
+        self.tally.leave_out(run.count, max(0, run.min_timestamp))
+
+    def come_to(self, positions: Mapping[Place, int]) -> None:
+        """Everything before these offsets is processed."""
+        for place, offset in positions.items():
+            self._through[place] = max(offset, self._through.get(place, 0))
+
+    def report(self, now_ms: int, complete_through: int, closed: bool = False) -> list[AuditEvent]:
+        """The next report, in one event or several."""
+        events = self.tally.report(now_ms, complete_through, closed)
+        events = [replace(event, consumer_group=self.group) for event in events]
+        events[-1] = replace(events[-1], copied=self._progress())
+        return events
+
+    def forget(self, now_ms: int) -> None:
+        """Drop what is told and at rest."""
+        tally = self.tally
+        gone = tally.at_rest(now_ms - max(KEEP_MS, 3 * tally.identity.window_ms))
+        if tally.crowded:
+            gone = tally.told_at_rest()
+        for key in gone:
+            tally.drop(key, tally.cells[key].carrier)
+
+    def _add_stamped(self, key: TallyKey, run: SeenRun, now_ms: int, outcome: Outcome) -> None:
+        tally, first, last = self.tally, run.first, run.last
+        cell = tally.cells.get(key)
+        settled = cell.settled.get(outcome) if cell is not None else None
+        again = settled.among(first, last).size if settled is not None else 0
+        if again and outcome is Outcome.ACKNOWLEDGED:
+            tally.note(key, now_ms, duplicates=again)
+        if again == run.count:
+            return
+        low, high = run.min_timestamp, run.max_timestamp
+        skewed = run.count if not self._skew.plausible(low, high, now_ms) else 0
+        if cell is None or cell.accepted.among(first, last).size < run.count:
+            tally.accept(Run(key, first, last, low, high), run.bytes, now_ms, skewed)
+        timed = outcome is Outcome.ACKNOWLEDGED and not skewed and low >= 0
+        latency = max(0, now_ms - (low + high) // 2) if timed else None
+        tally.settle(key, outcome, first, last, now_ms, latency)
+
+    def _progress(self) -> tuple[Copied, ...]:
+        return tuple(
+            Copied(topic, partition, "", "", offset, self._records.get((topic, partition), 0))
+            for (topic, partition), offset in sorted(self._through.items())
+        )

@@ -1,0 +1,104 @@
+"""Judge by number and fingerprint what cannot be named: cells with more ranges than are kept.
+
+Of such a cell one side, or both, has only a count and the sum of its sequences' hashes. Equal sums
+of equally many show that both are the same records (but for one chance in 2^64). Where they differ,
+the numbers give bounds: fewer than promised means that some are missing, whatever else there is;
+more than anybody ever handed in means that some are repeated. In between nothing is certain, and
+nothing is called complete. As many as promised, but others: some are missing and as many too many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tallymark_audit.hashing import MASK, fingerprint, mix
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.sides import Claim, Observation
+
+NAMELESS = "more ranges than are kept: counted and hashed, not named"
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """``missing`` and ``surplus`` are at least so many. ``same``: the very records that were
+    promised, less those that are excused. ``undecided``: why nothing is certain."""
+
+    claimed: int
+    observed: int
+    missing: int = 0
+    duplicates: int = 0
+    surplus: int = 0
+    same: bool = False
+    excused: bool = False
+    undecided: str = ""
+
+
+def is_nameless(claim: Claim, seen: Observation) -> bool:
+    """Whether a side of the cell has no ranges."""
+    return claim.summary is not None or seen.fingerprint is not None
+
+
+def weigh(claim: Claim, seen: Observation, excused: RangeSet) -> Weighed:
+    """Compare a cell by its numbers. ``excused``: sequences that need not be there."""
+    told = claim.summarized()
+    promised = told.acknowledged
+    if claim.acks == 0 and claim.summary is not None:
+        promised = told.accepted - told.failed - told.in_doubt
+        return _bounds(claim, seen, promised, told.accepted - promised, excused.size, hashed=False)
+    observed = seen.count - seen.duplicate_count
+    sums = _sums_of(seen)
+    if sums & _sums_claimed(claim):
+        again = max(0, seen.duplicate_count - claim.duplicate_count)
+        return Weighed(promised, observed, duplicates=again, same=True)
+    if excused:
+        less = (promised - excused.size, told.fingerprint - fingerprint(excused) & MASK)
+        if less in sums:
+            again = max(0, seen.duplicate_count - claim.duplicate_count)
+            return Weighed(promised, observed, duplicates=again, same=True, excused=True)
+    others = max(0, told.accepted - promised)
+    return _bounds(claim, seen, promised, others, excused.size, hashed=True)
+
+
+def _bounds(
+    claim: Claim, seen: Observation, promised: int, others: int, excused: int, hashed: bool
+) -> Weighed:
+    """``others``: records that were handed in and may be there, though nobody promised them."""
+    slack = others + claim.duplicate_count
+    observed = seen.count - seen.duplicate_count
+    missing = max(0, promised - excused - seen.count)
+    surplus = max(0, seen.count - promised - slack)
+    if missing or surplus:
+        return Weighed(promised, observed, missing=missing, surplus=surplus)
+    if hashed and not slack and not excused:
+        return Weighed(promised, observed, missing=1, surplus=1)
+    return Weighed(
+        promised,
+        observed,
+        undecided=f"{seen.count} seen of {promised} promised and {slack} that may be there: "
+        "the numbers do not tell which",
+    )
+
+
+Sum = tuple[int, int]
+"""How many, and the sum of their hashes."""
+
+
+def _sums_of(seen: Observation) -> set[Sum]:
+    """What was seen: as it is, with every copy, and where that is known, each sequence once."""
+    if seen.fingerprint is not None:
+        return {(seen.count, seen.fingerprint)}
+    once = seen.ranges.size, fingerprint(seen.ranges)
+    if len(seen.copies) != seen.duplicate_count:
+        return {once}
+    copies = sum(mix(copy.sequence) for copy in seen.copies)
+    return {once, (seen.count, once[1] + copies & MASK)}
+
+
+def _sums_claimed(claim: Claim) -> set[Sum]:
+    """What was promised: each sequence once, and with the copies that upstream has itself."""
+    told = claim.summarized()
+    once = told.acknowledged, told.fingerprint
+    if not claim.duplicate_count or len(claim.copies) != claim.duplicate_count:
+        return {once}
+    copies = sum(mix(copy.sequence) for copy in claim.copies)
+    return {once, (once[0] + claim.duplicate_count, once[1] + copies & MASK)}

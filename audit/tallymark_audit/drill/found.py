@@ -1,0 +1,128 @@
+"""What the audit says, read from its store as anybody would. Pure but for :func:`read_verdicts`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from sqlalchemy import func, select
+
+from tallymark_audit.drill.expected import (
+    CORRUPT,
+    COUNTED,
+    DUPLICATION,
+    LOSS,
+    SKEWED,
+    UNCLAIMED,
+    Cell,
+    Item,
+)
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.states import GOOD, UNDECIDED, State
+from tallymark_audit.store import open_store, queries
+from tallymark_audit.store.rows import RowLike
+from tallymark_audit.store.tables import claims, verdict_history
+
+_MANY: Final = 1_000_000
+_QUIET: Final = frozenset(str(state) for state in (*GOOD, *UNDECIDED))
+GREEN: Final = frozenset(str(state) for state in GOOD)
+ALARMS: Final = tuple(str(state) for state in State if str(state) not in _QUIET)
+
+
+def read_verdicts(store: str, states: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """The verdict rows that hold, of these states (all, if none is named)."""
+    with open_store(store) as opened, opened.read() as connection:
+        return queries.windows(connection, states=tuple(states), limit=_MANY)
+
+
+def read_alarms(store: str) -> list[str]:
+    """Every alarm there ever was, also one that was taken back: edge, topic, window, state."""
+    columns = [
+        verdict_history.c[name] for name in ("edge", "topic", "window", "state", "judged_at")
+    ]
+    query = select(*columns).where(verdict_history.c.state.in_(ALARMS))
+    with open_store(store) as opened, opened.read() as connection:
+        rows = connection.execute(query.order_by(verdict_history.c.judged_at)).all()
+    return [f"{row.edge} {row.topic} {row.window} {row.state}" for row in rows]
+
+
+def read_reporters(store: str, instance: str) -> list[str]:
+    """The reporters of a producer run that have neither closed nor been retired."""
+    with open_store(store) as opened, opened.read() as connection:
+        rows = queries.all_reporters(connection, live_only=True)
+    return sorted({row["reporter"] for row in rows if row["instance"] == instance})
+
+
+def read_skewed(store: str) -> set[Item]:
+    """How many records of each cell its producer reported as skewed."""
+    key = [claims.c[name] for name in ("topic", "window", "partition", "server", "instance")]
+    counted = func.sum(claims.c.skewed).label("skewed")
+    query = select(claims.c.cluster, *key, counted).where(claims.c.tier == "producer")
+    grouped = query.group_by(claims.c.cluster, *key).having(func.sum(claims.c.skewed) > 0)
+    with open_store(store) as opened, opened.read() as connection:
+        rows = connection.execute(grouped).mappings().all()
+    return {
+        Item(cell_of(f"producer-to-{row['cluster']}", row), SKEWED, int(row["skewed"]))
+        for row in rows
+    }
+
+
+def undecided(rows: Iterable[Mapping[str, Any]], until: int, window_ms: int) -> list[str]:
+    """What is not decided of the windows that end by ``until`` (ms): edge, topic, window, state. A
+    cell that waits counts also where its window is in alarm for another one."""
+    waiting = {str(state) for state in UNDECIDED}
+    found: list[str] = []
+    for row in rows:
+        if row["window"] + window_ms > until:
+            continue
+        states = [row["state"], *(cell["state"] for cell in row["cells"])]
+        open_states = [state for state in states if state in waiting]
+        if open_states:
+            found.append(f"{row['edge']} {row['topic']} {row['window']} {open_states[0]}")
+    return found
+
+
+def items_of(rows: Iterable[Mapping[str, Any]]) -> set[Item]:
+    """Everything that the verdicts call wrong, message by message."""
+    return {item for row in rows for cell in row["cells"] for item in _of_cell(row["edge"], cell)}
+
+
+def located(rows: Iterable[Mapping[str, Any]]) -> set[Item]:
+    """The missing messages of which the verdicts say where they still are."""
+    return {
+        Item(cell_of(row["edge"], cell), LOSS, sequence)
+        for row in rows
+        for cell in row["cells"]
+        for place in cell["located"]
+        for sequence in range(place["first_sequence"], place["last_sequence"] + 1)
+    }
+
+
+def cell_of(edge: str, raw: RowLike) -> Cell:
+    """The cell that a row of ``verdicts.cells`` or of ``claims`` is about."""
+    return Cell(edge, raw["topic"], raw["window"], raw["partition"], raw["server"], raw["instance"])
+
+
+def _of_cell(edge: str, raw: Mapping[str, Any]) -> Iterator[Item]:
+    if raw["state"] in _QUIET:
+        return
+    cell = cell_of(edge, raw)
+    for sequence in _each(raw["missing"]):
+        yield Item(cell, LOSS, sequence)
+    for sequence in _each(raw["unclaimed"]):
+        yield Item(cell, UNCLAIMED, sequence)
+    repeated: Counter[int] = Counter()
+    for _, _, sequence in raw["copies"]:
+        repeated[sequence] += 1
+        yield Item(cell, DUPLICATION, sequence, repeated[sequence])
+    if not raw["copies"]:
+        for number in range(raw["duplicates"]):
+            yield Item(cell, DUPLICATION, COUNTED, number + 1)
+    for block in raw.get("corrupt", ()):
+        yield Item(cell, CORRUPT, block)
+
+
+def _each(flat: list[int]) -> Iterator[int]:
+    for first, last in RangeSet.from_list(flat):
+        yield from range(first, last + 1)

@@ -1,0 +1,86 @@
+"""What every drill needs: the processes started, and the verdicts once they are settled."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tallymark.client import Admin
+from tallymark_audit.demo.narrate import Narrator
+from tallymark_audit.drill.fleet import Fleet, proxy_of
+from tallymark_audit.drill.found import read_verdicts, undecided
+from tallymark_audit.drill.topology import (
+    DATACENTERS,
+    PARTITIONS,
+    SETTLE_MS,
+    TOPIC,
+    WINDOW_MS,
+    Topology,
+)
+
+QUIET_SECONDS: Final = 4.0
+"""Verdicts that have not changed for so long, and are all decided, are what is compared."""
+SETTLE_SECONDS: Final = 90.0
+"""For what takes seconds on a machine that does nothing else."""
+COMMAND_SECONDS: Final = 120.0
+REPAIR_SECONDS: Final = 600.0
+"""Of a torn tail it may have to copy a thousand messages, cell by cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The processes of a drill and who tells of them."""
+
+    topology: Topology
+    fleet: Fleet
+    narrator: Narrator
+
+    @property
+    def store(self) -> str:
+        """Where the audit keeps its verdicts."""
+        return self.topology.deployment.audit_store
+
+    def begin(self, seed: int) -> None:
+        """Start everything but producers, and wait until it serves."""
+        with self.narrator.step("starting ZooKeeper, brokers, proxies, mirrors and collectors"):
+            for number, hop in enumerate(self.topology.hops.values()):
+                self.fleet.start_proxy(hop, seed * 10 + number)
+            self.fleet.start_services(["zookeeper"])
+            self.fleet.start_services(["broker-"])
+            for name in DATACENTERS:
+                with Admin(bootstrap_servers=self.topology.straight(name)) as admin:
+                    admin.create_topic(TOPIC, PARTITIONS)
+            for name in self.topology.hops:
+                self.fleet.wait_ready(proxy_of(name))
+            self.fleet.start_services(["mirror-", "collector-"])
+
+    def verdicts(
+        self, title: str, patience: float = SETTLE_SECONDS
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """The verdicts once they are all decided and change no more, and what is not decided after
+        so many seconds."""
+        with self.narrator.step(title):
+            until = now_ms() - now_ms() % WINDOW_MS + WINDOW_MS
+            time.sleep(max(0, until + SETTLE_MS - now_ms()) / 1000)
+            last, quiet_since = "", time.monotonic()
+            end = time.monotonic() + patience
+            while True:
+                rows = read_verdicts(self.store)
+                waiting = undecided(rows, until, WINDOW_MS)
+                shown = json.dumps([(r["edge"], r["window"], r["revision"]) for r in rows])
+                if shown != last or waiting:
+                    last, quiet_since = shown, time.monotonic()
+                quiet = time.monotonic() - quiet_since > QUIET_SECONDS
+                if quiet or time.monotonic() > end:
+                    break
+                self.fleet.check()
+                time.sleep(0.4)
+            self.narrator.say(f"{len(rows)} windows are judged, {len(waiting)} are not")
+            return rows, waiting
+
+
+def now_ms() -> int:
+    """The wall's clock, ms UTC."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,203 @@
+"""The drill's own deployment: two datacenters mirrored into an aggregate, short windows, and a
+proxy before every hop that is meddled with.
+
+A mirror that goes through a proxy reads settings of its own, in which the aggregate is at the
+proxy's port. Everybody else, the collectors and repair, talks to the brokers.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tallymark.cli.ports import with_free_ports
+from tallymark.deployment import Cluster, Deployment, dump_toml
+from tallymark.deployment.audit import AuditedGroup
+from tallymark.errors import UserError
+
+AGGREGATE: Final = "aggregate"
+DATACENTERS: Final = ("dc1", "dc2")
+TOPIC: Final = "orders"
+PARTITIONS: Final = 2
+WINDOW_MS: Final = 2_000
+SETTLE_MS: Final = 2_000
+SILENCE_MS: Final = 8_000
+SKEW_MS: Final = 600_000
+GROUP: Final = "billing"
+CONSUMER_HOP: Final = f"{AGGREGATE}-to-group:{GROUP}"
+"""The hop of the one consumer group, which reads the aggregate."""
+SETTINGS: Final = "drill.toml"
+LOCK: Final = "drill.lock"
+FLUSH_MS: Final = 15_000
+"""How often the aggregate's broker flushes: what came since is what a power failure may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """Somewhere messages pass: ``name`` is the edge's. A proxy for it listens on ``port``."""
+
+    name: str
+    target: str
+    port: int
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether a mirror passes it."""
+        return not self.name.startswith("producer-") and self.name != CONSUMER_HOP
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """``settings``: the file that everybody reads; ``own``: the file of a process that goes through
+    a proxy, by the process's name."""
+
+    deployment: Deployment
+    settings: Path
+    own: dict[str, Path]
+    hops: dict[str, Hop]
+    lock: int
+    """An open file: as long as it is, nobody else drills in the folder."""
+
+    def release(self) -> None:
+        """Let others drill in the folder."""
+        os.close(self.lock)
+
+    @property
+    def folder(self) -> Path:
+        return self.deployment.data_dir
+
+    @property
+    def sealed(self) -> Path:
+        return self.folder / "sealed"
+
+    @property
+    def mirrors(self) -> list[tuple[str, str]]:
+        return [(mirror.source, mirror.target) for mirror in self.deployment.mirrors]
+
+    def broker_folder(self, cluster: str) -> Path:
+        """Where the cluster's one broker keeps its logs."""
+        return self.folder.absolute() / cluster / "broker-0"
+
+    def bootstrap(self, cluster: str) -> str:
+        """Where the cluster's producers go: to the proxy, where there is one."""
+        hop = self.hops.get(f"producer-to-{cluster}")
+        return f"127.0.0.1:{hop.port}" if hop else self.straight(cluster)
+
+    def straight(self, cluster: str) -> str:
+        """The cluster's broker itself."""
+        return self.deployment.cluster(cluster).bootstrap_servers
+
+
+def all_hops() -> list[str]:
+    """Every hop on which something is produced, and can be meddled with."""
+    producers = [f"producer-to-{name}" for name in DATACENTERS]
+    return producers + [f"{name}-to-{AGGREGATE}" for name in DATACENTERS]
+
+
+def build(folder: Path, meddled: Iterable[str], store: str = "") -> Topology:
+    """Prepare an empty folder with all settings files. UserError: it cannot be written to."""
+    names = sorted(set(meddled))
+    # A declared group owes every window; one that is only heard of those since then, and what a
+    # slow clock has stamped lies before.
+    groups = (AuditedGroup(cluster=AGGREGATE, group=GROUP),) if CONSUMER_HOP in names else ()
+    deployment = _deployment(folder, store, groups)
+    hops = _hops(deployment, names)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _take(folder)
+        _empty(folder)
+        settings = folder / SETTINGS
+        settings.write_text(dump_toml(deployment), encoding="utf-8")
+        own: dict[str, Path] = {}
+        for hop in hops.values():
+            if hop.mirrored:
+                path = own[f"mirror-{hop.name}"] = folder / f"mirror-{hop.name}.toml"
+                path.write_text(dump_toml(_through(deployment, hop)), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}", "make room there") from error
+    return Topology(deployment, settings, own, hops, lock)
+
+
+def _take(folder: Path) -> int:
+    """Take the folder for this drill. UserError: it holds something else, or is in use."""
+    strangers = any(folder.iterdir()) and not (folder / LOCK).exists()
+    if strangers:
+        raise UserError(f"{folder} holds what no drill has put there", "give --keep another folder")
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise UserError(f"a drill is running in {folder}", "give --keep another folder") from None
+    return descriptor
+
+
+def _empty(folder: Path) -> None:
+    """Remove what the last drill has left."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
+
+
+def _deployment(folder: Path, store: str, groups: tuple[AuditedGroup, ...]) -> Deployment:
+    free = with_free_ports(Deployment(name="drill", data_dir=folder.absolute()))
+    return free.model_copy(
+        update={
+            "registry": free.registry.model_copy(update={"embedded": False}),
+            "dashboards": free.dashboards.model_copy(update={"embedded": False}),
+            "clusters": tuple(_cluster(one) for one in free.clusters),
+            "audit": free.audit.model_copy(
+                update={
+                    "window_ms": WINDOW_MS,
+                    "settle_min_ms": SETTLE_MS,
+                    "settle_max_ms": SETTLE_MS,
+                    "report_interval_ms": 500,
+                    "silence_ms": SILENCE_MS,
+                    "skew_ms": SKEW_MS,
+                    "content_check": True,
+                    "consumers": groups,
+                    "store": store,
+                }
+            ),
+        }
+    )
+
+
+def _cluster(cluster: Cluster) -> Cluster:
+    settings = {"log.flush.interval.ms": FLUSH_MS} if cluster.name == AGGREGATE else {}
+    return cluster.model_copy(update={"broker_settings": settings})
+
+
+def _hops(deployment: Deployment, names: list[str]) -> dict[str, Hop]:
+    with ExitStack() as stack:
+        found: dict[str, Hop] = {}
+        for name in names:
+            probe = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            probe.bind(("127.0.0.1", 0))
+            source, _, target = name.partition("-to-")
+            cluster = deployment.cluster(source if name == CONSUMER_HOP else target)
+            found[name] = Hop(name, cluster.bootstrap_servers, probe.getsockname()[1])
+        return found
+
+
+def _through(deployment: Deployment, hop: Hop) -> Deployment:
+    """The settings with the hop's target at the proxy."""
+    target = hop.name.partition("-to-")[2]
+    clusters = tuple(
+        one.model_copy(
+            update={"brokers": tuple(b.model_copy(update={"port": hop.port}) for b in one.brokers)}
+        )
+        if one.name == target
+        else one
+        for one in deployment.clusters
+    )
+    return deployment.model_copy(update={"clusters": clusters})

@@ -1,0 +1,82 @@
+"""From what a cell shows to its state: what is found is told apart from what can be believed yet.
+
+Every finding brings a state of its own, and the worst is the cell's. A finding that may still go
+away (a report, a counter or a mirror is behind) brings the state of what it waits for instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tallymark_audit.gate import Gate, Held, reporter_held
+from tallymark_audit.states import ReporterFacts, State, worst
+
+GONE_UPSTREAM = "deleted upstream before it was copied; it cannot be repaired"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a cell shows, before asking whether it can be believed yet.
+
+    ``missing``: of what was promised some is not there; ``expired``: all of that is gone upstream,
+    too. ``unclaimed`` says who did not claim what was seen; ``pending``: accepted, and nobody said
+    what became of it. ``undecided``: why the numbers do not tell; ``note`` goes with any state."""
+
+    missing: bool = False
+    expired: bool = False
+    duplicates: bool = False
+    corrupt: bool = False
+    unclaimed: str = ""
+    pending: bool = False
+    explained: bool = False
+    in_flight: bool = False
+    surplus: bool = False
+    undecided: str = ""
+    note: str = ""
+
+    @property
+    def anything(self) -> bool:
+        """Whether the cell is not simply complete."""
+        wrong = self.missing or self.duplicates or self.corrupt or self.surplus
+        return bool(wrong or self.unclaimed or self.pending or self.undecided)
+
+
+def state_of(
+    gate: Gate, reporter: ReporterFacts | None, found: Findings, end: int
+) -> tuple[State, str]:
+    """The state of a cell and the reason for it. ``reporter`` is who sent its records, if known;
+    ``end`` (ms) the end of the window."""
+    if gate.young:
+        return gate.young if found.anything else (State.COMPLETE, found.note)
+    owing = reporter_held(reporter, gate.clock) if reporter and reporter.lacks(end) else None
+    shown = _shown(gate, found, owing)
+    if owing and reporter and reporter.backfill:
+        shown.append(owing)
+    state = worst(one for one, _ in shown)
+    reasons = [why for one, why in shown if one is state and why]
+    if state is State.MIXED:
+        reasons = [why for _, why in shown if why]
+    return state, "; ".join(dict.fromkeys([*reasons[:2], *([found.note] if found.note else [])]))
+
+
+def _shown(gate: Gate, found: Findings, owing: Held | None) -> list[Held]:
+    shown: list[Held] = [(State.COMPLETE, "")]
+    if found.explained:
+        shown.append((State.EXPLAINED, "not seen, and it is known why"))
+    if found.missing:
+        why = GONE_UPSTREAM if found.expired else ""
+        shown.append(gate.missing(found.in_flight and not found.expired) or (State.LOSS, why))
+    if found.duplicates:
+        shown.append((State.DUPLICATION, ""))
+    if found.surplus:
+        shown.append(owing or gate.upstream or (State.DUPLICATION, ""))
+    if found.corrupt:
+        shown.append((State.CORRUPT, "the same records hold other contents"))
+    if found.unclaimed:
+        shown.append(owing or gate.upstream or (State.UNCLAIMED, found.unclaimed))
+    if found.pending:
+        silent = State.UNKNOWN, "accepted, but no report says what became of it"
+        shown.append(owing or gate.upstream or silent)
+    if found.undecided:
+        shown.append((State.UNKNOWN, found.undecided))
+    return shown

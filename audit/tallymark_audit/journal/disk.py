@@ -1,0 +1,64 @@
+"""What a journal asks of the disk, one method a step, so that a test can fail or stop at each.
+
+A file is locked (``flock``) while its run lives, which is how others know it does. Its blocks are
+allocated before they are mapped: a write to a mapped page that the disk has no room for kills the
+process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(slots=True)
+class Mapped:
+    """A file that is open, locked and mapped."""
+
+    file: int
+    map: mmap.mmap
+
+    def close(self) -> None:
+        """Let go of the map, the file and its lock."""
+        if self.file >= 0:
+            self.map.close()
+            os.close(self.file)
+            self.file = -1
+
+
+class Disk:
+    """The file system. Every method raises OSError when it cannot."""
+
+    def make_folder(self, folder: Path) -> None:
+        """With its parents; it may be there."""
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def create(self, path: Path, size: int) -> Mapped:
+        """A file of ``size`` zeros."""
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if hasattr(os, "posix_fallocate"):  # so that a full disk is an error here, not SIGBUS
+                os.posix_fallocate(file, 0, size)
+            else:
+                os.truncate(file, size)
+            return Mapped(file, mmap.mmap(file, size))  # MAP_SHARED
+        except BaseException:
+            os.close(file)
+            path.unlink(missing_ok=True)
+            raise
+
+    def write(self, mapped: Mapped, position: int, data: bytes) -> None:
+        """In place; there is room."""
+        mapped.map[position : position + len(data)] = data
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Put one file in another's place."""
+        os.rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        """It may be gone."""
+        path.unlink(missing_ok=True)

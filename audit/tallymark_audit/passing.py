@@ -1,0 +1,98 @@
+"""How far a mirror or a group has come, and what that says of cells. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from tallymark_audit.cells import ABORTED, EXPIRED, CellKey, Edge, Explanation
+from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.sides import Observation
+
+GAP_MEANS: Final = {
+    "retention": EXPIRED,
+    "deleted": EXPIRED,
+    "recreated": EXPIRED,
+    "aborted": ABORTED,
+}
+"""What the reason of a mirror's gap means for the messages in it."""
+
+
+def mirror_of(edge: Edge) -> str:
+    """What the mirror of an edge calls itself as a reporter."""
+    return f"mirror-{edge.name}"
+
+
+class Part(NamedTuple):
+    """What one partition of a log holds of a cell: ``seen`` has its offsets and sequences."""
+
+    partition: int
+    seen: Observation
+
+
+Parts = Mapping[CellKey, Iterable[Part]]
+
+
+class Passed(NamedTuple):
+    """Everything below ``offset`` of a partition was passed by ``at`` (ms)."""
+
+    offset: int
+    at: int = 0
+
+
+class GapOf(NamedTuple):
+    """Upstream offsets ``first..last`` of a partition that a mirror could not copy, and what that
+    means for the messages there (a reason of an :class:`~tallymark_audit.cells.Explanation`)."""
+
+    partition: int
+    first: int
+    last: int
+    reason: str
+
+
+def in_flight(
+    parts: Parts, passed: Mapping[int, Passed], counted_through: int
+) -> frozenset[CellKey]:
+    """The cells of which something lies where the mirror is not known to have been, or has been
+    only since the counter downstream last looked (``counted_through``, ms)."""
+    nowhere = Passed(0)
+    return frozenset(
+        key
+        for key, some in parts.items()
+        for partition, seen in some
+        if (at := passed.get(partition, nowhere)).offset <= seen.last_offset
+        or at.at >= counted_through
+    )
+
+
+def reasons_of(parts: Parts, gaps: Iterable[GapOf]) -> dict[CellKey, tuple[Explanation, ...]]:
+    """Which sequences of which cells lie in gaps, as far as that is certain: where a part of a cell
+    lies in a gap as a whole, or has its sequences one by one at its offsets."""
+    by_partition: dict[int, list[GapOf]] = {}
+    for gap in gaps:
+        by_partition.setdefault(gap.partition, []).append(gap)
+    found: dict[CellKey, dict[str, RangeSet]] = {}
+    for key, some in parts.items():
+        for partition, seen in some:
+            for gap in by_partition.get(partition, ()):
+                here = _within(seen.ranges, seen.first_offset, seen.last_offset, seen.count, gap)
+                if here:
+                    reasons = found.setdefault(key, {})
+                    reasons[gap.reason] = reasons.get(gap.reason, EMPTY) | here
+    return {
+        key: tuple(Explanation(reason, ranges) for reason, ranges in sorted(reasons.items()))
+        for key, reasons in found.items()
+    }
+
+
+def _within(ranges: RangeSet, first: int, last: int, count: int, gap: GapOf) -> RangeSet:
+    """The sequences of a part, at offsets ``first..last``, that lie in the gap for certain."""
+    if not ranges or first < 0 or last < gap.first or gap.last < first:
+        return EMPTY
+    if gap.first <= first and last <= gap.last:
+        return ranges
+    one_by_one = len(ranges.ranges) == 1 and count == ranges.size == last - first + 1
+    if not one_by_one or gap.reason != EXPIRED:  # an excuse needs more than likelihood
+        return EMPTY
+    shift = ranges.first - first
+    return RangeSet.single(max(first, gap.first) + shift, min(last, gap.last) + shift)

@@ -1,0 +1,65 @@
+"""After a repair: whether the windows are judged well by now, and what is still open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from tallymark_audit.repair.plan import Plan
+from tallymark_audit.store import Store, queries
+from tallymark_audit.verdicts import GOOD, UNDECIDED
+
+EVERY_S = 0.5
+
+
+class Open(NamedTuple):
+    """A window of the plan that is not good (yet). ``decided``: after the repair; waiting on will
+    change nothing by itself."""
+
+    edge: str
+    topic: str
+    window: int
+    state: str
+    reason: str
+    decided: bool
+
+
+def still_open(connection: Connection, plan: Plan, since: int) -> list[Open]:
+    """The windows of which the plan copies something that are not good, as judged from ``since``
+    (ms) on."""
+    windows = sorted({(i.edge, i.key.topic, i.key.window) for i in plan.items if not i.refused})
+    found: list[Open] = []
+    for edge, topic, window in windows:
+        rows = queries.windows(connection, edge, topic, window, window + 1)
+        if not rows:
+            found.append(Open(edge, topic, window, "", "it has no verdict any more", True))
+        elif rows[0]["state"] not in GOOD:
+            row = rows[0]
+            judged = row["judged_at"] >= since
+            decided = judged and row["state"] not in UNDECIDED
+            told = "; ".join(row["reasons"]) or f"{row['missing']} missing"
+            reason = told if judged else f"not judged again yet; before: {told}"
+            found.append(Open(edge, topic, window, row["state"], reason, decided))
+    return found
+
+
+def wait_until_good(
+    store: Store,
+    plan: Plan,
+    since: int,
+    seconds: float,
+    sleep: Callable[[float], object] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> list[Open]:
+    """Wait until all windows of the plan are good, or judged anew and not good, for ``seconds`` at
+    most; what is still open then."""
+    end = now() + seconds
+    while True:
+        with store.read() as connection:
+            left = still_open(connection, plan, since)
+        if all(one.decided for one in left) or now() >= end:
+            return left
+        sleep(EVERY_S)

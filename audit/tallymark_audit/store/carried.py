@@ -1,0 +1,104 @@
+"""How far mirrors and consumer groups have come, and what mirrors could not bring.
+
+A mirror and a consumer tell an offset of each partition below which they are done. One that does
+not (MirrorMaker, a mirror of an older version) is watched instead: partitions are copied in order,
+so where the newest cell begins of which anything arrived, it has been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, exists, select
+
+from tallymark_audit.cells import Edge
+from tallymark_audit.passing import GAP_MEANS, GapOf, Passed, mirror_of
+from tallymark_audit.states import ReporterFacts
+from tallymark_audit.store.facts import reporter_facts
+from tallymark_audit.store.incidents import GAP_TEXT
+from tallymark_audit.store.tables import copied, incidents, observations, progress, reporters
+
+
+def mirror_reporter(connection: Connection, edge: Edge) -> ReporterFacts | None:
+    """The mirror of the edge, if it tells how far it has copied."""
+    name = mirror_of(edge)
+    tells = select(copied.c.reporter).where(
+        copied.c.cluster == edge.downstream, copied.c.reporter == name
+    )
+    if connection.execute(tells.limit(1)).first() is None:
+        return None
+    query = select(reporters).where(
+        reporters.c.cluster == edge.downstream, reporters.c.reporter == name
+    )
+    row = connection.execute(query).mappings().first()
+    return reporter_facts(dict(row)) if row else None
+
+
+def passed_by_mirror(connection: Connection, edge: Edge, topic: str) -> dict[int, Passed]:
+    """By upstream partition, how far the edge's mirror says it has copied the topic."""
+    return _told(connection, edge.downstream, [mirror_of(edge)], topic)
+
+
+def passed_by_group(
+    connection: Connection, cluster: str, members: Iterable[str], topic: str
+) -> dict[int, Passed]:
+    """By partition, how far the furthest of a group's runs says it has come in the topic."""
+    return _told(connection, cluster, sorted(members), topic)
+
+
+def _told(connection: Connection, cluster: str, who: list[str], topic: str) -> dict[int, Passed]:
+    query = select(copied.c.partition, copied.c.through_offset, copied.c.at).where(
+        copied.c.cluster == cluster, copied.c.reporter.in_(who), copied.c.topic == topic
+    )
+    found: dict[int, Passed] = {}
+    for partition, offset, at in connection.execute(query):
+        found[partition] = max(found.get(partition, Passed(0)), Passed(offset, at))
+    return found
+
+
+def mirrored_through(connection: Connection, edge: Edge, topic: str) -> dict[int, Passed]:
+    """By upstream partition, an offset that a mirror which tells nothing has surely passed: where
+    the newest cell begins of which anything arrived."""
+    up, down = observations.alias("up"), observations.alias("down")
+    cell = ("tier", "window", "partition", "server", "instance")
+    arrived = exists().where(
+        down.c.cluster == edge.downstream,
+        down.c.topic == edge.downstream_topic(topic),
+        *(down.c[name] == up.c[name] for name in cell),
+    )
+    partitions = select(progress.c.partition).where(
+        progress.c.cluster == edge.upstream, progress.c.topic == topic
+    )
+    found: dict[int, Passed] = {}
+    for (partition,) in connection.execute(partitions).all():
+        query = (
+            select(up.c.first_offset)
+            .where(
+                up.c.cluster == edge.upstream,
+                up.c.seen_topic == topic,
+                up.c.seen_partition == partition,
+                arrived,
+            )
+            .order_by(up.c.last_offset.desc())
+            .limit(1)
+        )
+        offset = connection.scalar(query)
+        if offset is not None:
+            found[partition] = Passed(offset + 1)
+    return found
+
+
+def gaps_of(connection: Connection, edge: Edge, topic: str) -> list[GapOf]:
+    """What the edge's mirror could not copy of the topic, where that tells of messages."""
+    start = GAP_TEXT.format(mirror=mirror_of(edge), reason="")
+    query = select(incidents).where(
+        incidents.c.cluster == edge.downstream,
+        incidents.c.topic == topic,
+        incidents.c.kind == "gap",
+        incidents.c.reason.startswith(start, autoescape=True),
+    )
+    return [
+        GapOf(row["partition"], row["from_offset"], row["to_offset"] - 1, GAP_MEANS[reason])
+        for row in connection.execute(query).mappings()
+        if (reason := row["reason"].removeprefix(start)) in GAP_MEANS
+    ]

@@ -1,0 +1,101 @@
+"""Keep the store small: archive what is settled and healthy, forget what is old.
+
+A chore of the collector that judges the cluster. Every step is a few small transactions, fenced
+like all it writes, and what it does next follows from what is in the store: it may be killed at any
+moment, and begins again somewhere without doing anything twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+from sqlalchemy import Connection
+
+from tallymark.deployment import AuditSettings
+from tallymark_audit.cells import Edge
+from tallymark_audit.store.collapse import (
+    Changed,
+    collapse,
+    forget_passing,
+    healthy,
+    quiet_windows,
+)
+from tallymark_audit.store.engine import Store
+from tallymark_audit.store.retention import PORTIONS
+
+LOOK_AT: Final = 500
+"""Windows looked at in one step."""
+PACK_AT_ONCE: Final = 50
+"""Windows packed in one transaction."""
+ROUND_MS: Final = 60_000
+"""When all windows were looked at, those left are looked at again after this."""
+FORGET_AT_ONCE: Final = 1000
+FORGET_MS: Final = 3_600_000
+"""Between two rounds of forgetting."""
+
+
+class Keeper(Protocol):
+    """The collector in charge of a cluster, as :class:`tallymark_audit.collector.ledger.Ledger`:
+    ``write`` is a transaction that nobody else makes; FencedError: there is a newer one."""
+
+    @property
+    def cluster(self) -> str: ...
+    @property
+    def store(self) -> Store: ...
+    def write(self, now: int) -> AbstractContextManager[Connection]: ...
+
+
+class Housekeeper:
+    """Archives and forgets what a cluster no longer needs: a chore, see :meth:`step`."""
+
+    name = "housekeeping"
+    every_ms = 1_000
+
+    def __init__(self, keeper: Keeper, edges: Sequence[Edge], settings: AuditSettings) -> None:
+        self._keeper = keeper
+        self._edges = edges
+        self._settings = settings
+        self._after: Changed | None = None
+        self._round_at = 0
+        self._forget_at = 0
+        self._forgetting = 0
+
+    def step(self, now: int) -> int:
+        """Do a portion of what there is to do at ``now`` (ms): how many windows were archived, and
+        things forgotten. SQLAlchemyError: the store is away; FencedError: we are not in charge."""
+        return self._archive(now) + self._forget(now)
+
+    def _archive(self, now: int) -> int:
+        if now < self._round_at:
+            return 0
+        before = now - self._settings.collapse_after_ms
+        cluster = self._keeper.cluster
+        with self._keeper.store.read() as connection:
+            quiet = quiet_windows(connection, cluster, before, self._after, LOOK_AT)
+            well = healthy(connection, self._edges, cluster, quiet) if quiet else []
+        packed = 0
+        for start in range(0, len(well), PACK_AT_ONCE):
+            some = well[start : start + PACK_AT_ONCE]
+            with self._keeper.write(now) as connection:
+                packed += collapse(connection, cluster, some, now)
+                forget_passing(connection, cluster, some)
+        if len(quiet) < LOOK_AT:
+            self._after, self._round_at = None, now + ROUND_MS
+        else:
+            self._after = quiet[-1]
+        return packed
+
+    def _forget(self, now: int) -> int:
+        if now < self._forget_at:
+            return 0
+        before = now - self._settings.retention_ms
+        with self._keeper.write(now) as connection:
+            portion = PORTIONS[self._forgetting]
+            gone = portion(connection, self._keeper.cluster, before, FORGET_AT_ONCE)
+        if not gone:
+            self._forgetting += 1
+        if self._forgetting == len(PORTIONS):
+            self._forgetting, self._forget_at = 0, now + FORGET_MS
+        return gone

@@ -1,0 +1,175 @@
+"""Pages of the store: each begins after the last key of the one before (keyset paging), so pages
+stay right while rows come in, and the hundredth costs what the first does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from sqlalchemy import Connection, Select, and_, or_, select, union
+
+from tallymark_audit.store import archive
+from tallymark_audit.store.facts import chunks
+from tallymark_audit.store.rows import Row
+from tallymark_audit.store.tables import (
+    alerts,
+    claims,
+    observations,
+    reporters,
+    verdicts,
+    watermarks,
+)
+from tallymark_audit.store.tables import archive as archived
+from tallymark_audit.store.verdicts import effective
+
+Tier = Literal["producer", "cluster", "consumer"]
+CELLS_LEFT_OUT: Final = ("cells",)
+"""Of a verdict: the evidence of the window has them."""
+
+
+class Which(NamedTuple):
+    """Which windows: ``start`` included, ``end`` excluded (ms); None or empty is all."""
+
+    edge: str | None = None
+    topic: str | None = None
+    states: Sequence[str] = ()
+    start: int | None = None
+    end: int | None = None
+
+
+def verdict_page(
+    connection: Connection, which: Which, after: tuple[int, str, str] | None, limit: int
+) -> list[Row]:
+    """Verdicts that hold, without their cells: newest window first, then by edge and topic.
+    ``after``: window, edge and topic of the last one of the page before."""
+    t = verdicts.c
+    query = select(*[column for column in t if column.name not in CELLS_LEFT_OUT])
+    query = query.where(effective())
+    if which.edge is not None:
+        query = query.where(t.edge == which.edge)
+    if which.topic is not None:
+        query = query.where(t.topic == which.topic)
+    if which.states:
+        query = query.where(t.state.in_(which.states))
+    if which.start is not None:
+        query = query.where(t.window >= which.start)
+    if which.end is not None:
+        query = query.where(t.window < which.end)
+    if after is not None:
+        window, edge, topic = after
+        later = or_(t.edge > edge, and_(t.edge == edge, t.topic > topic))
+        query = query.where(t.window <= window, or_(t.window < window, later))
+    return _rows(connection, query.order_by(t.window.desc(), t.edge, t.topic).limit(limit))
+
+
+def cell_windows(
+    connection: Connection,
+    cluster: str,
+    topic: str,
+    tier: Tier,
+    start: int,
+    end: int,
+    limit: int,
+) -> list[int]:
+    """The first windows from ``start`` up to ``end`` (ms, excluded) of which cells are kept."""
+    table = observations if tier == "cluster" else claims
+    kept = [
+        select(each.c.window).where(
+            each.c.cluster == cluster,
+            each.c.topic == topic,
+            each.c.window >= start,
+            each.c.window < end,
+        )
+        for each in (table, archived)
+    ]
+    found = union(*kept).subquery()
+    query = select(found.c.window).order_by(found.c.window).limit(limit)
+    return [window for (window,) in connection.execute(query)]
+
+
+def cells(
+    connection: Connection, cluster: str, topic: str, tier: Tier, windows: Sequence[int]
+) -> list[Row]:
+    """All cells of these windows that were counted in a tier, by window, partition, instance."""
+    table = observations if tier == "cluster" else claims
+    query = select(table).where(
+        table.c.cluster == cluster, table.c.topic == topic, table.c.window.in_(windows)
+    )
+    rows = _rows(connection, query) if windows else []
+    rows += archive.packed_rows(connection, table, cluster, topic, windows)
+    order = ("window", "partition", "server", "instance")
+    found = [row for row in rows if row["tier"] == tier]
+    return sorted(found, key=lambda row: tuple(row[name] for name in order))
+
+
+def watermark_page(
+    connection: Connection,
+    edge: str | None,
+    topic: str | None,
+    after: tuple[str, str] | None,
+    limit: int,
+) -> list[Row]:
+    """Watermarks by edge and topic."""
+    t = watermarks.c
+    query = select(watermarks)
+    if edge is not None:
+        query = query.where(t.edge == edge)
+    if topic is not None:
+        query = query.where(t.topic == topic)
+    if after is not None:
+        query = query.where(or_(t.edge > after[0], and_(t.edge == after[0], t.topic > after[1])))
+    return _rows(connection, query.order_by(t.edge, t.topic).limit(limit))
+
+
+def watermarks_of(connection: Connection, places: Collection[tuple[str, str]]) -> list[Row]:
+    """The watermarks of some edges and topics."""
+    t, found = watermarks.c, list[Row]()
+    for some in chunks(sorted(places)):
+        one_of = [and_(t.edge == edge, t.topic == topic) for edge, topic in some]
+        found += _rows(connection, select(watermarks).where(or_(*one_of)))
+    return found
+
+
+def reporter_page(
+    connection: Connection,
+    cluster: str | None,
+    kind: str | None,
+    live: bool,
+    after: tuple[str, str] | None,
+    limit: int,
+) -> list[Row]:
+    """Reporters by cluster and name; ``live``: only those that have not ended."""
+    t = reporters.c
+    left_out = ("seen", "ahead")  # how their events came in, of no use to others
+    query = select(*[column for column in t if column.name not in left_out])
+    if cluster is not None:
+        query = query.where(t.cluster == cluster)
+    if kind is not None:
+        query = query.where(t.kind == kind)
+    if live:
+        query = query.where(t.closed.is_(False), t.retired_at == 0)
+    if after is not None:
+        later = and_(t.cluster == after[0], t.reporter > after[1])
+        query = query.where(or_(t.cluster > after[0], later))
+    return _rows(connection, query.order_by(t.cluster, t.reporter).limit(limit))
+
+
+def alert_page(
+    connection: Connection,
+    statuses: Sequence[str],
+    after: tuple[int, str] | None,
+    limit: int,
+) -> list[Row]:
+    """Alerts, the newest first; all there ever were, or those of some statuses."""
+    t = alerts.c
+    query = select(alerts)
+    if statuses:
+        query = query.where(t.status.in_(statuses))
+    if after is not None:
+        earlier = and_(t.starts_at == after[0], t.fingerprint > after[1])
+        query = query.where(or_(t.starts_at < after[0], earlier))
+    return _rows(connection, query.order_by(t.starts_at.desc(), t.fingerprint).limit(limit))
+
+
+def _rows(connection: Connection, query: Select[Any]) -> list[Row]:
+    return [dict(row) for row in connection.execute(query).mappings()]

@@ -1,0 +1,179 @@
+"""How many stamped records a second a collector counts on one core, and what a cell costs.
+
+    python bench/collector.py [--records 1000000] [--json FILE]
+
+The log is in memory, 200 bytes of value a record, in batches as producers make them (16 KiB). Each
+round does all that a collector does with a fetch's answer: checks the CRCs, counts, commits to a
+SQLite file of its own. ``one producer``: the batches of one; ``64 producers``: batches of 64 in
+turn; ``mixed batches``: as a mirror makes them, a few records of each producer in each batch.
+``content``: with the content check on. Time is the process's CPU time. Memory is what
+``tracemalloc`` sees of open cells, each of another producer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+from uuid import UUID
+
+from support.measure import machine, table
+
+from tallymark.client import Fetched, FetchSpec
+from tallymark.client.producing.stamps import Stamp, encode_stamp
+from tallymark.protocol.records import encode_batch, iterate_batches
+from tallymark_audit.collector.collector import Collector, CollectorSettings
+from tallymark_audit.collector.reading import LogReader
+from tallymark_audit.store import open_store
+from tallymark_audit.testing import MemoryTopic
+
+_VALUE: Final = b"v" * 200
+_BATCH: Final = 70
+"""Records of 200 bytes in 16 KiB."""
+_FETCH: Final = 60
+"""Batches in a fetch of 1 MiB."""
+_WINDOW_MS: Final = 60_000
+_CELLS: Final = (1_000, 2_000, 8_000)
+_RATE: Final = 50
+"""Records a millisecond, by their timestamps."""
+
+
+@dataclass
+class PreparedLog:
+    """One partition whose fetches are prepared as the bytes that a broker answers with."""
+
+    answers: list[tuple[int, int, bytes]]
+    """(first offset, offset behind, bytes)"""
+
+    @property
+    def end(self) -> int:
+        return self.answers[-1][1]
+
+    def topics(self) -> Mapping[str, MemoryTopic]:
+        return {"bench": MemoryTopic("bench", UUID(int=1), (0,))}
+
+    def multifetch(self, specs: Sequence[FetchSpec], **_: Any) -> list[Fetched]:
+        (spec,) = specs
+        for start, behind, data in self.answers:
+            if start == spec.offset:
+                batches = list(iterate_batches(data))
+                for batch in batches:
+                    batch.check_crc()
+                return [Fetched("bench", 0, start, self.end, 0, batches, behind, 0)]
+        return [Fetched("bench", 0, spec.offset, self.end, 0, (), spec.offset, 0)]
+
+
+def batches(records: int, producers: int, mixed: bool) -> Iterator[list[Stamp]]:
+    """Stamps by batch."""
+    instances = [b"%08d" % number for number in range(producers)]
+    sequences = [0] * producers
+    turn = 0
+    for _ in range(records // _BATCH):
+        stamps: list[Stamp] = []
+        while len(stamps) < _BATCH:
+            number = turn % producers
+            turn += 1
+            count = _BATCH // 7 if mixed else _BATCH
+            first = sequences[number]
+            sequences[number] += count
+            name = f"web-{number:03d}"
+            stamps += [Stamp(instances[number], 0, first + i, name) for i in range(count)]
+        yield stamps
+
+
+def prepared(records: int, producers: int = 1, mixed: bool = False) -> PreparedLog:
+    now = time.time_ns() // 1_000_000 - records // _RATE
+    now -= now % _WINDOW_MS
+    answers: list[tuple[int, int, bytes]] = []
+    offset = start = 0
+    parts: list[bytes] = []
+    for stamps in batches(records, producers, mixed):
+        found = [
+            (None, _VALUE, (("tm", encode_stamp(stamp)),), now + (offset + at) // _RATE)
+            for at, stamp in enumerate(stamps)
+        ]
+        parts.append(encode_batch(found, base_offset=offset, leader_epoch=0))
+        offset += len(found)
+        if len(parts) == _FETCH:
+            answers.append((start, offset, b"".join(parts)))
+            start, parts = offset, []
+    if parts:
+        answers.append((start, offset, b"".join(parts)))
+    return PreparedLog(answers)
+
+
+def rate(log: PreparedLog, **settings: Any) -> float:
+    """Records counted a second of CPU time."""
+    with _collector(log, window_ms=_WINDOW_MS, **settings) as collector:
+        began = time.process_time()
+        _drain(collector, log)
+        return log.end / (time.process_time() - began)
+
+
+def bytes_of(cells: int) -> int:
+    """What the collector keeps of so many open cells."""
+    log = prepared(cells * _BATCH // 7, producers=cells, mixed=True)
+    with _collector(log, window_ms=10**15) as collector:
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        _drain(collector, log)
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    return held - before
+
+
+@contextmanager
+def _collector(log: PreparedLog, **settings: Any) -> Iterator[Collector]:
+    with tempfile.TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/a.db") as store:
+        made = CollectorSettings("bench", max_wait_ms=0, **settings)
+        collector = Collector(store, cast("LogReader", log), made, "bench")
+        collector.start()
+        yield collector
+
+
+def _drain(collector: Collector, log: PreparedLog) -> None:
+    """Until all is committed."""
+    while collector.counters.records < log.end:
+        collector.step()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    logs = {
+        "one producer": prepared(args.records),
+        "64 producers": prepared(args.records, 64),
+        "mixed batches": prepared(args.records, 64, mixed=True),
+    }
+    rates = {name: rate(log) for name, log in logs.items()}
+    rates["one producer, content"] = rate(logs["one producer"], content_check=True)
+    rates["64 producers, content"] = rate(logs["64 producers"], content_check=True)
+    held = {count: bytes_of(count) for count in _CELLS}
+    least, most = min(held), max(held)
+    each = (held[most] - held[least]) / (most - least)
+    result = {"machine": machine(), "records_per_second": rates, "bytes_a_cell": each}
+    print(
+        table([["log", "records/s"], *[[name, f"{found:,.0f}"] for name, found in rates.items()]])
+    )
+    print()
+    sizes = [[f"{count:,}", f"{size / 1e6:.1f}"] for count, size in held.items()]
+    print(table([["open cells", "MB"], *sizes, ["each further one", f"{each:,.0f} bytes"]]))
+    if args.json:
+        args.json.write_text(json.dumps(result, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

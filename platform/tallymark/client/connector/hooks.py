@@ -1,0 +1,91 @@
+"""What listens to a consumer: who accounts for what a group has processed does.
+
+A hook is told of messages as they are handed out, and, before offsets are stored, up to where they
+are processed: what it does with that is done when it returns, so a group that goes on from the
+stored offsets never leaves something behind that the hook has not dealt with::
+
+    handed_out(columns) ──► done_before(positions) ──► offsets are stored
+                       └──► released(places): the rest comes again, to whoever owns them then
+
+With ``delivery="at_most_once"`` offsets are stored before messages are handed out; the hook is
+told all the same only of what the application is done with.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, runtime_checkable
+
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.errors import UserError
+from tallymark.protocol.record_columns import RecordColumns
+
+LOG: Final = logging.getLogger("tallymark.client.connector.connector")
+
+
+@runtime_checkable
+class ConsumerHook(Protocol):
+    """The calls. They come from several threads; what they raise is logged once and changes nothing
+    for the messages."""
+
+    def handed_out(self, topic: str, partition: int, columns: RecordColumns) -> None:
+        """These messages are about to be handed out; from the thread that reads the stream."""
+
+    def done_before(self, positions: Mapping[TopicPartition, int]) -> None:
+        """All messages before these offsets are processed, and that is about to be stored. It may
+        wait a moment: nothing else waits but the commit."""
+
+    def released(self, places: Collection[TopicPartition]) -> None:
+        """The partitions are given up: what was handed out of them and is not processed comes
+        again."""
+
+    def closed(self) -> None:
+        """The consumer has left its group."""
+
+
+def checked_hooks(hooks: Iterable[ConsumerHook]) -> Sequence[ConsumerHook]:
+    """All of them. UserError for what is none."""
+    found = list(hooks)
+    for one in found:
+        if isinstance(one, type) or not isinstance(one, ConsumerHook):
+            raise UserError(
+                f"ConsumerConnector: {one!r} in hooks is none",
+                "it must have the methods handed_out, done_before, released and closed",
+            )
+    return found
+
+
+class Hooks:
+    """Several hooks as one, that cannot hurt."""
+
+    def __init__(self, hooks: Sequence[ConsumerHook] = ()) -> None:
+        self._hooks = hooks
+        self._logged: set[tuple[int, str]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def handed_out(self, topic: str, partition: int, columns: RecordColumns) -> None:
+        """See :class:`ConsumerHook`; so with the following."""
+        self._each("handed_out", lambda hook: hook.handed_out(topic, partition, columns))
+
+    def done_before(self, positions: Mapping[TopicPartition, int]) -> None:
+        if positions:
+            self._each("done_before", lambda hook: hook.done_before(positions))
+
+    def released(self, places: Collection[TopicPartition]) -> None:
+        if places:
+            self._each("released", lambda hook: hook.released(places))
+
+    def closed(self) -> None:
+        self._each("closed", lambda hook: hook.closed())
+
+    def _each(self, name: str, call: Callable[[ConsumerHook], Any]) -> None:
+        for number, hook in enumerate(self._hooks):
+            try:
+                call(hook)
+            except Exception:
+                if (number, name) not in self._logged:
+                    self._logged.add((number, name))
+                    LOG.exception("%s.%s failed; said once", type(hook).__name__, name)

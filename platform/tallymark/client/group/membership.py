@@ -1,0 +1,220 @@
+"""A member of a group that only wants to know its part: it fetches nothing and stores no offsets.
+
+For readers that keep their positions themselves, and whose store refuses who has lost a partition:
+then nothing waits for anything when partitions move, and being told late does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, Unpack
+
+from tallymark.client.bootstrap import Bootstrap
+from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.client.connector.settings import ConsumerSettings
+from tallymark.client.group import actions as act
+from tallymark.client.group import events as ev
+from tallymark.client.group.assignors import COOPERATIVE
+from tallymark.client.group.link import GroupLink
+from tallymark.client.group.machine import decide
+from tallymark.client.group.questions import Question, Questions
+from tallymark.client.group.routine import next_due_ms
+from tallymark.client.group.state import NOBODY, Phase, Setup, State
+from tallymark.client.security.security import SecuritySettings, client_security
+from tallymark.coordination.subscriptions import Subscription
+from tallymark.errors import (
+    ClosedError,
+    ConnectError,
+    KafkaError,
+    LocalProtocolError,
+    TallymarkError,
+    TimedOutError,
+)
+
+LOG: Final = logging.getLogger(__name__)
+_LEAVE_SECONDS: Final = 5.0
+_AGAIN_SECONDS: Final = 10.0
+"""After what no waiting will mend, it waits so long all the same: a person may."""
+
+
+@dataclass(frozen=True)
+class _Matching(Subscription):
+    """The topics, internal ones too, that a function picks."""
+
+    picks: Callable[[str], bool] = field(default=lambda name: True)
+
+    def streams_of(self, topic: str) -> int:
+        """One stream of each."""
+        return 1 if self.picks(topic) else 0
+
+
+class GroupMembership:
+    """In the group ``group``, from the constructor to :meth:`close`, for all topics that ``picks``
+    picks. Never raises because of the brokers: :attr:`problem` says what is wrong with them.
+
+    ``session_timeout_ms``: who is silent for so long has lost its part.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        picks: Callable[[str], bool],
+        *,
+        bootstrap_servers: str,
+        client_id: str = "tallymark",
+        session_timeout_ms: int = 10_000,
+        request_timeout_ms: int = 3_000,
+        metadata_max_age_ms: int = 2_000,
+        **security: Unpack[SecuritySettings],
+    ) -> None:
+        self._settings = settings = ConsumerSettings(
+            group=group,
+            coordinator="brokers",
+            zookeeper_connect=None,
+            bootstrap_servers=bootstrap_servers,
+            client_id=client_id,
+            consumer_id=None,
+            enable_auto_commit=False,
+            auto_commit_interval_ms=5000,
+            auto_offset_reset="smallest",
+            out_of_range=None,
+            delivery="at_least_once",
+            isolation="read_committed",
+            partition_assignment_strategy=COOPERATIVE,
+            group_instance_id=None,
+            session_timeout_ms=session_timeout_ms,
+            heartbeat_interval_ms=None,
+            max_poll_interval_ms=max(session_timeout_ms, 30_000),
+            metadata_max_age_ms=metadata_max_age_ms,
+            connect_timeout_ms=request_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            fetch_max_bytes=1 << 20,
+            fetch_max_wait_ms=500,
+            retry_backoff_ms=100,
+            queue_bytes=1 << 20,
+            start_timeout_ms=0,
+        )
+        secured = client_security(security, GroupMembership)
+        self._first = State(
+            Setup(
+                _Matching({".*": 1}, is_filter=True, picks=picks),
+                settings.strategies,
+                settings.session_ms,
+                settings.poll_interval_ms,
+                settings.heartbeat_ms,
+                settings.retry_backoff_ms,
+                settings.metadata_max_age_ms,
+            )
+        )
+        self._state = self._first
+        self.part: frozenset[TopicPartition] | None = None
+        """What it has now; None until the group has answered for the first time."""
+        self.sole = False
+        """Whether there was no other member when it last was told."""
+        self.problem: TallymarkError | None = None
+        self._ended = threading.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        bootstrap = Bootstrap.of(bootstrap_servers, None, secured)
+        self._link = GroupLink(bootstrap, settings)
+        self._questions = Questions(self._link, settings)
+        self._link.io.call(self._tell, ev.Tick())
+
+    def close(self) -> None:
+        """Leave the group, so that others need not wait for the session to end. Idempotent."""
+        if not self._link.io.stopped:
+            self._link.io.call(self._tell, ev.Stop())
+            self._ended.wait(_LEAVE_SECONDS)
+            self._link.close()
+
+    # -- the loop -----------------------------------------------------------------------------
+
+    def _tell(self, event: ev.Event) -> None:
+        """One event and everything that follows from it at once."""
+        if self._state.phase is Phase.CLOSED:
+            return
+        self._state, actions = decide(self._state, event, _now_ms())
+        for action in actions:
+            self._perform(action)
+        if self._state.phase is Phase.STABLE:
+            self.problem = None
+            self.sole = self._state.leads and len(self._state.members) == 1
+            if self.part is None:
+                self.part = frozenset()
+        self._keep_time()
+
+    def _keep_time(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = next_due_ms(self._state)
+        if self._state.phase is not Phase.CLOSED and due is not None:
+            seconds = max(0.0, (due - _now_ms()) / 1000)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(seconds, self._tell, ev.Tick())
+
+    def _perform(self, action: act.Action) -> None:
+        soon = asyncio.get_running_loop().call_soon
+        match action:
+            case act.StartFetchers(places):
+                self.part = (self.part or NOBODY) | frozenset(places)
+                LOG.info("%s: has %d partitions", self._settings.client_id, len(self.part))
+            case act.StopFetchers(places):
+                self.part = (self.part or NOBODY) - frozenset(places)
+            case act.Release(ticket, _) | act.Load(ticket, _):
+                soon(self._tell, ev.Done(ticket))
+            case act.Forget() | act.Pause() | act.Resume():
+                pass
+            case act.Fail(code):
+                self._give_up(KafkaError(code, f"group {self._settings.group}"))
+            case act.Close():
+                self._ended.set()
+            case _:
+                self._begin(*self._questions.of(action))
+
+    def _begin(self, question: Question, otherwise: ev.Event) -> None:
+        """Ask the brokers, in a task, whose answer comes back as an event."""
+        task = asyncio.get_running_loop().create_task(self._answered(question, otherwise))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answered(self, question: Question, otherwise: ev.Event) -> None:
+        try:
+            event = await question
+        except (ClosedError, LocalProtocolError):
+            return  # by us, meanwhile
+        except (ConnectError, TimedOutError, KafkaError) as error:
+            self.problem = error
+            if isinstance(error, KafkaError) and not error.retriable:
+                self._give_up(error)
+                return
+            event = otherwise
+        except TallymarkError as error:
+            self._give_up(error)
+            return
+        self._tell(event)
+
+    def _give_up(self, error: TallymarkError) -> None:
+        """It has no part for now, and tries anew a while later."""
+        LOG.warning("%s: not in the group: %s", self._settings.client_id, error)
+        stopping = self._state.phase in (Phase.LEAVING_RELEASE, Phase.LEAVING_GROUP)
+        self.problem, self.part, self.sole = error, None, False
+        self._state = replace(self._state, phase=Phase.CLOSED)
+        self._ended.set()
+        if not stopping:
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._again)
+
+    def _again(self) -> None:
+        if self._state.phase is Phase.CLOSED:
+            self._ended.clear()
+            self._state = replace(self._first, ticket=self._state.ticket + 1)
+            self._tell(ev.Tick())
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

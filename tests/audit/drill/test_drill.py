@@ -1,0 +1,29 @@
+"""One drill: real processes, real faults, everything found, named, repaired, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tallymark_audit.demo.narrate import Narrator
+from tallymark_audit.drill.expected import CORRUPT, DUPLICATION, LOSS
+from tallymark_audit.drill.plan import make_plan
+from tallymark_audit.drill.report import terminal_table, to_json
+from tallymark_audit.drill.run import Drill
+from tallymark_audit.drill.topology import build
+
+FAULTS = ("drop", "duplicate", "corrupt", "drop-events", "kill-collector", "torn-tail")
+
+
+@pytest.mark.process
+@pytest.mark.timeout(900)  # it waits for what takes a minute on a machine that is not busy
+def test_one_seed_finds_everything_and_nothing_else(tmp_path: Path) -> None:
+    plan = make_plan(11, 14, FAULTS)
+    narrator = Narrator(Console(soft_wrap=True))
+    outcome = Drill(plan, build(tmp_path / "drill", plan.orders), narrator, 80).run()
+    narrator.console.print(terminal_table(outcome))
+    assert outcome.perfect, to_json(outcome)
+    for kind in (LOSS, DUPLICATION, CORRUPT):
+        assert outcome.comparison.expected(kind), f"no {kind} was made: the drill proves nothing"
+    assert set(outcome.idle) <= {"drop-events"}
+    assert outcome.repaired

@@ -1,0 +1,131 @@
+"""What the audit has to say of what is in the logs."""
+
+import zlib
+
+from tallymark_audit.drill.expected import (
+    CORRUPT,
+    COUNTED,
+    DUPLICATION,
+    LOSS,
+    UNCLAIMED,
+    Cell,
+    Expectation,
+    Item,
+    expect,
+)
+from tallymark_audit.drill.producer import value_of
+from tallymark_audit.drill.truth import Book, Log, Origin, Seen, Told
+
+WINDOW = 1_000
+SERVER, INSTANCE, TOPIC = "web-1", "00" * 8, "orders"
+ORIGIN = Origin(TOPIC, 0, SERVER, INSTANCE)
+
+
+def crc(sequence: int) -> int:
+    return zlib.crc32(value_of(SERVER, 0, sequence))
+
+
+def book(*acked: int, ended: bool = True) -> Book:
+    """Messages whose number is also their time, in hundreds of ms."""
+    told = {(0, sequence): Told(sequence * 100, crc(sequence)) for sequence in acked}
+    return Book("dc1", TOPIC, SERVER, INSTANCE, told, {0: max(acked) + 1} if ended else {})
+
+
+def log(*sequences: int, damaged: tuple[int, ...] = ()) -> Log:
+    found: Log = {ORIGIN: {}}
+    for offset, sequence in enumerate(sequences):
+        content = crc(sequence) ^ (sequence in damaged)
+        seen = Seen(0, offset, sequence * 100, content)
+        found[ORIGIN].setdefault(sequence, []).append(seen)
+    return found
+
+
+def expected(one: Book, **logs: Log) -> Expectation:
+    return expect([one], logs, [("dc1", "aggregate")] if "aggregate" in logs else [], WINDOW)
+
+
+def item(kind: str, number: int, window: int, copy: int = 0, edge: str = "") -> Item:
+    cell = Cell(edge or "producer-to-dc1", TOPIC, window, 0, SERVER, INSTANCE)
+    return Item(cell, kind, number, copy)
+
+
+def test_all_is_well() -> None:
+    found = expected(book(0, 1, 12), dc1=log(0, 1, 12), aggregate=log(12, 0, 1))
+    assert found.items == set()
+    assert found.messages == {"producer-to-dc1": 3, "dc1-to-aggregate": 3}
+    assert {cell.window for cell in found.cells} == {0, 1_000}
+
+
+def test_a_loss_is_expected_on_the_hop_where_it_was_lost() -> None:
+    found = expected(book(0, 1, 12), dc1=log(0, 12), aggregate=log(0))
+    assert found.items == {
+        item(LOSS, 1, 0),
+        item(LOSS, 12, 1_000, edge="dc1-to-aggregate"),
+    }
+
+
+def test_further_copies_are_those_that_upstream_does_not_have() -> None:
+    found = expected(book(0, 1), dc1=log(0, 0, 1), aggregate=log(0, 0, 0, 1))
+    assert found.items == {
+        item(DUPLICATION, 0, 0, 1),
+        item(DUPLICATION, 0, 0, 1, edge="dc1-to-aggregate"),
+    }
+
+
+def test_loss_and_duplication_of_one_cell_do_not_cancel() -> None:
+    found = expected(book(0, 1, 2), dc1=log(0, 0, 2))
+    assert found.items == {item(LOSS, 1, 0), item(DUPLICATION, 0, 0, 1)}
+
+
+def test_a_changed_value_corrupts_its_block_where_that_can_show() -> None:
+    found = expected(book(0, 1, 2), dc1=log(0, 1, 2, damaged=(1, 2)))
+    assert found.items == {item(CORRUPT, 0, 0)}
+    assert found.hidden == 0
+
+
+def test_a_changed_value_is_hidden_by_a_loss_in_its_block_or_a_copy_in_its_cell() -> None:
+    short = expected(book(0, 1, 2), dc1=log(0, 1, damaged=(1,)))
+    assert short.items == {item(LOSS, 2, 0)}
+    assert short.hidden == 1
+    twice = expected(book(0, 1, 2), dc1=log(0, 0, 1, 2, damaged=(1,)))
+    assert twice.items == {item(DUPLICATION, 0, 0, 1)}
+    assert twice.hidden == 1
+
+
+def test_what_a_killed_application_was_never_told_may_be_a_loss_or_not() -> None:
+    found = expected(book(0, 1, ended=False), dc1=log(0, 1, 2))
+    assert found.items == set()
+    assert found.allows(item(LOSS, 3, 0))
+    assert not found.allows(item(LOSS, 2, 0)), "it is there"
+    assert not found.allows(item(DUPLICATION, 3, 0, 1))
+    assert not found.allows(item(LOSS, 3, 0, edge="dc1-to-aggregate"))
+
+
+def test_an_application_that_ended_well_was_told_everything() -> None:
+    found = expected(book(0, 1), dc1=log(0, 1))
+    assert not found.allows(item(LOSS, 2, 0))
+
+
+def test_what_was_not_acknowledged_and_is_there_twice_is_still_duplication() -> None:
+    found = expected(book(0, ended=False), dc1=log(0, 1, 1))
+    assert found.items == {item(DUPLICATION, 1, 0, 1)}
+
+
+def test_what_a_mirror_has_and_its_source_has_no_longer_is_unclaimed() -> None:
+    found = expected(book(0, 1), dc1=log(0), aggregate=log(0, 1))
+    assert found.items == {
+        item(LOSS, 1, 0),
+        item(UNCLAIMED, 1, 0, edge="dc1-to-aggregate"),
+    }
+
+
+def test_what_a_group_processed_twice_is_counted_and_its_contents_are_its_own_business() -> None:
+    edge = "aggregate-to-group:billing"
+    logs = {"aggregate": log(0, 1, 2), "group:billing": log(0, 0, 1, 1, damaged=(1,))}
+    found = expect([], logs, [("aggregate", "group:billing")], WINDOW)
+    assert found.items == {
+        item(LOSS, 2, 0, edge=edge),
+        item(DUPLICATION, COUNTED, 0, 1, edge=edge),
+        item(DUPLICATION, COUNTED, 0, 2, edge=edge),
+    }
+    assert not any(one.mirrored for one in found.items)

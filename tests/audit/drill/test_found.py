@@ -1,0 +1,47 @@
+"""What the drill reads of the audit's store."""
+
+from pathlib import Path
+
+from sqlalchemy import insert
+
+from tallymark_audit.cells import CellKey
+from tallymark_audit.drill.expected import SKEWED, Cell, Item
+from tallymark_audit.drill.found import read_alarms, read_reporters, read_skewed, read_verdicts
+from tallymark_audit.sides import Claim
+from tallymark_audit.store import open_store
+from tallymark_audit.store.rows import claim_to_row
+from tallymark_audit.store.tables import claims
+from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.verdicts import State, Verdict
+
+KEY = CellKey("orders", 1, 60_000, "web-1", "ab" * 8)
+
+
+def verdict(state: State) -> Verdict:
+    return Verdict("dc1-to-aggregate", "orders", 60_000, state, claimed=5, observed=5)
+
+
+def test_skew_is_what_producers_report_of_their_cells(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'audit.db'}"
+    with open_store(address) as store, store.write() as connection:
+        rows = [
+            claim_to_row("dc1", "producer-a", 0, 1, Claim(KEY, skewed=3)),
+            claim_to_row("dc1", "producer-a", 1, 1, Claim(KEY, skewed=2)),
+            claim_to_row("dc1", "producer-a", 0, 1, Claim(KEY._replace(window=0))),
+            claim_to_row("dc1", "consumer-b", 0, 1, Claim(KEY, skewed=9), tier="consumer"),
+        ]
+        connection.execute(insert(claims), rows)
+    cell = Cell("producer-to-dc1", KEY.topic, KEY.window, KEY.partition, KEY.server, KEY.instance)
+    assert read_skewed(address) == {Item(cell, SKEWED, 5)}
+    assert read_reporters(address, KEY.instance) == []
+
+
+def test_an_alarm_that_was_taken_back_is_still_told(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'audit.db'}"
+    with open_store(address) as store:
+        for now, state in enumerate((State.SETTLING, State.LOSS, State.COMPLETE)):
+            with store.write() as connection:
+                record_verdicts(connection, [verdict(state)], COLLECTOR, 100_000 + now)
+    assert [row["state"] for row in read_verdicts(address)] == ["COMPLETE"]
+    assert read_verdicts(address, ["LOSS"]) == []
+    assert read_alarms(address) == ["dc1-to-aggregate orders 60000 LOSS"]

@@ -1,0 +1,182 @@
+"""What becomes of produce requests on their way, and that all of it is written down."""
+
+import random
+from pathlib import Path
+
+from drill_requests import TOPIC, request, sequences, stamped
+
+from tallymark.protocol.messages import (
+    FetchResponse,
+    FetchResponsePartition,
+    FetchResponseTopic,
+    ProduceRequest,
+    ProduceResponse,
+)
+from tallymark.protocol.records import Record, split_batches
+from tallymark_audit.drill import faults
+from tallymark_audit.drill.faults import Order, read_orders, write_orders
+from tallymark_audit.drill.meddler import Meddler, swapped, with_feigned
+from tallymark_audit.drill.seal import Note
+from tallymark_audit.edges import AUDIT_TOPIC
+
+NOW = 10_000
+HOP = "producer-to-dc1"
+
+
+def meddler(*orders: Order) -> Meddler:
+    made = Meddler(HOP, random.Random(1))
+    made.orders = list(orders)
+    return made
+
+
+def order(kind: str, rate: float = 1.0, most: int = 1_000, seconds: float = 0.0) -> Order:
+    return Order(kind, NOW, NOW + 1_000, rate, most, seconds)
+
+
+def noted(notes: list[Note]) -> list[int]:
+    return [
+        sequence
+        for note in notes
+        for first, last in note.sequences
+        for sequence in range(first, last + 1)
+    ]
+
+
+def test_without_orders_everything_arrives_and_nothing_is_noted() -> None:
+    passage = meddler().meddle(request({0: range(5), 1: range(3)}), NOW)
+    assert passage.request is not None
+    assert sequences(passage.request) == {0: [0, 1, 2, 3, 4], 1: [0, 1, 2]}
+    assert (passage.feigned, passage.notes, passage.extra) == ([], [], [])
+
+
+def test_an_order_holds_in_its_time_and_until_it_has_hit_something() -> None:
+    """A mirror stood still while its hop's only fault was due: the drill proved nothing."""
+    meddling, some = meddler(order(faults.DROP)), request({0: range(5)})
+    assert meddling.meddle(some, NOW - 1).notes == []
+    assert meddling.meddle(some, NOW + 1_000).notes != []
+    assert meddling.meddle(some, NOW + 1_000).notes == []
+
+
+def test_what_is_dropped_is_noted_and_all_else_arrives() -> None:
+    passage = meddler(order(faults.DROP, rate=0.5)).meddle(request({0: range(200)}), NOW)
+    assert passage.request is not None
+    arrived = sequences(passage.request)[0]
+    gone = noted(passage.notes)
+    assert sorted(arrived + gone) == list(range(200))
+    assert 50 < len(gone) < 150
+    assert {(note.kind, note.hop, note.topic) for note in passage.notes} == {
+        (faults.DROP, HOP, TOPIC)
+    }
+
+
+def test_a_partition_of_which_nothing_is_left_is_answered_by_the_proxy() -> None:
+    meddling = meddler(order(faults.DROP_BATCH, most=1))
+    passage = meddling.meddle(request({0: range(5), 1: range(3)}), NOW)
+    assert passage.request is not None
+    assert passage.feigned == [(TOPIC, 0)]
+    assert sequences(passage.request) == {1: [0, 1, 2]}
+    answer = with_feigned(ProduceResponse(responses=[]), passage.feigned)
+    ((part,),) = [topic.partition_responses for topic in answer.responses]
+    assert (part.index, part.error_code) == (0, 0)
+
+
+def test_a_request_of_which_nothing_is_left_does_not_reach_the_broker() -> None:
+    passage = meddler(order(faults.DROP)).meddle(request({0: range(5)}), NOW)
+    assert passage.request is None
+    assert passage.feigned == [(TOPIC, 0)]
+    assert noted(passage.notes) == [0, 1, 2, 3, 4]
+
+
+def test_loss_and_duplication_in_one_batch() -> None:
+    meddling = meddler(order(faults.DROP, rate=0.3), order(faults.DUPLICATE, rate=0.3))
+    passage = meddling.meddle(request({0: range(100)}), NOW)
+    assert passage.request is not None
+    arrived = sequences(passage.request)[0]
+    gone = noted([note for note in passage.notes if note.kind == faults.DROP])
+    twice = noted([note for note in passage.notes if note.kind == faults.DUPLICATE])
+    assert gone
+    assert twice
+    assert sorted(arrived) == sorted([n for n in range(100) if n not in gone] + twice)
+
+
+def test_a_request_is_sent_twice() -> None:
+    passage = meddler(order(faults.DUPLICATE_BATCH)).meddle(request({0: range(4)}), NOW)
+    assert passage.request is not None
+    assert passage.extra == [passage.request]
+    assert noted(passage.notes) == [0, 1, 2, 3]
+
+
+def test_corrupt_values_are_noted_one_by_one() -> None:
+    passage = meddler(order(faults.CORRUPT, most=2)).meddle(request({0: range(10)}), NOW)
+    assert passage.request is not None
+    changed = [
+        place
+        for place, record in enumerate(_records(passage.request))
+        if record.value != stamped(place)[1]
+    ]
+    assert changed == noted(passage.notes) == [0, 1]
+
+
+def test_lost_answers_and_delays_leave_the_request_as_it_is() -> None:
+    meddling = meddler(order(faults.LOST_ACK), order(faults.DELAY, seconds=3.0))
+    passage = meddling.meddle(request({0: range(4)}), NOW)
+    assert passage.hang_up
+    assert passage.delay == 3.0
+    assert passage.request is not None
+    assert sequences(passage.request) == {0: [0, 1, 2, 3]}
+
+
+def test_monitoring_events_are_a_matter_apart() -> None:
+    events = request({0: range(3)}, topic=AUDIT_TOPIC)
+    passage = meddler(order(faults.DROP)).meddle(events, NOW)
+    assert passage.notes == []
+    passage = meddler(order(faults.DROP_EVENTS)).meddle(events, NOW)
+    assert passage.request is None
+    data = meddler(order(faults.DROP_EVENTS)).meddle(request({0: range(3)}), NOW)
+    assert data.notes == []
+
+
+def test_what_mirrors_remember_passes_byte_for_byte() -> None:
+    state = request({0: range(3)}, topic="_mirror_state")
+    passage = meddler(order(faults.DROP), order(faults.DROP_EVENTS)).meddle(state, NOW)
+    assert passage.request is not None
+    before = state.topic_data[0].partition_data[0].records
+    assert bytes(passage.request.topic_data[0].partition_data[0].records or b"") == before
+
+
+def test_two_requests_change_places_where_they_meet() -> None:
+    one, other = request({0: range(3), 1: range(2)}), request({0: range(3, 6)})
+    first, second = swapped(one, other)
+    assert sequences(first) == {0: [3, 4, 5], 1: [0, 1]}
+    assert sequences(second) == {0: [0, 1, 2]}
+
+
+def test_records_vanish_on_the_way_to_a_consumer_and_leave_a_hole() -> None:
+    (produced,) = request({0: range(100)}).topic_data[0].partition_data
+    part = FetchResponsePartition(
+        partition_index=0, error_code=0, high_watermark=100, records=produced.records
+    )
+    answer = FetchResponse(responses=[FetchResponseTopic(topic=TOPIC, partitions=[part])])
+    meddling = meddler(order(faults.DROP_FETCHED, rate=0.2))
+    changed = meddling.meddle_fetched(answer, TOPIC, NOW)
+    (batch,) = split_batches(changed.responses[0].partitions[0].records or b"")
+    batch.check_crc()
+    gone = noted(meddling.taken)
+    assert gone
+    assert [record.offset for record in batch.records()] == [
+        offset for offset in range(100) if offset not in gone
+    ]
+    assert meddler().meddle_fetched(answer, TOPIC, NOW) is answer
+
+
+def test_orders_are_read_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "orders.json"
+    assert read_orders(path) == []
+    orders = [order(faults.DROP, 0.25), order(faults.DELAY, seconds=2.5)]
+    write_orders(path, orders)
+    assert read_orders(path) == orders
+
+
+def _records(produced: ProduceRequest) -> list[Record]:
+    part = produced.topic_data[0].partition_data[0]
+    return [record for batch in split_batches(part.records or b"") for record in batch.records()]

@@ -1,0 +1,72 @@
+"""Chores are done when they are due, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from tallymark.errors import ConnectError
+from tallymark_audit.collector.chores import Chores, Doing
+from tallymark_audit.collector.trouble import Troubles
+from tallymark_audit.store.counts import FencedError
+
+
+class Clock:
+    """Says what it is told."""
+
+    now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def run(chores: Chores, clock: Clock, until: int, every: int = 100) -> None:
+    while clock.now < until:
+        chores.step(clock)
+        clock.now += every
+
+
+def test_each_runs_at_its_own_pace() -> None:
+    done: list[tuple[str, int]] = []
+    often = Doing("often", 200, lambda now: done.append(("often", now)))
+    seldom = Doing("seldom", 500, lambda now: done.append(("seldom", now)))
+    clock = Clock()
+    run(Chores([often, seldom], Troubles("x")), clock, 1000)
+    assert [now for name, now in done if name == "often"] == [0, 200, 400, 600, 800]
+    assert [now for name, now in done if name == "seldom"] == [0, 500]
+
+
+@pytest.mark.parametrize(
+    "error", [OperationalError("x", {}, Exception("full")), ConnectError("a:1", "connect", "no")]
+)
+def test_one_that_fails_is_tried_later_and_the_others_go_on(error: Exception) -> None:
+    tried: list[int] = []
+    done: list[int] = []
+
+    def fail(now: int) -> None:
+        tried.append(now)
+        if now < 3000:
+            raise error
+
+    troubles = Troubles("x")
+    chores = Chores([Doing("bad", 100, fail), Doing("good", 100, done.append)], troubles)
+    clock = Clock()
+    run(chores, clock, 3000)
+    assert len(done) == 30
+    assert 3 <= len(tried) <= 6  # 200, 400, 800, ... ms apart
+    assert troubles.pause_ms("bad") > 0
+    run(chores, clock, 10_000)
+    assert troubles.pause_ms("bad") == 0
+    assert len(tried) > 40
+
+
+def test_being_fenced_off_ends_the_round() -> None:
+    done: list[int] = []
+
+    def fenced(now: int) -> None:
+        raise FencedError("somebody else")
+
+    chores = Chores([Doing("judging", 1, fenced), Doing("after", 1, done.append)], Troubles("x"))
+    with pytest.raises(FencedError):
+        chores.step(Clock())
+    assert not done

@@ -1,0 +1,345 @@
+"""Whatever lies in a cluster's logs is counted under its reason and reported; nothing crashes, and
+nobody makes the collector keep more than it should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from tallymark.client.producing.stamps import Stamp, encode_stamp
+from tallymark.protocol.records import encode_batch, split_batches
+from tallymark_audit import sketches
+from tallymark_audit.cells import CellKey
+from tallymark_audit.collector.bounds import MOST_WINDOWS, overflow_window
+from tallymark_audit.collector.collector import Collector, CollectorSettings
+from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.events import AuditEvent, CellReport, encode_event
+from tallymark_audit.hashing import fingerprint
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.sides import Observation, merge_observations
+from tallymark_audit.store import Store, open_store, queries
+from tallymark_audit.store.incidents import MOST_A_DAY, OTHERS
+from tallymark_audit.store.rows import Row, observation_from_row
+from tallymark_audit.store.tables import lateness, observations
+from tallymark_audit.testing import MemoryCluster, Told, stamped
+
+W = 1000
+DAY = 86_400_000
+A = b"instance"
+START = 20_000 * DAY
+
+
+class Bench:
+    def __init__(self, store: Store, **given: Any) -> None:
+        self.store = store
+        self.cluster = MemoryCluster(at_once=50)
+        self.now = START
+        made = CollectorSettings("dc1", W, max_wait_ms=0, **given)
+        self.collector = Collector(store, self.cluster, made, "x", self.tick)
+        self.collector.start()
+
+    def tick(self) -> int:
+        self.now += 500
+        return self.now
+
+    def drain(self, rounds: int = 6) -> dict[CellKey, Observation]:
+        for _ in range(rounds):
+            self.collector.step()
+        with self.store.read() as connection:
+            rows = connection.execute(select(observations)).mappings().all()
+        return merge_observations(observation_from_row(row) for row in rows)
+
+    def incidents(self) -> list[Row]:
+        with self.store.read() as connection:
+            return queries.all_incidents(connection)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as opened:
+        yield opened
+
+
+def test_malformed_stamps_are_counted_and_reported_by_reason(store: Store) -> None:
+    bench = Bench(store)
+    good = encode_stamp(Stamp(A, 0, 5, "web"))
+    junk = [
+        b"",
+        b"\x02" + good[1:],
+        good[:10],
+        good + b"w" * 1_000_000,
+        good + b"\0",
+        good + b"\xff",
+    ]
+    for _ in range(3):
+        bench.cluster.log().append([Told(raw, START) for raw in junk] + [Told(good, START)])
+    cells = bench.drain()
+    (bare,) = [seen for key, seen in cells.items() if not key.stamped]
+    assert (bare.count, bare.malformed) == (18, 18)
+    assert cells[CellKey("t", 0, START, "web", A.hex())].count == 3
+    found = bench.incidents()
+    assert {row["kind"] for row in found} == {"malformed-stamp"}
+    assert sorted(row["count"] for row in found) == [3] * 6
+    assert bench.collector.counters.malformed == 18
+
+
+def test_of_several_stamps_the_last_counts(store: Store) -> None:
+    bench = Bench(store)
+    headers = [("tm", b"junk"), ("other", None), ("tm", encode_stamp(Stamp(A, 0, 5, "web")))]
+    bench.cluster.log().append_records([(None, b"v", headers, START)] * 2)
+    (key,) = bench.drain()
+    assert key.server == "web"
+
+
+def test_absurd_timestamps_are_counted_where_they_say_as_skewed(store: Store) -> None:
+    bench = Bench(store)
+    year_30000 = 884_541_340_800_000
+    stamps = [-1, -(2**40), 0, START, year_30000, 2**63 - 1]
+    for number, at in enumerate(stamps):
+        bench.cluster.log().append([Told(Stamp(A, 0, number, "web"), at)])
+    cells = {key.window: seen for key, seen in bench.drain().items()}
+    assert {window: (seen.count, seen.skewed) for window, seen in cells.items()} == {
+        -W: (2, 0),
+        0: (1, 0),
+        START: (1, 0),
+        year_30000: (1, 1),
+        (2**63 - 1) // W * W: (1, 1),
+    }
+    assert not bench.incidents()
+
+
+def test_timestamps_beyond_64_bits_are_what_java_makes_of_them(store: Store) -> None:
+    """A batch's base and a record's delta add up to more than a column holds: the store refused
+    the window with an error that nobody expected, and the collector ended."""
+    bench = Bench(store)
+    data = bytearray(encode_batch([(None, b"v", (), 2**63 - 10), (None, b"v", (), 2**63 - 1)]))
+    data[27:35] = (2**63 - 1).to_bytes(8, "big")  # the base, behind what the CRC is checked by
+    bench.cluster.log("t").batches += split_batches(bytes(data))
+    cells = {key.window: seen.count for key, seen in bench.drain().items()}
+    assert cells == {(2**63 - 1) // W * W: 1, -W: 1}
+    assert bench.collector.counters.failures == 0
+
+
+def test_old_records_are_skewed_when_they_come_live_unless_they_are_a_backfill(
+    store: Store,
+) -> None:
+    """A log that is read from long ago is no sign of a wrong clock; one that gets old records now
+    is, unless their producer says that it fills in old data."""
+    bench = Bench(store)
+    old = START - 5 * DAY
+    bench.cluster.log().append(stamped(0, 5, old))
+    bench.drain()
+    bench.cluster.log().append(stamped(5, 5, old))
+    filler = b"backfill"
+    told = replace(an_event(), backfill=True, instance=filler.hex(), reporter="filler")
+    bench.cluster.log(AUDIT_TOPIC).append([Told(None, 0, encode_event(told))])
+    bench.drain(40)
+    bench.cluster.log().append(stamped(0, 5, old, instance=filler))
+    cells = bench.drain()
+    assert cells[CellKey("t", 0, old, "web", A.hex())].skewed == 5
+    assert cells[CellKey("t", 0, old, "web", filler.hex())].skewed == 0
+
+
+def test_random_timestamps_do_not_open_a_window_each(store: Store) -> None:
+    bench = Bench(store)
+    far = START + 2 * DAY
+    for batch in range(4):
+        first = batch * 100
+        told = [Told(Stamp(A, 0, first + n, "web"), far + (first + n) * W) for n in range(100)]
+        bench.cluster.log().append(told)
+    bench.cluster.log().append(stamped(400, 10, START))
+    cells = bench.drain()
+    assert len(cells) == MOST_WINDOWS + 2
+    beyond = cells[CellKey("t", 0, overflow_window(W), "web", A.hex())]
+    assert (str(beyond.ranges), beyond.skewed) == ("100-399", 300)
+    assert cells[CellKey("t", 0, START, "web", A.hex())].count == 10
+    (incident,) = bench.incidents()
+    assert (incident["kind"], incident["count"]) == ("too-many-windows", 300)
+
+
+def test_a_cell_with_too_many_ranges_is_counted_and_hashed(store: Store) -> None:
+    bench = Bench(store, max_ranges=50)
+    even = [Told(Stamp(A, 0, 2 * n, "web"), START) for n in range(60)]
+    bench.cluster.log().append(even)
+    (seen,) = bench.drain().values()
+    assert (seen.count, seen.ranges.size) == (60, 0)
+    assert seen.fingerprint == fingerprint(RangeSet.of(2 * n for n in range(60)))
+    bench.cluster.log().append([Told(Stamp(A, 0, 2 * n, "web"), START) for n in range(60, 70)])
+    (seen,) = bench.drain().values()
+    assert (seen.count, seen.duplicate_count) == (70, 0)
+    assert seen.fingerprint == fingerprint(RangeSet.of(2 * n for n in range(70)))
+
+
+def test_the_content_check_does_not_depend_on_batches(store: Store) -> None:
+    bench = Bench(store, content_check=True)
+    bench.cluster.log("t", 0).append(stamped(1000, 60, START))
+    bench.cluster.log("u", 0).append(stamped(1000, 3, START))
+    bench.cluster.log("u", 0).append(stamped(1003, 57, START))
+    cells = bench.drain()
+    one, two = (cells[CellKey(topic, 0, START, "web", A.hex())].blocks for topic in "tu")
+    assert one == two
+    assert [(block.block, block.records) for block in one] == [(0, 24), (1, 36)]
+
+
+def test_lateness_is_of_what_was_read_as_it_came(store: Store) -> None:
+    bench = Bench(store)
+    bench.cluster.log().append(stamped(0, 50, START - 500_000))  # was there before
+    bench.drain()
+    bench.cluster.log().append(stamped(50, 10, bench.now - 60_000))
+    bench.cluster.log().append(stamped(60, 10, bench.now + 3_600_000))  # a clock that is ahead
+    bench.drain(30)
+    with store.read() as connection:
+        (row,) = connection.execute(select(lateness)).mappings()
+    assert (row["edge"], row["topic"], row["day"]) == ("dc1", "t", START)
+    sketch = sketches.from_list(row["sketch"])
+    assert sum(sketch.values()) == 10
+    found = sketches.quantile(sketch, 0.999)
+    assert found is not None
+    assert 55_000 < found < 70_000
+
+
+def an_event(number: int = 0) -> AuditEvent:
+    return AuditEvent(
+        kind="producer",
+        reporter="producer-aa",
+        server="web",
+        application="app",
+        instance="aa" * 8,
+        event_number=number,
+        covers_from=0,
+        emitted_at=START,
+        window_ms=W,
+        complete_through=4,
+        cells=(CellReport("t", 0, 0, accepted=RangeSet.single(0, 4)),),
+    )
+
+
+def claims_of(store: Store) -> list[list[int]]:
+    with store.read() as connection:
+        found = queries.evidence(connection, "producer-to-dc1", "t", 0)
+    return [row["accepted"] for row in found.upstream]
+
+
+def test_bad_events_are_reported_by_reason_and_harm_nothing(store: Store) -> None:
+    bench = Bench(store)
+    good = encode_event(an_event())
+    other_window = encode_event(replace(an_event(), window_ms=5 * W))
+    future = good[:2] + b"\xee" * 8 + good[10:]
+    bad = [b"", b"junk", future, good[:-3], good + b"x", other_window]
+    for _ in range(4):
+        bench.cluster.log(AUDIT_TOPIC).append([Told(None, START, value) for value in [*bad, good]])
+    bench.drain()
+    found = bench.incidents()
+    assert {row["kind"] for row in found} == {"bad-event"}
+    assert sum(row["count"] for row in found) == 4 * len(bad)
+    assert len(found) <= len(bad)
+    reasons = " | ".join(row["reason"] for row in found)
+    for part in ("another version", "not an audit event", "damaged", "windows of 5000 ms"):
+        assert part in reasons
+    assert claims_of(store) == [[0, 4]]
+    counters = bench.collector.counters
+    assert (counters.events, counters.bad_events) == (4, 4 * len(bad))
+
+
+def test_lower_revisions_and_repeated_events_change_nothing(store: Store) -> None:
+    bench = Bench(store)
+    cell = CellReport("t", 0, 0, revision=5, accepted=RangeSet.single(0, 9))
+    newer = replace(an_event(1), cells=(cell,))
+    log = bench.cluster.log(AUDIT_TOPIC)
+    log.append(
+        [Told(None, START, encode_event(newer)), Told(None, START, encode_event(an_event()))]
+    )
+    bench.drain()
+    log.append(
+        [Told(None, START, encode_event(an_event())), Told(None, START, encode_event(newer))]
+    )
+    bench.drain()
+    assert claims_of(store) == [[0, 9]]
+    assert not bench.incidents()
+
+
+def test_absurd_events_are_refused_and_do_not_hold_up_the_others(store: Store) -> None:
+    """Who claims 2^63 records keeps whoever hashes them busy for ever."""
+    bench = Bench(store)
+    many = CellReport("t", 0, 0, accepted=RangeSet.single(0, 2**63 - 1))
+    below = CellReport("t", 0, 0, failed=RangeSet.single(-5, 3))
+    bad = [replace(an_event(), cells=(cell,)) for cell in (many, below)]
+    told = [Told(None, 0, encode_event(event)) for event in [*bad, an_event()]]
+    bench.cluster.log(AUDIT_TOPIC).append(told)
+    bench.drain()
+    counters = bench.collector.counters
+    assert (counters.failures, counters.bad_events, counters.events) == (0, 2, 1)
+    assert claims_of(store) == [[0, 4]]
+    assert {row["kind"] for row in bench.incidents()} == {"bad-event"}
+
+
+def test_an_event_of_very_many_cells_is_taken(store: Store) -> None:
+    bench = Bench(store)
+    cells = tuple(CellReport("t", 1, n * W, accepted=RangeSet.single(0, 1)) for n in range(5000))
+    told = replace(an_event(), cells=cells)
+    bench.cluster.log(AUDIT_TOPIC).append([Told(None, 0, encode_event(told))])
+    bench.cluster.log().append(stamped(0, 3, START))
+    counted = bench.drain()
+    assert [seen.count for seen in counted.values()] == [3]
+    assert claims_of(store) == [[0, 1]]
+
+
+def test_a_reporter_whose_clock_is_ahead_is_believed_but_for_the_time(store: Store) -> None:
+    bench = Bench(store)
+    told = replace(an_event(), emitted_at=2**62)
+    bench.cluster.log(AUDIT_TOPIC).append([Told(None, 0, encode_event(told))] * 3)
+    bench.drain()
+    (incident,) = bench.incidents()
+    assert (incident["kind"], incident["count"]) == ("clock-off", 3)
+    assert claims_of(store) == [[0, 4]]
+    with store.read() as connection:
+        (reporter,) = queries.all_reporters(connection)
+    assert reporter["last_heard"] <= bench.now + DAY
+
+
+def test_who_floods_the_audit_topic_does_not_flood_the_store(store: Store) -> None:
+    bench = Bench(store)
+    good = encode_event(an_event())
+    told = [good[:2] + n.to_bytes(8, "big") + good[10:] for n in range(2 * MOST_A_DAY)]
+    bench.cluster.log(AUDIT_TOPIC).append([Told(None, 0, value) for value in told])
+    bench.drain()
+    found = bench.incidents()
+    assert len(found) == MOST_A_DAY + 1
+    (others,) = [row for row in found if row["reason"] == OTHERS]
+    assert others["count"] == MOST_A_DAY
+
+
+headers = st.lists(st.tuples(st.sampled_from(["tm", "x", ""]), st.none() | st.binary(max_size=30)))
+
+
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.tuples(headers, st.sampled_from([-(2**62), -1, 0, START, 2**62]), st.binary(max_size=9)),
+        max_size=20,
+    ),
+    st.lists(st.binary(max_size=60), max_size=5),
+)
+def test_anything_may_lie_in_the_logs(
+    store: Store, script: list[tuple[Any, int, bytes]], events: list[bytes]
+) -> None:
+    bench = Bench(store)
+    topic = f"t{id(script)}"
+    for given_headers, timestamp, value in script:
+        bench.cluster.log(topic).append_records([(value, value, given_headers, timestamp)])
+    bench.cluster.log(AUDIT_TOPIC)
+    for value in events:
+        bench.cluster.log(AUDIT_TOPIC).append([Told(None, 0, value)])
+    for _ in range(8):
+        bench.collector.step()
+    counters = bench.collector.counters
+    assert (counters.failures, counters.lag) == (0, 0)

@@ -1,0 +1,340 @@
+"""An audited confluent-kafka producer over one in memory: every record handed over is claimed under
+the number in its stamp, with the end that was reported, whatever order things happen in."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallymark.client.producing.delivery import RecordMetadata
+from tallymark.client.producing.interceptors import ProducerContext
+from tallymark.client.producing.stamps import Stamp, stamp_of
+from tallymark_audit.claims import fold
+from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.events import AuditEvent, decode_event
+from tallymark_audit.foreign.confluent import AuditedProducer
+from tallymark_audit.foreign.confluent_produce import deliveries
+from tallymark_audit.foreign.confluent_reports import Attendance
+from tallymark_audit.foreign.confluent_topics import Topics
+from tallymark_audit.foreign.placing import PARTITIONERS
+from tallymark_audit.foreign.run import ForeignRun
+from tallymark_audit.interceptor import AuditInterceptor
+from tallymark_audit.testing import MemoryProducer
+
+W = 1000
+LOST = KafkaError(KafkaError._MSG_TIMED_OUT)
+REFUSED = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+
+
+@dataclass
+class Rig:
+    """The parts that ``audited()`` puts together, with reports into a list."""
+
+    folder: Path | None = None
+    inner: MemoryProducer = field(default_factory=MemoryProducer)
+    events: list[AuditEvent] = field(default_factory=list)
+    producer: AuditedProducer = field(init=False)
+    run: ForeignRun = field(init=False)
+
+    def __post_init__(self) -> None:
+        interceptor = AuditInterceptor(W, self.folder, report_interval_ms=0)
+        context = ProducerContext(
+            instance=b"instance",
+            server="web",
+            client_id="shop",
+            acks=-1,
+            backfill=False,
+            publish=self._publish,
+            create_topic=lambda *_: _done(True),
+            read_cluster_id=lambda: "memory",
+        )
+        self.run = ForeignRun(interceptor, context, self)
+        topics = Topics(self.inner, self.run, PARTITIONERS["consistent_random"], ".*", deliveries)
+        self.producer = AuditedProducer(self.inner, self.run, topics, Attendance(True), None)
+
+    def serve(self) -> None:
+        """As a publisher."""
+
+    def close(self, seconds: float) -> None:
+        """As a publisher."""
+
+    def claims(self) -> dict[int, dict[str, set[int]]]:
+        """By partition, the numbers under each end."""
+        found: dict[int, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+        for key, claim in fold(self.events).claims().items():
+            for name in ("accepted", "acknowledged", "failed", "in_doubt", "aborted"):
+                for first, last in getattr(claim, name):
+                    found[key.partition][name] |= set(range(first, last + 1))
+        return found
+
+    def windows(self) -> dict[tuple[int, int], int]:
+        """The window each number of a partition is claimed in."""
+        return {
+            (key.partition, number): key.window
+            for key, claim in fold(self.events).claims().items()
+            for first, last in claim.accepted
+            for number in range(first, last + 1)
+        }
+
+    def stamps(self) -> list[Stamp]:
+        """Of what was handed over, in order."""
+        found = [stamp_of(record.headers) for record in self.inner.handed]
+        assert all(isinstance(stamp, Stamp) for stamp in found)
+        return [stamp for stamp in found if isinstance(stamp, Stamp)]
+
+    def _publish(self, topic: str, key: Any, value: Any, timestamp: Any) -> Future[Any]:
+        assert topic == AUDIT_TOPIC
+        self.events.append(decode_event(value))
+        return _done(RecordMetadata(topic, 0, len(self.events), 0))
+
+
+def _done(result: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(result)
+    return future
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path / "journal")
+    yield made
+    made.run.close()
+
+
+def test_what_is_delivered_is_claimed(rig: Rig) -> None:
+    for number in range(10):
+        rig.producer.produce("t", f"v{number}", partition=1)
+    assert rig.producer.flush() == 0
+    rig.run.tick()
+    assert rig.claims()[1]["acknowledged"] == set(range(10))
+    assert [(stamp.partition, stamp.sequence) for stamp in rig.stamps()] == [
+        (1, number) for number in range(10)
+    ]
+    (claim,) = fold(rig.events).claims().values()
+    assert (claim.count, claim.bytes) == (10, 20)
+
+
+def test_a_full_queue_burns_no_number(rig: Rig) -> None:
+    rig.inner.room = 2
+    for _ in range(2):
+        rig.producer.produce("t", b"v", partition=0)
+    for _ in range(3000):  # as an application that tries again and again
+        with pytest.raises(BufferError):
+            rig.producer.produce("t", b"v", partition=0)
+    rig.inner.deliver()
+    rig.inner.deliver()
+    rig.producer.poll(0)
+    rig.producer.produce("t", b"v", partition=0)
+    assert [stamp.sequence for stamp in rig.stamps()] == [0, 1, 2]
+    rig.producer.flush()
+    rig.run.tick()
+    assert rig.claims()[0]["accepted"] == {0, 1, 2}
+
+
+def test_a_number_that_others_have_overtaken_is_declared_failed(rig: Rig) -> None:
+    def interrupt() -> None:  # as a signal handler, while the first is handed over
+        rig.producer.produce("t", b"second", partition=0)
+        raise BufferError
+
+    rig.inner.interrupt = interrupt
+    with pytest.raises(BufferError):
+        rig.producer.produce("t", b"first", partition=0)
+    rig.producer.flush()
+    rig.run.tick()
+    assert rig.claims()[0] == {"accepted": {0, 1}, "failed": {0}, "acknowledged": {1}}
+
+
+def test_errors_are_refusals_or_doubts(rig: Rig) -> None:
+    for _ in range(3):
+        rig.producer.produce("t", b"v", partition=0)
+    rig.inner.deliver(1, REFUSED)
+    rig.inner.deliver(1, LOST)
+    rig.inner.deliver(0)
+    rig.producer.poll(0)
+    rig.run.tick()
+    assert rig.claims()[0] == {
+        "accepted": {0, 1, 2},
+        "acknowledged": {0},
+        "failed": {1},
+        "in_doubt": {2},
+    }
+
+
+def test_the_applications_callbacks_are_told_what_the_books_hold_already(rig: Rig) -> None:
+    told: list[tuple[Any, bool]] = []
+
+    def tell(error: Any, message: Any) -> None:
+        journal = rig.run._interceptor.run._journal
+        assert journal is not None
+        held = any(cell.outcome(1).size for cell in journal.tally.cells.values())  # type: ignore[arg-type]
+        told.append((message.value, held))
+
+    rig.producer.produce("t", b"v", partition=0, on_delivery=tell)
+    rig.inner.deliver()
+    rig.producer.poll(0)
+    assert told == [(b"v", True)]
+
+
+def test_a_callback_that_raises_leaves_the_others_to_the_next_poll(rig: Rig) -> None:
+    told: list[bytes] = []
+
+    def tell(error: Any, message: Any) -> None:
+        told.append(message.value)
+        if message.value == b"0":
+            raise ZeroDivisionError
+
+    for number in range(3):
+        rig.producer.produce("t", b"%d" % number, callback=tell)
+        rig.inner.deliver()
+    with pytest.raises(ZeroDivisionError):
+        rig.producer.poll(0)
+    assert len(rig.producer) == 2
+    rig.producer.poll(5)
+    assert told == [b"0", b"1", b"2"]
+
+
+def test_headers_of_every_shape_and_a_stamp_of_somebody_else(rig: Rig) -> None:
+    rig.producer.produce("t", b"v", headers={"a": b"1"})
+    rig.producer.produce("t", b"v", headers=[("tm", b"of the record that is passed on")])
+    rig.producer.produce("t", b"v", headers=())
+    assert [stamp.server for stamp in rig.stamps()] == ["web"] * 3
+    assert [record.headers[0][0] for record in rig.inner.handed] == ["a", "tm", "tm"]
+
+
+def test_internal_topics_and_unknown_partitions_go_as_they_are(rig: Rig) -> None:
+    rig.producer.produce("__x", b"v")
+    rig.producer.produce("t", b"v", partition=9)
+    assert not any(record.headers for record in rig.inner.handed)
+
+
+def test_committed_and_aborted_transactions(rig: Rig) -> None:
+    producer = rig.producer
+    producer.begin_transaction()
+    producer.produce("t", b"v", partition=0)
+    rig.inner.deliver()
+    producer.poll(0)
+    rig.run.tick()
+    assert "acknowledged" not in rig.claims()[0], "before the commit nothing holds"
+    producer.commit_transaction()
+    producer.begin_transaction()
+    for _ in range(2):
+        producer.produce("t", b"v", partition=0)
+    rig.inner.deliver()  # one is in the log, one is not
+    producer.poll(0)
+    producer.abort_transaction()
+    rig.run.tick()
+    claims = rig.claims()[0]
+    assert claims["acknowledged"] == {0}
+    assert claims["aborted"] | claims["failed"] == {1, 2}
+    assert 1 in claims["aborted"]
+
+
+def test_from_many_threads(rig: Rig) -> None:
+    def work() -> None:
+        for _ in range(300):
+            rig.producer.produce("t", b"v")
+            rig.producer.poll(0)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rig.producer.flush()
+    rig.run.tick()
+    by_partition: dict[int, list[int]] = defaultdict(list)
+    for stamp, record in zip(rig.stamps(), rig.inner.handed, strict=True):
+        assert stamp.partition == record.partition
+        by_partition[stamp.partition].append(stamp.sequence)
+    for partition, numbers in by_partition.items():
+        assert numbers == list(range(len(numbers))), "in the order they were handed over"
+        assert rig.claims()[partition]["acknowledged"] == set(numbers)
+
+
+def test_complete_through_waits_for_what_is_pending(rig: Rig) -> None:
+    rig.producer.produce("t", b"v", timestamp=5000)
+    rig.run.tick()
+    assert rig.events[-1].complete_through == 5000
+    rig.producer.flush()
+    rig.run.tick()
+    assert rig.events[-1].complete_through > 5000
+
+
+def test_a_producer_that_is_dropped_sends_its_last_report(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.producer.produce("t", b"v")
+    events = rig.events
+    del rig.producer
+    gc.collect()
+    assert events[-1].closed
+    (claim,) = fold(events).claims().values()
+    assert str(claim.acknowledged) == "0"
+
+
+def test_after_close_records_go_as_they_are(rig: Rig) -> None:
+    rig.producer.produce("t", b"v")
+    rig.producer.close()
+    assert rig.events[-1].closed
+    rig.producer.produce("t", b"v")
+    assert not rig.inner.handed[-1].headers
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("produce"), st.integers(0, 1), st.integers(0, 5 * W)),
+    st.tuples(st.just("full"), st.integers(0, 1), st.integers(0, 5 * W)),
+    st.tuples(st.just("deliver"), st.integers(0, 9), st.sampled_from([None, LOST, REFUSED])),
+    st.tuples(st.sampled_from(["poll", "tick"]), st.just(0), st.just(0)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEPS, max_size=60), st.booleans())
+def test_any_schedule_is_told_as_it_was(steps: list[Any], finish: bool) -> None:
+    rig = Rig()
+    inner, ends = rig.inner, dict[int, str]()
+    names = {None: "acknowledged", LOST: "in_doubt", REFUSED: "failed"}
+    try:
+        for what, one, other in steps:
+            if what == "produce":
+                tell = (lambda *_: None) if other % 2 else None
+                rig.producer.produce(
+                    "t", b"v", partition=one, timestamp=other + 1, on_delivery=tell
+                )
+            elif what == "full":
+                inner.room = 0
+                with pytest.raises(BufferError):
+                    rig.producer.produce("t", b"v", partition=one, timestamp=other + 1)
+                inner.room = 1 << 30
+            elif what == "deliver" and inner.open:
+                at = one % len(inner.open)
+                ends[inner.handed.index(inner.open[at])] = names[other]
+                inner.deliver(at, other)
+            elif what == "poll":
+                rig.producer.poll(0)
+            elif what == "tick":
+                rig.run.tick()
+        rig.producer.poll(0)
+        if finish:
+            ends |= {inner.handed.index(record): "acknowledged" for record in inner.open}
+            rig.producer.flush()
+    finally:
+        rig.run.close()
+    expected: dict[int, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    windows: dict[tuple[int, int], int] = {}
+    for at, (stamp, record) in enumerate(zip(rig.stamps(), inner.handed, strict=True)):
+        expected[stamp.partition]["accepted"].add(stamp.sequence)
+        expected[stamp.partition][ends.get(at, "in_doubt")].add(stamp.sequence)
+        windows[stamp.partition, stamp.sequence] = record.timestamp - record.timestamp % W
+    assert rig.claims() == expected
+    assert rig.windows() == windows

@@ -1,0 +1,90 @@
+"""One partition on its way through somebody else's producer."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallymark.client.producing.interceptors import BatchTally
+from tallymark.client.producing.stamps import Stamp, encode_stamp
+from tallymark_audit.foreign.lanes import Lane, Who, cut, runs, stamps
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.tally_cell import Outcome
+
+WHO = Who(b"instance", "wéb-17")
+ACKED, FAILED, DOUBT = Outcome.ACKNOWLEDGED, Outcome.FAILED, Outcome.IN_DOUBT
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**31 - 1))
+def test_stamps_are_those_of_the_codec(first: int, partition: int) -> None:
+    expected = [
+        encode_stamp(Stamp(WHO.instance, partition, first + n, WHO.server)) for n in range(300)
+    ]
+    assert list(islice(stamps(WHO, partition, first), 300)) == expected
+
+
+def test_stamps_from_the_first_on() -> None:
+    expected = [encode_stamp(Stamp(WHO.instance, 3, n, WHO.server)) for n in range(20_000)]
+    assert list(islice(stamps(WHO, 3, 0), 20_000)) == expected
+
+
+@given(st.sets(st.integers(0, 500), min_size=1).flatmap(lambda s: st.permutations(sorted(s))))
+def test_runs_of_reports_in_any_order(numbers: list[int]) -> None:
+    assert runs(numbers) == RangeSet.of(numbers)
+
+
+@given(st.integers(0, 100), st.lists(st.sampled_from([ACKED, FAILED, None]), min_size=1))
+def test_a_batch_is_cut_where_ends_change(first: int, ends: list[Outcome | None]) -> None:
+    times = list(range(len(ends)))
+    batch = BatchTally("t", 0, b"instance", "web", first, times, 10 * len(ends), False)
+    fates = [
+        (RangeSet.of(first + at for at, end in enumerate(ends) if end is outcome), outcome)
+        for outcome in (ACKED, FAILED)
+    ]
+    parts = cut(batch, fates)
+    told = [part.outcome for part in parts for _ in part.batch.timestamps]
+    assert told == ends
+    assert [at for part in parts for at in part.batch.timestamps] == times
+    assert [part.batch.first_sequence for part in parts] == [
+        first + part.batch.timestamps[0] for part in parts
+    ]
+
+
+def hand_over(lane: Lane, when: int) -> None:
+    next(lane.items)
+    lane.times.append(when)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_what_is_drained_is_what_happened(data: st.DataObject) -> None:
+    lane = Lane("t", 0, WHO)
+    lane.begin(lambda *_: None)
+    begun: list[int] = []
+    ends: dict[int, Outcome] = {}
+    told: dict[int, Outcome] = {}
+    for _ in range(data.draw(st.integers(1, 30))):
+        for _ in range(data.draw(st.integers(0, 5))):
+            hand_over(lane, data.draw(st.integers(0, 10**6)))
+        waiting = [n for n in range(lane.next) if n not in ends]
+        for number in data.draw(st.lists(st.sampled_from(waiting), unique=True)) if waiting else ():
+            ends[number] = data.draw(st.sampled_from([ACKED, FAILED, DOUBT]))
+            if ends[number] is ACKED:
+                lane.done.append(number)
+            else:
+                lane.failed.append((number, ends[number]))
+        if data.draw(st.booleans()):
+            drained = lane.drain()
+            if drained.begun is not None:
+                begun += range(drained.begun.first_sequence, drained.begun.last_sequence + 1)
+            for _, parts in drained.split:
+                for part, outcome in parts:
+                    if outcome is not None:
+                        told |= dict.fromkeys(
+                            range(part.first_sequence, part.last_sequence + 1), outcome
+                        )
+            assert begun == list(range(lane.next))
+            assert told == ends
+            assert lane.pending == (len(ends) < lane.next)

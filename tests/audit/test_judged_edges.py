@@ -1,0 +1,332 @@
+"""Edges of every kind judged from a store: renames, chains of mirrors, collisions, groups, mirrors
+that lag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from audit_stage import BILLING, CHAIN, INTO, NAMES, WHO, Stage, W, deployment, span
+from sqlalchemy import select
+
+from tallymark.client.producing.stamps import Stamp
+from tallymark.deployment import Mirror
+from tallymark_audit.cells import CellKey, Edge
+from tallymark_audit.edges import collision, derive_edges, origins, passes
+from tallymark_audit.events import CellReport, Copied, Gap
+from tallymark_audit.hops import hops_into
+from tallymark_audit.locate import Held, Stretch, changed
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.store import Store, claims, open_store, queries, tables
+from tallymark_audit.store.incidents import add_gap
+from tallymark_audit.testing import MemoryCluster, Told
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+        yield store
+
+
+# --- derived ------------------------------------------------------------------------------------
+
+
+def test_filters_and_names_of_an_edge() -> None:
+    (edge,) = [
+        one
+        for one in derive_edges(
+            deployment(
+                INTO.model_copy(update={"topics": "c.*", "exclude": "cold"}),
+                topics=r"(dc1\.)?c[^x]*",
+            )
+        )
+        if one.kind == "mirror"
+    ]
+    names = ("clicks", "cold", "views", "_c", "cx")
+    assert [name for name in names if passes(edge, name)] == ["clicks"]
+    assert edge.downstream_topic("clicks") == "dc1.clicks"
+    assert edge.upstream_topics("dc1.clicks", ["clicks", "views", "x.clicks"]) == ("clicks",)
+    # audit.topics has to match both names: what nobody counts downstream is not owed.
+    one_sided = derive_edges(deployment(INTO, topics="clicks"))
+    assert not any(passes(one, "clicks") for one in one_sided if one.kind == "mirror")
+
+
+def test_a_chain_of_mirrors_and_groups() -> None:
+    edges = derive_edges(deployment(*CHAIN, consumers=(BILLING,)))
+    assert [(one.name, one.home) for one in edges if one.kind != "producer"] == [
+        ("dc1-to-aggregate", "aggregate"),
+        ("dc2-to-aggregate", "aggregate"),
+        ("aggregate-to-backup", "backup"),
+        ("dc1-to-group:billing", "dc1"),
+    ]
+    assert origins(edges, "backup") == {"backup", "aggregate", "dc1", "dc2"}
+    (last,) = [hop for hop in hops_into(edges, "backup") if hop.edge.kind == "mirror"]
+    assert last.homes({"a": "dc1", "b": "backup", "c": "nowhere"}) == {
+        "a": "aggregate",
+        "b": "backup",
+    }
+    assert last.upstreams("dc1.clicks", {"aggregate": {"dc1.clicks", "dc2.clicks"}}) == {
+        "aggregate": ("dc1.clicks",)
+    }
+
+
+def test_two_topics_with_one_name_are_named() -> None:
+    mirror = Mirror(source="dc1", target="aggregate", renames={"click.*": "all"})
+    edge = Edge("dc1-to-aggregate", "dc1", "aggregate", "mirror", mirror=mirror)
+    assert collision(edge, "clicks", ["clicks", "views"]) == ""
+    why = collision(edge, "clicks", ["clicks", "clicks2"])
+    assert "clicks, clicks2 into one topic all" in why
+    assert collision(edge, "all", ["clicks", "all"]) != ""
+
+
+# --- judged -------------------------------------------------------------------------------------
+
+
+def test_a_renamed_topic_is_judged_along_a_chain(store: Store) -> None:
+    """clicks of dc1 is dc1.clicks in the aggregate, and clicks again in its backup. Each hop's
+    verdict has the upstream's name; nothing is a stranger anywhere."""
+    stage = Stage(store, deployment(*CHAIN))
+    stage.claim("clicks", span(0, 9))
+    stage.see("dc1", "clicks", span(0, 9))
+    stage.see("aggregate", "dc1.clicks", span(0, 7))
+    stage.see("backup", "clicks", span(0, 4))
+    stage.now += 50_000
+    stage.tell("dc1", event_number=1, covers_from=0)
+    for name, topic in (("dc1", "clicks"), ("aggregate", "dc1.clicks"), ("backup", "clicks")):
+        stage.counted(name, topic)
+    stage.counted("dc2")
+    for name in NAMES:
+        stage.judge(name)
+    assert stage.state("producer-to-dc1", "clicks") == "COMPLETE"
+    assert (
+        str(RangeSet.from_list(stage.row("dc1-to-aggregate", "clicks")["cells"][0]["missing"]))
+        == "8-9"
+    )
+    assert stage.row("aggregate-to-backup", "dc1.clicks")["missing"] == 3
+    assert stage.state("dc1-to-aggregate", "dc1.clicks") == "none"
+    for edge, topic in (("producer-to-aggregate", "dc1.clicks"), ("producer-to-backup", "clicks")):
+        assert stage.state(edge, topic) in ("none", "COMPLETE")
+    with store.read() as connection:
+        found = queries.evidence(connection, "dc1-to-aggregate", "clicks", 0)
+    assert [row["ranges"] for row in (*found.upstream, *found.downstream)] == [[0, 9], [0, 7]]
+    # What arrives late, under the other name, opens the window again.
+    stage.see("aggregate", "dc1.clicks", span(0, 9))
+    stage.judge("aggregate")
+    assert stage.state("dc1-to-aggregate", "clicks") == "SETTLING"
+    stage.now += 1000
+    stage.counted("dc1", "clicks")
+    stage.counted("aggregate", "dc1.clicks")
+    stage.now += 2000
+    stage.judge("aggregate")
+    assert stage.state("dc1-to-aggregate", "clicks") == "COMPLETE"
+
+
+def test_what_upstream_lost_after_it_was_copied_is_no_stranger_two_hops_on(store: Store) -> None:
+    """The aggregate's log was cut after the backup had copied it. The instance reports on dc1, two
+    hops up: its records still came through the aggregate."""
+    stage = Stage(store, deployment(*CHAIN))
+    stage.claim("clicks", span(0, 9), closed=True)
+    stage.see("dc1", "clicks", span(0, 9))
+    stage.see("backup", "clicks", span(0, 9))
+    stage.now += 50_000
+    for name, topic in (("dc1", "clicks"), ("aggregate", "dc1.clicks"), ("backup", "clicks")):
+        stage.counted(name, topic)
+    stage.judge("backup")
+    assert stage.state("producer-to-backup", "clicks") == "none"
+    assert stage.state("aggregate-to-backup", "dc1.clicks") == "UNCLAIMED"
+
+
+def test_a_collision_is_unknown_and_an_incident(store: Store) -> None:
+    """clicks and clicks2 become one topic. Run 61... wrote number 0-9 to each: in the aggregate
+    nobody can tell which arrived, so the verdict must not pretend to."""
+    mirror = Mirror(source="dc1", target="aggregate", renames={"click.*": "all"})
+    stage = Stage(store, deployment(mirror))
+    for topic in ("clicks", "clicks2"):
+        stage.see("dc1", topic, span(0, 9))
+    stage.see("aggregate", "all", span(0, 9))
+    stage.now += 50_000
+    stage.counted("dc1", "clicks", "clicks2")
+    stage.counted("aggregate", "all")
+    stage.judge("aggregate")
+    for topic in ("clicks", "clicks2"):
+        row = stage.row("dc1-to-aggregate", topic)
+        assert row["state"] == "UNKNOWN"
+        assert "into one topic all" in row["reasons"][0]
+    with store.read() as connection:
+        met = queries.all_incidents(connection)
+    assert {(one["kind"], one["topic"]) for one in met} == {
+        ("collision", "clicks"),
+        ("collision", "clicks2"),
+    }
+
+
+def mirror_says(stage: Stage, through: int, number: int, **more: Any) -> None:
+    stage.tell(
+        "aggregate",
+        kind="mirror",
+        reporter="mirror-dc1-to-aggregate",
+        instance="",
+        event_number=number,
+        copied=(Copied("clicks", 0, "dc1.clicks", "", through),),
+        **more,
+    )
+
+
+def lagging(store: Store) -> Stage:
+    """dc1 has 0-9 at offsets 0-9, the aggregate 0-4; the mirror has come to offset 5."""
+    stage = Stage(store, deployment(*CHAIN))
+    stage.see("dc1", "clicks", span(0, 9))
+    stage.see("aggregate", "dc1.clicks", span(0, 4))
+    mirror_says(stage, 5, 0)
+    stage.now += 50_000
+    mirror_says(stage, 5, 1)
+    stage.counted("dc1", "clicks")
+    stage.now += 1
+    stage.counted("aggregate", "dc1.clicks")
+    stage.judge("aggregate")
+    return stage
+
+
+def test_a_lagging_mirror_settles_and_a_silent_one_is_unknown(store: Store) -> None:
+    stage = lagging(store)
+    edge = "dc1-to-aggregate"
+    assert stage.state(edge, "clicks") == "SETTLING"
+    stage.now += 5000
+    stage.counted("dc1", "clicks")
+    stage.counted("aggregate", "dc1.clicks")
+    stage.judge("aggregate")
+    assert stage.state(edge, "clicks") == "UNKNOWN"
+    assert "silent" in stage.row(edge, "clicks")["reasons"][0]
+    with store.write() as connection:
+        assert claims.retire(connection, "mirror-dc1-to-aggregate", stage.now) == ["aggregate"]
+    stage.judge("aggregate")
+    assert stage.state(edge, "clicks") == "LOSS"
+    # It speaks again: it is back, and so is what it may bring.
+    stage.now += 1000
+    mirror_says(stage, 5, 2)
+    stage.see("dc1", "clicks", span(0, 10), window=W)
+    stage.now += 2000
+    stage.counted("dc1", "clicks")
+    stage.counted("aggregate", "dc1.clicks")
+    stage.judge("aggregate")
+    assert stage.state(edge, "clicks", W) == "SETTLING"
+
+
+def test_what_the_mirror_has_passed_and_is_not_there_is_lost(store: Store) -> None:
+    stage = lagging(store)
+    mirror_says(stage, 10, 2)
+    stage.now += 3000
+    stage.judge("aggregate")
+    # The counter has not looked since the mirror said so.
+    assert stage.state("dc1-to-aggregate", "clicks") == "SETTLING"
+    stage.counted("aggregate", "dc1.clicks")
+    stage.now += 3000
+    stage.judge("aggregate")
+    assert (
+        stage.state("dc1-to-aggregate", "clicks"),
+        stage.row("dc1-to-aggregate", "clicks")["missing"],
+    ) == ("LOSS", 5)
+
+
+def test_an_older_word_of_the_mirror_changes_nothing(store: Store) -> None:
+    stage = lagging(store)
+    old = stage.now
+    stage.now += 1000
+    mirror_says(stage, 10, 3)
+    mirror_says(stage, 5, 2, emitted_at=old)
+    with store.read() as connection:
+        row = connection.execute(select(tables.copied)).mappings().one()
+    assert row["through_offset"] == 10
+
+
+def test_what_retention_took_before_it_was_copied_is_lost_with_that_reason(store: Store) -> None:
+    stage = lagging(store)
+    with store.write() as connection:
+        add_gap(
+            connection, "aggregate", "mirror-dc1-to-aggregate", Gap("clicks", 0, 5, 7, "retention")
+        )
+    mirror_says(stage, 10, 2)
+    stage.now += 1
+    stage.counted("aggregate", "dc1.clicks")
+    stage.now += 12_000
+    stage.counted("dc1", "clicks")
+    stage.counted("aggregate", "dc1.clicks")
+    stage.judge("aggregate")
+    row = stage.row("dc1-to-aggregate", "clicks")
+    assert (row["state"], row["cells"][0]["missing"]) == ("LOSS", [5, 9])
+    assert row["cells"][0]["explanations"] == {"expired": [5, 7]}
+
+
+def group_says(stage: Stage, member: str, sequences: RangeSet, through: int, **more: Any) -> None:
+    cell = CellReport(
+        "clicks",
+        0,
+        0,
+        "web",
+        WHO,
+        accepted=sequences,
+        acknowledged=sequences,
+        **more.pop("cell", {}),
+    )
+    stage.tell(
+        "dc1",
+        kind="consumer",
+        reporter=member,
+        instance="",
+        consumer_group="billing",
+        cells=(cell,),
+        copied=(Copied("clicks", 0, "", "", through),),
+        **more,
+    )
+
+
+def test_a_group_that_reports_is_found_and_judged(store: Store) -> None:
+    """Nobody declared it. Two members have processed 0-9 between them, one number twice."""
+    stage = Stage(store, deployment(*CHAIN), now=0)
+    group_says(stage, "one", span(0, 5), 6)
+    group_says(stage, "two", span(5, 9), 10)
+    stage.see("dc1", "clicks", span(0, 9))
+    stage.now += 50_000
+    for at, member in enumerate(("one", "two")):
+        stage.tell("dc1", kind="consumer", reporter=member, instance="", consumer_group="billing",
+                   event_number=1, covers_from=1 - at * 0, closed=True)  # fmt: skip
+    stage.counted("dc1", "clicks")
+    stage.judge("dc1")
+    row = stage.row("dc1-to-group:billing", "clicks")
+    assert (row["state"], row["missing"], row["duplicates"]) == ("DUPLICATION", 0, 1)
+    with store.read() as connection:
+        found = queries.evidence(connection, "dc1-to-group:billing", "clicks", 0)
+        assert [row["ranges"] for row in found.downstream] == [[0, 5], [5, 9]]
+        marks = connection.execute(select(tables.watermarks)).mappings().all()
+    assert "dc1-to-group:billing" in {mark["edge"] for mark in marks}
+
+
+def test_a_declared_group_that_never_reports_is_unknown(store: Store) -> None:
+    stage = Stage(store, deployment(*CHAIN, consumers=(BILLING,)))
+    stage.see("dc1", "clicks", span(0, 9))
+    stage.now += 50_000
+    stage.counted("dc1", "clicks")
+    stage.judge("dc1")
+    row = stage.row("dc1-to-group:billing", "clicks")
+    assert (row["state"], row["reasons"]) == ("UNKNOWN", ["nobody of the group has reported"])
+
+
+# --- named --------------------------------------------------------------------------------------
+
+
+def test_the_records_of_a_corrupt_block_that_differ_are_named() -> None:
+    """A block is 1,024 sequences. Both sides are read once more to say which of them it is."""
+    above, below = MemoryCluster(), MemoryCluster()
+    for cluster, topic, wrong in ((above, "t", -1), (below, "x", 3)):
+        told = [
+            Told(Stamp(b"a" * 8, 0, n, "web"), 0, b"changed" if n == wrong else b"value")
+            for n in range(6)
+        ]
+        cluster.log(topic).append(told[:4])
+        cluster.log(topic).append(told[4:])
+    key = CellKey("t", 0, 0, "web", "61" * 8)
+    within = [Stretch(0, 0, 5)]
+    found = changed(key, span(0, 1023), Held(above, "t", within), Held(below, "x", within))
+    assert found == [(0, 3, 3)]

@@ -1,0 +1,394 @@
+"""Repair copies exactly what is missing, once, to where the mirror would have put it, and says why
+where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from tallymark.client import RecordMetadata
+from tallymark.client.producing.stamps import Stamp, decode_stamp
+from tallymark.deployment import Mirror
+from tallymark.errors import ConnectError, UserError
+from tallymark.protocol.murmur2 import partition_of
+from tallymark_audit.cells import CellKey, Copy, Edge
+from tallymark_audit.locate import Stretch
+from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.repair import (
+    Item,
+    Place,
+    Plan,
+    apply_plan,
+    make_plan,
+    read_plan,
+    still_open,
+    to_json,
+    wait_until_good,
+    write_plan,
+)
+from tallymark_audit.sides import Observation
+from tallymark_audit.store import Store, counts, open_store
+from tallymark_audit.store.verdicts import COLLECTOR, locate_cells, record_verdicts
+from tallymark_audit.testing import MemoryCluster
+from tallymark_audit.verdicts import CellVerdict, State, Verdict
+
+INSTANCE = b"instance"
+KEY = CellKey("t", 0, 60_000, "web", INSTANCE.hex())
+MIRROR = Edge("dc1-to-aggregate", "dc1", "aggregate", "mirror")
+
+
+@dataclass
+class World:
+    """Two clusters. ``patience``: so many records are taken before the connection breaks."""
+
+    clusters: dict[str, MemoryCluster] = field(default_factory=dict)
+    compact: set[str] = field(default_factory=set)
+    patience: int = 1 << 30
+    sent: int = 0
+
+    def __post_init__(self) -> None:
+        self.clusters = {name: MemoryCluster() for name in ("dc1", "aggregate")}
+
+    def reader(self, cluster: str) -> Any:
+        return self.clusters[cluster]
+
+    def producer(self, cluster: str) -> Any:
+        return _Sender(self, self.clusters[cluster])
+
+    def compacted(self, cluster: str, topic: str) -> bool:
+        return topic in self.compact
+
+    def put(
+        self,
+        cluster: str,
+        sequences: Any,
+        topic: str = "t",
+        partition: int = 0,
+        keys: str = "",
+        at: int = 60_000,
+    ) -> None:
+        """A batch; its keys are the letters of ``keys`` in turn."""
+        told = [
+            (
+                keys[number % len(keys)].encode() if keys else None,
+                b"value %d" % sequence,
+                (("other", b"x"), ("tm", _stamp(sequence))),
+                at + sequence,
+            )
+            for number, sequence in enumerate(sequences)
+        ]
+        if told:
+            self.clusters[cluster].log(topic, partition).append_records(told)
+
+    def found(self, topic: str = "t", cluster: str = "aggregate") -> dict[int, list[int]]:
+        """The sequences in each partition, in the order of the log."""
+        return {
+            partition: [_sequence(r) for batch in log.batches for r in batch.records()]
+            for (name, partition), log in self.clusters[cluster].logs.items()
+            if name == topic
+        }
+
+
+@dataclass
+class _Sender:
+    world: World
+    cluster: MemoryCluster
+
+    def send(self, *arguments: Any, **named: Any) -> Future[RecordMetadata]:
+        if self.world.sent >= self.world.patience:
+            raise ConnectError("memory:9092", "send", "it broke")
+        self.world.sent += 1
+        return self.cluster.send(*arguments, **named)
+
+
+def _stamp(sequence: int) -> bytes:
+    from tallymark.client.producing.stamps import encode_stamp
+
+    return encode_stamp(Stamp(INSTANCE, 0, sequence, "web"))
+
+
+def _sequence(record: Any) -> int:
+    stamp = decode_stamp(dict(record.headers)["tm"])
+    assert stamp is not None
+    return stamp.sequence
+
+
+def item(missing: RangeSet, last: int, **other: Any) -> Item:
+    within = (Stretch(0, 0, last),)
+    made = Item("dc1-to-aggregate", "dc1", "aggregate", KEY, "t", missing, missing.size, within)
+    return replace(made, **other)
+
+
+def apply(world: World, *items: Item) -> list[tuple[str, str]]:
+    return [(one.outcome, one.reason) for one in apply_plan(Plan(0, items), world)]
+
+
+@settings(max_examples=40)
+@given(
+    here=st.sets(st.integers(0, 40)),
+    there=st.sets(st.integers(0, 40)),
+    blamed=st.sets(st.integers(0, 40), min_size=1),
+    patience=st.integers(0, 30),
+    exact=st.booleans(),
+)
+def test_what_is_missing_is_copied_once_whenever_it_breaks_off(
+    here: set[int], there: set[int], blamed: set[int], patience: int, exact: bool
+) -> None:
+    world = World(patience=patience)
+    world.put("dc1", sorted(here))
+    world.put("aggregate", sorted(there))
+    world.clusters["aggregate"].log("t")
+    world.clusters["dc1"].log("t")
+    places = tuple(Place(0, at, at, s, s) for at, s in enumerate(sorted(here)) if s in blamed)
+    one = item(RangeSet.of(blamed), 60, places=places if exact else ())
+    try:
+        apply(world, one)
+    except ConnectError:
+        world.patience = 1 << 30
+        apply(world, one)
+    expected = sorted(there) + sorted(here & (blamed - there))
+    assert world.found()[0] == expected
+    (result,) = apply_plan(Plan(0, (one,)), world)
+    assert world.found()[0] == expected
+    assert set(_members(result.present)) == blamed & (here | there)
+    assert set(_members(result.gone)) == blamed - here - there
+    assert result.copied == EMPTY
+
+
+def _members(ranges: RangeSet) -> Iterator[int]:
+    return (number for first, last in ranges for number in range(first, last + 1))
+
+
+def test_records_are_copied_as_they_are() -> None:
+    world = World()
+    world.put("dc1", range(4), keys="k")
+    world.put("aggregate", [0, 3])
+    assert apply(world, item(RangeSet.single(1, 2), 3)) == [("repaired", "")]
+    original = world.clusters["dc1"].log("t").batches[0].records()[1]
+    (batch,) = world.clusters["aggregate"].log("t").batches[1:2]
+    (copied,) = batch.records()
+    assert copied[1:] == original[1:]
+
+
+def test_it_goes_to_the_topic_and_partition_the_mirror_would_choose() -> None:
+    world = World()
+    for partition in range(4):
+        world.put("dc1", [], partition=partition)
+        world.clusters["dc1"].log("t", partition)
+    world.put("dc1", range(6), partition=3, keys="abc")
+    for partition in range(3):
+        world.clusters["aggregate"].log("dc1.t", partition)
+    within = (Stretch(3, 0, 5),)
+    one = item(RangeSet.single(0, 5), 5, topic="dc1.t", within=within)
+    assert apply(world, one) == [("repaired", "")]
+    expected: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for sequence in range(6):
+        expected[partition_of("abc"[sequence % 3].encode(), 3)].append(sequence)
+    assert world.found("dc1.t") == expected
+    assert apply(world, one) == [("present", "")]
+    world.clusters["aggregate"].log("dc1.t", 3)
+    late = item(RangeSet.single(0, 0), 5, topic="dc1.t", within=within)
+    # Where keys decide, a record may be in any partition, whatever their number was then.
+    assert apply(world, replace(late, by_key=True)) == [("present", "")]
+
+
+def test_what_expired_is_refused_with_the_reason() -> None:
+    world = World()
+    world.put("dc1", range(3))
+    world.put("dc1", range(3, 6))
+    world.clusters["aggregate"].log("t")
+    world.clusters["dc1"].log("t").expire(1)
+    ((outcome, reason),) = apply(world, item(RangeSet.single(1, 4), 5))
+    assert outcome == "partly"
+    assert reason == ("2 are no longer in dc1: sequences 1-2 (retention: t-0 begins at offset 3)")
+    assert world.found() == {0: [3, 4]}
+
+
+@pytest.mark.parametrize("where", ["dc1", "aggregate"])
+def test_in_a_compacted_topic_a_later_record_of_the_key_wins(where: str) -> None:
+    """Copied to the end of the log, an old value would replace the newer one."""
+    world = World(compact={"t"})
+    world.put("dc1", range(4), keys="abcd")
+    world.put("aggregate", [0, 3], keys="ad")
+    world.put(where, [20], keys="b", at=70_000)
+    ((outcome, reason),) = apply(world, item(RangeSet.single(1, 2), 3))
+    assert outcome == "partly"
+    assert reason == "t is compacted and a later record has the key: sequences 1"
+    assert 1 not in world.found()[0]
+    assert 2 in world.found()[0]
+    world.compact.clear()
+    assert apply(world, item(RangeSet.single(1, 2), 3)) == [("repaired", "")]
+
+
+def test_in_a_compacted_topic_both_of_a_key_are_copied_in_order() -> None:
+    world = World(compact={"t"})
+    world.put("dc1", range(4), keys="ab")
+    world.clusters["aggregate"].log("t")
+    assert apply(world, item(RangeSet.single(0, 3), 3)) == [("repaired", "")]
+    assert world.found() == {0: [0, 1, 2, 3]}
+
+
+def test_a_topic_that_is_not_downstream_is_said() -> None:
+    world = World()
+    world.put("dc1", range(4))
+    ((outcome, reason),) = apply(world, item(RangeSet.single(0, 3), 3))
+    assert outcome == "failed"
+    assert "aggregate has no topic t" in reason
+
+
+# --- the plan -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+        yield store
+
+
+def judged(store: Store, edge: Edge, cell: CellVerdict, state: State, now: int = 1) -> None:
+    verdict = Verdict(
+        edge.name,
+        "t",
+        KEY.window,
+        state,
+        claimed=10,
+        observed=10 - cell.missing_count,
+        missing=cell.missing_count,
+        duplicates=cell.duplicates,
+        cells=(cell,) if state is not State.COMPLETE else (),
+    )
+    with store.write() as connection:
+        record_verdicts(connection, [verdict], COLLECTOR, now)
+
+
+def plan_of(store: Store, *edges: Edge) -> Plan:
+    with store.read() as connection:
+        return make_plan(connection, edges, 1)
+
+
+LOST = CellVerdict(KEY, State.LOSS, 10, 8, RangeSet.single(3, 4), 2)
+
+
+def test_a_plan_says_from_where_to_where(store: Store, tmp_path: Path) -> None:
+    mirror = Mirror(source="dc1", target="aggregate", rename="{source}.{topic}", topics=".*")
+    edge = replace(MIRROR, mirror=mirror)
+    seen = Observation(KEY, 10, 10, RangeSet.single(0, 9), first_offset=100, last_offset=120)
+    with store.write() as connection:
+        counts.save_observations(connection, "dc1", "t", 2, [seen], 1)
+    judged(store, edge, LOST, State.LOSS)
+    plan = plan_of(store, edge)
+    (one,) = plan.items
+    assert (one.topic, one.within, one.places, one.refused) == (
+        "dc1.t",
+        (Stretch(2, 100, 120),),
+        (),
+        "",
+    )
+    assert plan.count == 2
+    place = {"cluster": "dc1", "topic": "t", **Place(2, 103, 104, 3, 4)._asdict()}
+    with store.write() as connection:
+        from tallymark_audit.store import queries
+
+        (row,) = queries.windows(connection)
+        locate_cells(connection, row, {0: [place]})
+    plan = plan_of(store, edge)
+    assert plan.items[0].places == (Place(2, 103, 104, 3, 4),)
+    assert plan == plan_of(store, edge)
+    write_plan(plan, tmp_path / "plan.json")
+    assert read_plan(tmp_path / "plan.json") == plan
+    assert to_json(plan)["items"][0]["from"]["places"] == [[2, 103, 104, 3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("edge", "cell", "said"),
+    [
+        (
+            Edge("producer-to-dc1", "producer", "dc1", "producer"),
+            LOST,
+            f"web (run {KEY.instance}) was told that sequences 3-4 of partition 0 are safe",
+        ),
+        (
+            Edge("dc1-to-group:g", "dc1", "group:g", "consumer"),
+            LOST,
+            "a group is not copied to: let it read dc1 within t-2 offsets 100-120",
+        ),
+        (Edge("dc1-to-lake", "dc1", "lake", "lake"), LOST, "run the load job once more for dc1"),
+        (MIRROR, replace(LOST, missing=EMPTY), "counted, not named"),
+        (MIRROR, replace(LOST, key=CellKey("t", 0, KEY.window, "", "")), "without a stamp"),
+        (MIRROR, replace(LOST, key=KEY._replace(instance="0" * 16)), "nobody knows where in dc1"),
+    ],
+)
+def test_what_cannot_be_copied_is_refused_with_what_to_do(
+    edge: Edge, cell: CellVerdict, said: str, store: Store
+) -> None:
+    seen = Observation(KEY, 10, 10, RangeSet.single(0, 9), first_offset=100, last_offset=120)
+    with store.write() as connection:
+        counts.save_observations(connection, "dc1", "t", 2, [seen], 1)
+    judged(store, edge, cell, State.LOSS)
+    plan = plan_of(store, edge)
+    assert said in plan.items[0].refused
+    assert plan.count == 0
+    (result,) = apply_plan(plan, World())
+    assert (result.outcome, result.reason) == ("refused", plan.items[0].refused)
+
+
+def test_copies_and_other_contents_are_left_alone_with_the_reason(store: Store) -> None:
+    copies = tuple(Copy(1, 50 + at, at) for at in range(7))
+    cell = CellVerdict(KEY, State.MIXED, 10, 10, EMPTY, 0, 7, copies, corrupt=(4,))
+    judged(store, MIRROR, cell, State.MIXED)
+    plan = plan_of(store, MIRROR)
+    assert plan.items == ()
+    double, corrupt = plan.left
+    assert (double.state, double.count) == ("DUPLICATION", 7)
+    assert "1:50, 1:51, 1:52, 1:53, 1:54, ..." in double.reason
+    assert (corrupt.state, corrupt.count) == ("CORRUPT", 1)
+    assert "blocks 4" in corrupt.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not json",
+        "[]",
+        '{"version": 1, "items": []}',
+        '{"version": 2, "made_at": 1, "items": [{}], "left": []}',
+        '{"version": 2, "made_at": 1, "items": [], "left": [{"edge": 1}]}',
+    ],
+)
+def test_a_file_that_is_no_plan_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(UserError):
+        read_plan(path)
+
+
+def test_it_is_said_what_is_still_open(store: Store) -> None:
+    plan = Plan(5, (item(RangeSet.single(3, 4), 9), item(EMPTY, 0, refused="no")))
+    with store.read() as connection:
+        (missing,) = still_open(connection, plan, 5)
+    assert missing.decided
+    judged(store, MIRROR, LOST, State.LOSS, now=4)
+    with store.read() as connection:
+        (stale,) = still_open(connection, plan, 5)
+    assert (stale.decided, stale.reason) == (False, "not judged again yet; before: 2 missing")
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        judged(store, MIRROR, replace(LOST, missing_count=0), State.COMPLETE, now=6)
+
+    assert wait_until_good(store, plan, 5, 60, sleep) == []
+    assert len(slept) == 1
+    judged(store, MIRROR, LOST, State.LOSS, now=7)
+    (left,) = wait_until_good(store, plan, 5, 60, sleep)
+    assert (left.state, left.decided, len(slept)) == ("LOSS", True, 1)
+    judged(store, MIRROR, LOST, State.SETTLING, now=8)
+    (left,) = wait_until_good(store, plan, 5, 0, sleep)
+    assert (left.state, left.decided) == ("SETTLING", False)

@@ -1,0 +1,136 @@
+"""Hooks of a consumer: they hear of what was handed out, and before offsets are stored up to where
+it is processed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+
+from tallymark.client import ConsumerConnector
+from tallymark.client.connector import commit as connector_commit
+from tallymark.client.connector.commit import OffsetCommitter
+from tallymark.client.connector.hooks import ConsumerHook, Hooks
+from tallymark.client.connector.progress import ProgressBook
+from tallymark.client.connector.stream import Chunk, Gate, Stream
+from tallymark.coordination.offsets import Position
+from tallymark.errors import UserError
+from tallymark.protocol.record_columns import RecordColumns
+from tallymark.protocol.records import Batch, encode_batch, split_batches
+
+T0 = ("t", 0)
+
+
+class Listener:
+    """Writes down what it hears, in one list with what the store is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def handed_out(self, topic: str, partition: int, columns: RecordColumns) -> None:
+        self.heard.append(("out", list(columns.offsets)))
+
+    def done_before(self, positions: Mapping[tuple[str, int], int]) -> None:
+        self.heard.append(("done", dict(positions)))
+
+    def released(self, places: Collection[tuple[str, int]]) -> None:
+        self.heard.append(("released", set(places)))
+
+    def closed(self) -> None:
+        self.heard.append("closed")
+
+
+class Store:
+    """Tells the listener's list that offsets are stored."""
+
+    def __init__(self, heard: list[Any]) -> None:
+        self.heard = heard
+
+    def read(self, partitions: Any, session: int) -> dict[tuple[str, int], Position]:
+        return {}
+
+    def commit(self, positions: Mapping[tuple[str, int], Position], metadata: str) -> None:
+        self.heard.append(("stored", {at: to.offset for at, to in positions.items()}))
+
+
+class Rig:
+    """One partition with two batches of three messages."""
+
+    def __init__(self, hook: Any, *, at_most_once: bool = False) -> None:
+        gate = Gate()
+        gate.open(0)
+        self.heard: list[Any] = hook.heard
+        self.book = ProgressBook()
+        hooks = Hooks([hook])
+        self.committer = OffsetCommitter(
+            Store(self.heard), self.book, at_most_once=at_most_once, hooks=hooks
+        )
+        clear = self.committer.clear if at_most_once else None
+        self.stream = Stream(gate, threading.Event(), clear=clear, hooks=hooks)
+        self.committer.watch([self.stream])
+        (item,) = self.book.start({T0: 0}, {T0: Position(0)})
+        self.stream.offer(Chunk(item, [batch(0), batch(3)], 0, 6, 0))
+
+
+def batch(first: int) -> Batch:
+    records = [(None, b"%d" % (first + index), (), 17) for index in range(3)]
+    return split_batches(encode_batch(records, base_offset=first))[0]
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connector_commit, "IN_HAND_SECONDS", 0.0)
+
+
+def test_a_hook_hears_of_what_is_processed_before_it_is_stored() -> None:
+    rig = Rig(Listener())
+    assert [next(rig.stream).offset for _ in range(3)] == [0, 1, 2]
+    rig.committer.commit()
+    assert rig.heard[-2:] == [("done", {T0: 2}), ("stored", {T0: 2})]
+    assert [one[1] for one in rig.heard if one[0] == "out"] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_at_most_once_tells_what_is_done_though_more_is_stored() -> None:
+    rig = Rig(Listener(), at_most_once=True)
+    assert next(rig.stream).offset == 0
+    assert rig.heard[0] == ("stored", {T0: 6})
+    rig.committer.commit()
+    assert ("done", {T0: 0}) in rig.heard
+    assert next(rig.stream).offset == 1
+    rig.committer.commit()
+    assert ("done", {T0: 1}) in rig.heard
+
+
+def test_chunks_are_told_of_as_well() -> None:
+    rig = Rig(Listener())
+    rig.stream.poll_chunks()
+    assert rig.heard == [("out", [0, 1, 2]), ("out", [3, 4, 5])]
+
+
+def test_a_hook_hears_what_was_given_up() -> None:
+    rig = Rig(Listener())
+    next(rig.stream)
+    rig.committer.forget()
+    assert rig.heard[-1] == ("released", {T0})
+
+
+def test_a_hook_that_raises_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    class Bad(Listener):
+        def done_before(self, positions: Any) -> None:
+            raise ZeroDivisionError
+
+    rig = Rig(Bad())
+    for _ in range(3):
+        next(rig.stream)
+        rig.committer.commit()
+    assert ("stored", {T0: 2}) in rig.heard
+    assert caplog.text.count("said once") == 1
+
+
+def test_what_is_no_hook_is_refused() -> None:
+    assert isinstance(Listener(), ConsumerHook)
+    wrong: Any = [Listener]
+    with pytest.raises(UserError, match="handed_out"):
+        ConsumerConnector(group="g", bootstrap_servers="localhost:1", hooks=wrong)

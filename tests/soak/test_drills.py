@@ -1,0 +1,42 @@
+"""Drills over many seeds, and a clean run: recall and precision are 100 %, or this fails."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tallymark_audit.demo.narrate import Narrator
+from tallymark_audit.drill.clean import CleanRun
+from tallymark_audit.drill.expected import CORRUPT, DUPLICATION, LOSS
+from tallymark_audit.drill.plan import make_plan
+from tallymark_audit.drill.report import markdown, to_json
+from tallymark_audit.drill.run import Drill
+from tallymark_audit.drill.topology import build
+
+SEEDS = 20
+MESSAGES = 10_000_000
+
+
+@pytest.mark.soak
+@pytest.mark.process
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+def test_a_drill_finds_everything_and_nothing_else(tmp_path: Path, seed: int) -> None:
+    plan = make_plan(seed, 24)
+    narrator = Narrator(Console(soft_wrap=True))
+    outcome = Drill(plan, build(tmp_path / "drill", plan.orders), narrator, 100).run()
+    print(markdown([outcome]))
+    assert outcome.perfect, to_json(outcome)
+    assert len(set(outcome.faults) - set(outcome.idle)) >= 5, outcome.hits
+    for kind in (LOSS, DUPLICATION, CORRUPT):
+        assert outcome.comparison.expected(kind), f"no {kind} was made: the drill proves nothing"
+
+
+@pytest.mark.soak
+@pytest.mark.process
+@pytest.mark.timeout(7200)
+def test_a_clean_run_raises_no_alarm(tmp_path: Path) -> None:
+    narrator = Narrator(Console(soft_wrap=True))
+    outcome = CleanRun(build(tmp_path / "drill", []), narrator, MESSAGES).run()
+    assert outcome.problems == []
+    assert outcome.messages == MESSAGES
