@@ -17,6 +17,7 @@ from tallymark_audit.drill.expected import LOSS, Expectation, Item, expect, expe
 from tallymark_audit.drill.faults import write_orders
 from tallymark_audit.drill.fleet import Fleet, wait_until
 from tallymark_audit.drill.found import (
+    ALARMS,
     items_of,
     located,
     read_reporters,
@@ -136,17 +137,22 @@ class Drill:
     # -- verdicts and truth ---------------------------------------------------------------------
 
     def _retire(self, lost: LostHost) -> Iterable[str]:
-        """Of a lost host nobody can tell: its windows have to be UNKNOWN until a person says that
-        it will not return. The problems there were with that."""
+        """Of a lost host nobody can tell: its windows have to be UNKNOWN, or worse and say so,
+        until a person says that it will not return. The problems there were with that."""
         edge, window = f"producer-to-{lost.cluster}", lost.at - lost.at % WINDOW_MS
 
-        def is_unknown() -> bool:
-            rows = read_verdicts(self._stage.store, [State.UNKNOWN])
-            return (edge, window) in {(row["edge"], row["window"]) for row in rows}
+        def is_held_by_it() -> bool:
+            # What another fault did to the window outranks that it is not known.
+            rows = read_verdicts(self._stage.store, [State.UNKNOWN, *ALARMS])
+            (reasons,) = [
+                row["reasons"] for row in rows if (row["edge"], row["window"]) == (edge, window)
+            ] or [[]]
+            return any(lost.instance in reason for reason in reasons)
 
         with self._narrator.step(f"{edge} has to be UNKNOWN from the lost host on"):
             try:
-                wait_until(is_unknown, SETTLE_SECONDS, f"{edge} is not UNKNOWN", self._fleet)
+                why = f"{edge} is not held by the lost host's silence"
+                wait_until(is_held_by_it, SETTLE_SECONDS, why, self._fleet)
             except UserError as error:
                 yield str(error)
             for reporter in read_reporters(self._stage.store, lost.instance):
