@@ -38,15 +38,15 @@ from postgres import start_postgres
 from tallymark.deployment import AuditSettings
 from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.collector.ledger import Ledger
-from tallymark_audit.events import AuditEvent, CellReport
+from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.reports.events import AuditEvent, CellReport
 from tallymark_audit.sides import Observation
 from tallymark_audit.store import Store, counts, open_store, queries
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.housekeeping import Housekeeper
 from tallymark_audit.store.totals import totals_of
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
-from tallymark_audit.verdicts import State, Verdict
 
 DAY: Final = 86_400_000
 WINDOW: Final = 60_000

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tallymark_audit.cells import CellKey
-from tallymark_audit.events import AuditEvent, Gap
+from tallymark_audit.judge.verdicts import ReporterFacts
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.reports.events import AuditEvent, Gap
 from tallymark_audit.sides import Claim, merge_claims
-from tallymark_audit.verdicts import ReporterFacts
 
 AHEAD = 64
 """How many events beyond a hole are remembered; further ones are healed by what they repeat."""

@@ -22,8 +22,8 @@ from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError
 from tallymark_audit.alerts.facts import judged_edges
 from tallymark_audit.cells import Edge
-from tallymark_audit.hops import Hop
-from tallymark_audit.judging import settle_ms
+from tallymark_audit.judge.hops import Hop
+from tallymark_audit.judge.judging import settle_ms
 from tallymark_audit.metrics import Place, Reading, families, state_families
 from tallymark_audit.store import Store, watching
 from tallymark_audit.store.rows import Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tallymark_audit.verdicts import State
+from tallymark_audit.judge.verdicts import State
 
 Tone = Literal["good", "wait", "warn", "bad"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store.queries import TopicSummary
 from tallymark_audit.text import utc
-from tallymark_audit.verdicts import UNDECIDED
 from tallymark_dashboards.marks import mark
 
 STRIP = 20

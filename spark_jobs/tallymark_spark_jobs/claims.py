@@ -31,7 +31,7 @@ class Claims:
 def read_claims(events: Iterable[tuple[str, bytes]], window_ms: int) -> Claims:
     """Fold (cluster, value) pairs of the audit topics, in any order. Claims about windows of
     another length count as damaged."""
-    from tallymark_audit.events import decode_event
+    from tallymark_audit.reports.events import decode_event
 
     claims = Claims()
     for cluster, value in events:

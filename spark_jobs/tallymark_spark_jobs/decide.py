@@ -1,7 +1,8 @@
 """Judge every edge from Spark's own counts and claims. Pure: no Spark, no store, no clock.
 
-The rule is the audit's (:func:`tallymark_audit.verdicts.judge`), as is the way both sides of an
-edge are put beside each other (:mod:`tallymark_audit.assemble`); only the counting is Spark's.
+The rule is the audit's (:func:`tallymark_audit.judge.verdicts.judge`), as is the way both sides of
+an edge are put beside each other (:mod:`tallymark_audit.judge.assemble`); only the counting is
+Spark's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from dataclasses import dataclass, field
 
 from tallymark.deployment import Deployment
 from tallymark_audit import sketches
-from tallymark_audit.assemble import consumer_facts
 from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.claims import ClaimBook
 from tallymark_audit.edges import (
@@ -22,13 +22,14 @@ from tallymark_audit.edges import (
     discovered_group,
     is_audited,
 )
-from tallymark_audit.hops import Hop, Known, Place, Sides, beside, hops_into
-from tallymark_audit.judging import learned_settle_ms
-from tallymark_audit.passing import GAP_MEANS, GapOf, Part, Passed, in_flight, mirror_of
+from tallymark_audit.judge.assemble import consumer_facts
+from tallymark_audit.judge.hops import Hop, Known, Place, Sides, beside, hops_into
+from tallymark_audit.judge.judging import learned_settle_ms
+from tallymark_audit.judge.passing import GAP_MEANS, GapOf, Part, Passed, in_flight, mirror_of
+from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import CellFacts, Claim, Observation, merge_observations
 from tallymark_audit.store.facts import processed_cells
-from tallymark_audit.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
 from tallymark_spark_jobs.claims import homes
 from tallymark_spark_jobs.period import Period
 

@@ -10,10 +10,10 @@ from sqlalchemy import Connection, select
 from tallymark.deployment import Deployment
 from tallymark_audit import sketches
 from tallymark_audit.edges import derive_edges, discovered_group
-from tallymark_audit.judging import DAY_MS, LEARNED_DAYS
+from tallymark_audit.judge.judging import DAY_MS, LEARNED_DAYS
+from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.store import Store, facts, graph, queries, tables
 from tallymark_audit.store.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
-from tallymark_audit.verdicts import State, Verdict
 from tallymark_spark_jobs.decide import Window
 from tallymark_spark_jobs.outcome import Outcome, to_json
 from tallymark_spark_jobs.search import Identity, Place, located

@@ -9,9 +9,17 @@ from enum import IntEnum
 from typing import Any
 
 from tallymark_audit.claims import ClaimBook
+from tallymark_audit.judge.verdicts import (
+    GOOD,
+    SEVERITY,
+    UNDECIDED,
+    CellVerdict,
+    State,
+    Verdict,
+    worst,
+)
 from tallymark_audit.store.rows import cell_to_json
 from tallymark_audit.text import utc
-from tallymark_audit.verdicts import GOOD, SEVERITY, UNDECIDED, CellVerdict, State, Verdict, worst
 from tallymark_spark_jobs.decide import Window
 from tallymark_spark_jobs.period import Period
 from tallymark_spark_jobs.search import Identity, Place, located

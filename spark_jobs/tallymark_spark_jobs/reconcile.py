@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tallymark.deployment import Deployment
+from tallymark_audit.judge.verdicts import Verdict
 from tallymark_audit.store import Store
-from tallymark_audit.verdicts import Verdict
 from tallymark_spark_jobs import ledger
 from tallymark_spark_jobs.claims import Claims
 from tallymark_spark_jobs.decide import Facts, all_edges, decide

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tallymark_audit.cells import Copy
+from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.text import utc
-from tallymark_audit.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
 from tallymark_spark_jobs.outcome import Exit, Line, Outcome, findings, lines
 from tallymark_spark_jobs.search import Place, located
 

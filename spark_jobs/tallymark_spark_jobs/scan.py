@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallymark_audit.cells import CellKey, Copy
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.passing import Part
+from tallymark_audit.judge.passing import Part
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import Observation
 from tallymark_spark_jobs.claims import Claims, events_of, read_claims

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tallymark_audit.cells import Edge
+from tallymark_audit.judge.verdicts import CellVerdict, Verdict
 from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.verdicts import CellVerdict, Verdict
 
 Run = Mapping[str, Any]
 """A row of :func:`tallymark_spark_jobs.counts.cell_runs` with its ``cluster``."""

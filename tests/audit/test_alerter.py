@@ -22,6 +22,7 @@ from tallymark_audit.alerts.retention import RetentionTimes, ask
 from tallymark_audit.alerts.webhook import Refused, Webhook
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store import alerts as stored
 from tallymark_audit.store.counts import FencedError
@@ -37,7 +38,6 @@ from tallymark_audit.store.tables import (
 )
 from tallymark_audit.store.upsert import upsert
 from tallymark_audit.store.verdicts import COLLECTOR, SPARK, record_verdicts
-from tallymark_audit.verdicts import State, Verdict
 
 NOON = 1_767_268_800_000
 SECOND = 1000

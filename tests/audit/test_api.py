@@ -24,6 +24,7 @@ from tallymark_audit.api import PREFIX, AuditApi, router
 from tallymark_audit.api.params import cursor_of, moment, seconds
 from tallymark_audit.api.waiting import Waits
 from tallymark_audit.cells import CellKey, Copy
+from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.tables import (
@@ -36,7 +37,6 @@ from tallymark_audit.store.tables import (
     watermarks,
 )
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
-from tallymark_audit.verdicts import CellVerdict, State, Verdict
 
 NOON = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 W = 60_000

@@ -13,16 +13,16 @@ from sqlalchemy import func, select
 
 from tallymark_audit import sketches
 from tallymark_audit.cells import CellKey, Copy
-from tallymark_audit.events import AuditEvent
 from tallymark_audit.locate import stretches
 from tallymark_audit.ranges import EMPTY
+from tallymark_audit.reports.events import AuditEvent
+from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.sides import Claim, Observation
 from tallymark_audit.store import Store, archive, counts, facts, open_store, queries, tables
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.collapse import Changed, collapse
 from tallymark_audit.store.counts import Position
 from tallymark_audit.store.totals import totals_of
-from tallymark_audit.tally import Identity, Outcome, Run, Tally, TallyKey
 
 W = 60_000
 WINDOWS = (0, W, 15 * W)

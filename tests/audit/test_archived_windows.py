@@ -16,12 +16,12 @@ from tallymark_audit.collector.judge_loop import JudgeLoop
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.sides import Observation
 from tallymark_audit.store import Store, counts, open_store, queries, tables
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.counts import Position
 from tallymark_audit.store.housekeeping import Housekeeper
-from tallymark_audit.tally import Identity, Outcome, Run, Tally, TallyKey
 
 W = 1000
 WINDOW = 10_000

@@ -24,6 +24,7 @@ from tallymark_audit import sketches
 from tallymark_audit.alerts.alerter import Counts
 from tallymark_audit.collector.counters import Counters
 from tallymark_audit.collector.telling import serve_metrics
+from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.metrics import histogram, own_families
 from tallymark_audit.metrics_source import FRESH_MS, AuditMetrics
 from tallymark_audit.store import Store, open_store
@@ -37,7 +38,6 @@ from tallymark_audit.store.tables import (
     watermarks,
 )
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
-from tallymark_audit.verdicts import State, Verdict
 
 NOON = 1_767_268_800_000
 MIDNIGHT = NOON - 43_200_000

@@ -28,8 +28,8 @@ from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.counting import count
 from tallymark_audit.collector.runs import Rules, runs_in
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.events import AuditEvent, CellReport, Gap, encode_event
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.reports.events import AuditEvent, CellReport, Gap, encode_event
 from tallymark_audit.sides import Observation, merge_observations
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.store.counts import FencedError

@@ -20,9 +20,9 @@ from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.bounds import MOST_WINDOWS, overflow_window
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.events import AuditEvent, CellReport, encode_event
 from tallymark_audit.hashing import fingerprint
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.reports.events import AuditEvent, CellReport, encode_event
 from tallymark_audit.sides import Observation, merge_observations
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.store.incidents import MOST_A_DAY, OTHERS

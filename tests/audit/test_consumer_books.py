@@ -20,8 +20,8 @@ from tallymark_audit.consumer.books import ConsumerBooks
 from tallymark_audit.consumer.desk import Desk
 from tallymark_audit.consumer.hand import Hand
 from tallymark_audit.consumer.messages import told
-from tallymark_audit.tally import Identity
-from tallymark_audit.tally_cell import Outcome
+from tallymark_audit.reports.tally import Identity
+from tallymark_audit.reports.tally_cell import Outcome
 
 W = 1000
 PLACE = ("t", 0)

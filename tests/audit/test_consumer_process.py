@@ -20,7 +20,7 @@ from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit import ConsumerAudit
 from tallymark_audit.claims import ClaimBook, fold
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.events import AuditEvent, decode_event
+from tallymark_audit.reports.events import AuditEvent, decode_event
 
 pytestmark = pytest.mark.process
 

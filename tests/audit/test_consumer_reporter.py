@@ -15,8 +15,8 @@ from tallymark_audit.claims import fold
 from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.consumer.books import ConsumerBooks
 from tallymark_audit.consumer.reporter import ConsumerReporter
-from tallymark_audit.events import AuditEvent, decode_event
-from tallymark_audit.tally import Identity
+from tallymark_audit.reports.events import AuditEvent, decode_event
+from tallymark_audit.reports.tally import Identity
 
 PLACE = ("t", 0)
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tallymark.errors import RemoteProtocolError
 from tallymark_audit import sketches
 from tallymark_audit.cells import Block, Summary
-from tallymark_audit.event_schema import SCHEMA
-from tallymark_audit.events import (
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.reports.event_schema import SCHEMA
+from tallymark_audit.reports.events import (
     AuditEvent,
     CellReport,
     Copied,
@@ -24,7 +25,6 @@ from tallymark_audit.events import (
     decode_event,
     encode_event,
 )
-from tallymark_audit.ranges import RangeSet
 
 EVENT = AuditEvent(
     kind="producer",

@@ -14,8 +14,8 @@ from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.claims import ClaimBook, fold
 from tallymark_audit.collector.contents import blocks_of
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.events import decode_event
-from tallymark_audit.interceptor import AuditInterceptor
+from tallymark_audit.reports.events import decode_event
+from tallymark_audit.reports.interceptor import AuditInterceptor
 from tallymark_audit.sides import Claim
 
 pytestmark = pytest.mark.process

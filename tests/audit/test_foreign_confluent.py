@@ -22,14 +22,14 @@ from tallymark.client.producing.interceptors import ProducerContext
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark_audit.claims import fold
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.events import AuditEvent, decode_event
 from tallymark_audit.foreign.confluent import AuditedProducer
 from tallymark_audit.foreign.confluent_produce import deliveries
 from tallymark_audit.foreign.confluent_reports import Attendance
 from tallymark_audit.foreign.confluent_topics import Topics
 from tallymark_audit.foreign.placing import PARTITIONERS
 from tallymark_audit.foreign.run import ForeignRun
-from tallymark_audit.interceptor import AuditInterceptor
+from tallymark_audit.reports.events import AuditEvent, decode_event
+from tallymark_audit.reports.interceptor import AuditInterceptor
 from tallymark_audit.testing import MemoryProducer
 
 W = 1000

@@ -30,8 +30,8 @@ from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit import audited
 from tallymark_audit.claims import ClaimBook, fold
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.events import decode_event
 from tallymark_audit.foreign.placing import PARTITIONERS, Chooser
+from tallymark_audit.reports.events import decode_event
 
 pytestmark = pytest.mark.process
 

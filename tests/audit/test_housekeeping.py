@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 from tallymark.deployment import AuditSettings
 from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.claims import Reporter
+from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.sides import Claim, Observation
 from tallymark_audit.store import Store, counts, facts, open_store, tables
@@ -26,7 +27,6 @@ from tallymark_audit.store.totals import pieces, totals_of
 from tallymark_audit.store.upsert import upsert
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.testing import FailingStore
-from tallymark_audit.verdicts import State, Verdict
 
 W = 60_000
 DAY = 86_400_000

@@ -19,11 +19,11 @@ import pytest
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.cells import Block, Summary
 from tallymark_audit.claims import fold
-from tallymark_audit.events import FOREVER, AuditEvent, decode_event
 from tallymark_audit.journal import layout, reading, writer
 from tallymark_audit.journal.orphans import Replay, find_orphans
 from tallymark_audit.journal.writer import Journal
-from tallymark_audit.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.reports.events import FOREVER, AuditEvent, decode_event
+from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.testing import FailingDisk
 
 CLUSTER = "cluster-1"

@@ -22,14 +22,14 @@ from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judge_loop import JudgeLoop
 from tallymark_audit.collector.naming import Namer
 from tallymark_audit.edges import AUDIT_TOPIC, derive_edges
-from tallymark_audit.events import encode_event
+from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.repair import apply_plan, make_plan, read_plan, write_plan
+from tallymark_audit.reports.events import encode_event
+from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.store import Store, claims, open_store, queries
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.verdicts import SPARK, record_verdicts
-from tallymark_audit.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.testing import MemoryCluster, Told
-from tallymark_audit.verdicts import State, Verdict
 
 W = 1000
 AUDIT = AuditSettings(window_ms=W, settle_min_ms=500, silence_ms=3000, report_interval_ms=100)

@@ -14,15 +14,22 @@ import pytest
 from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, Deployment, Mirror
 from tallymark.errors import CODES, KafkaError, TimedOutError
-from tallymark_audit import mirror_report
 from tallymark_audit.claims import fold
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judge_loop import JudgeLoop
 from tallymark_audit.edges import AUDIT_TOPIC, derive_edges
-from tallymark_audit.events import FOREVER, AuditEvent, Copied, Gap, decode_event, encode_event
-from tallymark_audit.mirror_report import MirrorReport, default_observer
+from tallymark_audit.reports import mirror_report
+from tallymark_audit.reports.events import (
+    FOREVER,
+    AuditEvent,
+    Copied,
+    Gap,
+    decode_event,
+    encode_event,
+)
+from tallymark_audit.reports.mirror_report import MirrorReport, default_observer
+from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.store import Store, open_store, queries
-from tallymark_audit.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.testing import MemoryCluster, Told
 
 W = 1000

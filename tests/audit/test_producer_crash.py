@@ -23,9 +23,9 @@ from audited_run import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tallymark_audit import producer_run
 from tallymark_audit.journal import writer
-from tallymark_audit.tally_cell import Outcome
+from tallymark_audit.reports import producer_run
+from tallymark_audit.reports.tally_cell import Outcome
 
 ACKED, FAILED, DOUBT = Outcome.ACKNOWLEDGED, Outcome.FAILED, Outcome.IN_DOUBT
 

@@ -19,6 +19,7 @@ from tallymark.deployment import Mirror
 from tallymark.errors import ConnectError, UserError
 from tallymark.protocol.murmur2 import partition_of
 from tallymark_audit.cells import CellKey, Copy, Edge
+from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.locate import Stretch
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.repair import (
@@ -37,7 +38,6 @@ from tallymark_audit.sides import Observation
 from tallymark_audit.store import Store, counts, open_store
 from tallymark_audit.store.verdicts import COLLECTOR, locate_cells, record_verdicts
 from tallymark_audit.testing import MemoryCluster
-from tallymark_audit.verdicts import CellVerdict, State, Verdict
 
 INSTANCE = b"instance"
 KEY = CellKey("t", 0, 60_000, "web", INSTANCE.hex())

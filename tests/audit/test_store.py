@@ -18,13 +18,13 @@ from sqlalchemy.schema import CreateTable
 from tallymark.errors import UserError
 from tallymark_audit.cells import Block, CellKey, Copy, Summary
 from tallymark_audit.claims import Ahead, Reporter
+from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.sides import Claim, Observation
 from tallymark_audit.store import counts, facts, open_store, queries, rows, tables
 from tallymark_audit.store.counts import FencedError, Position
 from tallymark_audit.store.upsert import insert_new, statement_for, upsert
 from tallymark_audit.store.verdicts import COLLECTOR, SPARK, effective, record_verdicts
-from tallymark_audit.verdicts import CellVerdict, State, Verdict
 
 KEY = CellKey("t", 3, 5000, "web", "ab" * 8)
 RANGES = RangeSet([(0, 4), (9, 9)])

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tallymark_audit.cells import Block
 from tallymark_audit.claims import ClaimBook, fold
-from tallymark_audit.events import FOREVER, AuditEvent, decode_event, encode_event
 from tallymark_audit.hashing import MASK, mix
-from tallymark_audit.tally import (
+from tallymark_audit.reports.events import FOREVER, AuditEvent, decode_event, encode_event
+from tallymark_audit.reports.tally import (
     CELLS_PER_EVENT,
     REPEATS,
     Identity,

@@ -14,8 +14,8 @@ from tallymark_audit import sketches
 from tallymark_audit.cells import Block, Summary
 from tallymark_audit.hashing import MASK, mix
 from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.runs import Run, TallyKey
-from tallymark_audit.tally_cell import MAX_BLOCKS, Outcome, TallyCell
+from tallymark_audit.reports.runs import Run, TallyKey
+from tallymark_audit.reports.tally_cell import MAX_BLOCKS, Outcome, TallyCell
 
 KEY = TallyKey("t", 0, 0)
 steps = st.lists(

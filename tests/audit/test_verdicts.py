@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.deployment import Mirror
-from tallymark_audit.assemble import mirror_facts, producer_facts
 from tallymark_audit.cells import (
     ABORTED,
     EXPIRED,
@@ -23,11 +22,8 @@ from tallymark_audit.cells import (
     Explanation,
 )
 from tallymark_audit.claims import ClaimBook
-from tallymark_audit.events import AuditEvent
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.sides import CellFacts, Claim, Observation
-from tallymark_audit.tally import Identity, Outcome, Run, Tally, TallyKey
-from tallymark_audit.verdicts import (
+from tallymark_audit.judge.assemble import mirror_facts, producer_facts
+from tallymark_audit.judge.verdicts import (
     Clock,
     ReporterFacts,
     State,
@@ -35,6 +31,10 @@ from tallymark_audit.verdicts import (
     judge,
     worst,
 )
+from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.reports.events import AuditEvent
+from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.sides import CellFacts, Claim, Observation
 
 W, SETTLE, SILENCE = 1000, 500, 3000
 PRODUCER = Edge("producer-to-dc1", "producer", "dc1", "producer")

@@ -9,12 +9,12 @@ from fastapi.testclient import TestClient
 
 from tallymark.deployment import Deployment
 from tallymark_audit.cells import CellKey, Copy
+from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.tables import incidents, reporters, runs
 from tallymark_audit.store.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
-from tallymark_audit.verdicts import CellVerdict, State, Verdict
 from tallymark_dashboards.app import create_app
 
 W = 60_000

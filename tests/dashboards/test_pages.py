@@ -7,9 +7,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tallymark.deployment import Deployment
+from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.store import Store
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
-from tallymark_audit.verdicts import State, Verdict
 from tallymark_dashboards.app import create_app
 from tallymark_dashboards.view import short_time
 

@@ -13,10 +13,17 @@ from rich.console import Console
 
 from tallymark.deployment import AuditSettings, Deployment, Mirror
 from tallymark_audit.edges import derive_edges
-from tallymark_audit.events import FOREVER, AuditEvent, CellReport, Copied, Gap, encode_event
+from tallymark_audit.judge.verdicts import State
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.reports.events import (
+    FOREVER,
+    AuditEvent,
+    CellReport,
+    Copied,
+    Gap,
+    encode_event,
+)
 from tallymark_audit.store import open_store, queries
-from tallymark_audit.verdicts import State
 from tallymark_spark_jobs import ledger
 from tallymark_spark_jobs.claims import Claims, read_claims
 from tallymark_spark_jobs.decide import Decision, Facts, decide

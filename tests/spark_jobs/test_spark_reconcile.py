@@ -19,10 +19,10 @@ from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
 from tallymark.protocol.records import Record
 from tallymark.testing.broker_thread import BrokerThread
-from tallymark_audit.interceptor import AuditInterceptor
+from tallymark_audit.judge.verdicts import State
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.reports.interceptor import AuditInterceptor
 from tallymark_audit.store import open_store, queries
-from tallymark_audit.verdicts import State
 from tallymark_spark_jobs import session
 from tallymark_spark_jobs.cli import reconcile as command
 from tallymark_spark_jobs.outcome import Exit, Outcome, to_json

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from tallymark.deployment import AuditSettings, Deployment
+from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.store import open_store, queries
-from tallymark_audit.verdicts import State, Verdict
 from tallymark_spark_jobs import reconcile as module
 from tallymark_spark_jobs.outcome import Exit, Outcome
 from tallymark_spark_jobs.period import Period

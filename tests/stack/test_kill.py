@@ -14,9 +14,9 @@ from running_stack import WINDOW_MS, Stack
 from sqlalchemy import select
 
 from tallymark.cli.supervisor.plan import plan
+from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.store import open_store
 from tallymark_audit.store.tables import verdicts
-from tallymark_audit.verdicts import UNDECIDED
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(1800)]
 TOPIC = "orders"

@@ -9,8 +9,8 @@ from tallymark.client.producing.stamps import Stamp
 from tallymark_audit.cells import CellKey
 from tallymark_audit.claims import ClaimBook
 from tallymark_audit.collector.runs import SeenRun
+from tallymark_audit.reports.tally import Outcome, Tally
 from tallymark_audit.sides import Observation, merge_observations
-from tallymark_audit.tally import Outcome, Tally
 from tallymark_audit.testing import MemoryLog, Told
 
 W = 1000

@@ -31,22 +31,29 @@ from audit_parts import (
 from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, Deployment, Mirror
 from tallymark.protocol.records import BatchHeader
-from tallymark_audit.assemble import consumer_facts
 from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.collector.contents import blocks_of
 from tallymark_audit.collector.counting import count
 from tallymark_audit.collector.runs import MAX_TIMESTAMP, Rules, runs_in
 from tallymark_audit.consumer.books import ConsumerBooks
 from tallymark_audit.edges import consumer_edge, derive_edges
-from tallymark_audit.events import FOREVER, AuditEvent, Copied, Gap, decode_event, encode_event
-from tallymark_audit.hops import Hop, Sides, beside, hops_into
-from tallymark_audit.passing import GAP_MEANS, GapOf, Part, Passed, in_flight, mirror_of
+from tallymark_audit.judge.assemble import consumer_facts
+from tallymark_audit.judge.hops import Hop, Sides, beside, hops_into
+from tallymark_audit.judge.passing import GAP_MEANS, GapOf, Part, Passed, in_flight, mirror_of
+from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.reports.events import (
+    FOREVER,
+    AuditEvent,
+    Copied,
+    Gap,
+    decode_event,
+    encode_event,
+)
+from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.sides import CellFacts, Observation, merge_observations
 from tallymark_audit.store.facts import processed_cells
-from tallymark_audit.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.testing import Told
-from tallymark_audit.verdicts import Clock, ReporterFacts, Verdict, judge
 
 SETTLE, SILENCE = 500, 3000
 RULES = Rules(W, MAX_TIMESTAMP, content_check=True)

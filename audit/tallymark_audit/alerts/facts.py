@@ -11,8 +11,8 @@ from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.alerts.rules import Facts, Mark
 from tallymark_audit.cells import Edge
 from tallymark_audit.edges import consumer_edge, derive_edges, edges_into
-from tallymark_audit.hops import Hop
-from tallymark_audit.judging import settle_ms
+from tallymark_audit.judge.hops import Hop
+from tallymark_audit.judge.judging import settle_ms
 from tallymark_audit.store import queries, watching
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.watching import Backlog, WrongWindows

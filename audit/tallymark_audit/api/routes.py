@@ -11,9 +11,9 @@ from fastapi import APIRouter, Query, Request
 from tallymark_audit.api import params, totals, watermarks
 from tallymark_audit.api.problems import Answer, AuditRoute, Problem
 from tallymark_audit.api.state import api_of
+from tallymark_audit.judge.verdicts import State
 from tallymark_audit.store import paging, queries
 from tallymark_audit.store.rows import Row
-from tallymark_audit.verdicts import State
 
 PREFIX: Final = "/api/v1/audit"
 MAX_WINDOWS: Final = 100

@@ -18,9 +18,9 @@ from tallymark_audit.cli.tables import (
     plain,
     verdict_table,
 )
+from tallymark_audit.judge.verdicts import State
 from tallymark_audit.store import open_store, queries
 from tallymark_audit.text import utc
-from tallymark_audit.verdicts import State
 
 
 @click.command()

@@ -9,11 +9,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from tallymark_audit.hashing import BLOCK
+from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store.queries import Evidence, TopicSummary
 from tallymark_audit.store.rows import Row
 from tallymark_audit.text import percent, utc
-from tallymark_audit.verdicts import GOOD, UNDECIDED, State
 
 FILE_WIDTH = 160
 MANY = 12

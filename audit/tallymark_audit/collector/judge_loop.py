@@ -19,15 +19,15 @@ from tallymark_audit.cells import Edge
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.collector.marks import update_watermarks
 from tallymark_audit.edges import collision, discovered_group, is_audited, passes
-from tallymark_audit.hops import Hop, Known, hops_into
-from tallymark_audit.judging import judge_windows, topics_known
+from tallymark_audit.judge.hops import Hop, Known, hops_into
+from tallymark_audit.judge.judging import judge_windows, topics_known
+from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
 from tallymark_audit.store.facts import groups_on
 from tallymark_audit.store.graph import History, history, note_edges
 from tallymark_audit.store.incidents import Incident, fold_incident
 from tallymark_audit.store.tables import reporters, verdicts, window_changes
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.text import utc
-from tallymark_audit.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 500

@@ -10,15 +10,15 @@ from sqlalchemy import Connection, select
 from tallymark.deployment import AuditSettings
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.edges import is_audited, passes
-from tallymark_audit.hops import Hop
-from tallymark_audit.judging import counters_through, settle_ms, topics_known
+from tallymark_audit.judge.hops import Hop
+from tallymark_audit.judge.judging import counters_through, settle_ms, topics_known
+from tallymark_audit.judge.verdicts import GOOD, State
+from tallymark_audit.judge.watermarks import Judged, watermark
 from tallymark_audit.store import facts
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.tables import progress, verdicts, watermarks
 from tallymark_audit.store.upsert import upsert
 from tallymark_audit.store.verdicts import effective
-from tallymark_audit.verdicts import GOOD, State
-from tallymark_audit.watermarks import Judged, watermark
 
 MAX_HOLES: Final = 100
 MAX_LOOK: Final = 2000

@@ -9,8 +9,8 @@ from typing import Final
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol.records import Batch
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.events import AuditEvent, CellReport, decode_event
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.reports.events import AuditEvent, CellReport, decode_event
 from tallymark_audit.store.incidents import Incident
 
 BAD_EVENT: Final = "bad-event"

@@ -17,12 +17,12 @@ from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.collector.reading import LogReader
 from tallymark_audit.edges import consumer_edge
 from tallymark_audit.hashing import BLOCK
+from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.locate import Held, Located, Lost, Stretch, changed, locate, stretches
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store.rows import Row, cell_from_json
 from tallymark_audit.store.tables import verdicts
 from tallymark_audit.store.verdicts import COLLECTOR, locate_cells
-from tallymark_audit.verdicts import CellVerdict, State, Verdict
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 10

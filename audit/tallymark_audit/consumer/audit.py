@@ -46,10 +46,10 @@ from tallymark_audit.consumer.hand import Hand, Place
 from tallymark_audit.consumer.messages import told
 from tallymark_audit.consumer.reporter import ConsumerReporter
 from tallymark_audit.edges import is_audited
-from tallymark_audit.events import MAX_TEXT
 from tallymark_audit.in_force import settings_in_force, with_window
-from tallymark_audit.tally import Identity
-from tallymark_audit.tally_cell import Outcome
+from tallymark_audit.reports.events import MAX_TEXT
+from tallymark_audit.reports.tally import Identity
+from tallymark_audit.reports.tally_cell import Outcome
 
 log: Final = logging.getLogger(__name__)
 COMMIT_SECONDS: Final = 2.0

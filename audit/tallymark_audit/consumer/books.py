@@ -13,11 +13,11 @@ from typing import Final
 
 from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.consumer.hand import Place
-from tallymark_audit.events import AuditEvent, Copied
-from tallymark_audit.runs import Run, TallyKey
-from tallymark_audit.skew import SkewRule
-from tallymark_audit.tally import Identity, Tally
-from tallymark_audit.tally_cell import Outcome
+from tallymark_audit.reports.events import AuditEvent, Copied
+from tallymark_audit.reports.runs import Run, TallyKey
+from tallymark_audit.reports.skew import SkewRule
+from tallymark_audit.reports.tally import Identity, Tally
+from tallymark_audit.reports.tally_cell import Outcome
 
 KEEP_MS: Final = 60_000
 """How long a cell at rest is remembered, so that its events can be repeated if a log is cut."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.consumer.hand import Place
 from tallymark_audit.consumer.messages import Told, run_of
-from tallymark_audit.tally_cell import Outcome
+from tallymark_audit.reports.tally_cell import Outcome
 
 MOST_OPEN = 1000
 """Runs under way at a time, one a partition and origin."""

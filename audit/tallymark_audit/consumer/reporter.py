@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext
 from tallymark.errors import CODES, KafkaError
-from tallymark_audit.audit_topic import RETENTION_MS, AuditTopic
 from tallymark_audit.consumer.books import ConsumerBooks
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.events import AuditEvent, encode_event
+from tallymark_audit.reports.audit_topic import RETENTION_MS, AuditTopic
+from tallymark_audit.reports.events import AuditEvent, encode_event
 
 log: Final = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 0.02

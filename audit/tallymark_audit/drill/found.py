@@ -18,8 +18,8 @@ from tallymark_audit.drill.expected import (
     Cell,
     Item,
 )
+from tallymark_audit.judge.states import GOOD, UNDECIDED, State
 from tallymark_audit.ranges import RangeSet
-from tallymark_audit.states import GOOD, UNDECIDED, State
 from tallymark_audit.store import open_store, queries
 from tallymark_audit.store.rows import RowLike
 from tallymark_audit.store.tables import claims, verdict_history

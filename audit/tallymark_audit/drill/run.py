@@ -45,7 +45,7 @@ from tallymark_audit.drill.topology import (
     Topology,
 )
 from tallymark_audit.drill.truth import LostHost, read_books, read_consumed, read_log
-from tallymark_audit.states import State
+from tallymark_audit.judge.states import State
 
 PARTLY: Final = 3
 """Exit code of a repair that could not copy everything."""

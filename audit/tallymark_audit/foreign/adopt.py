@@ -12,7 +12,7 @@ from tallymark.client.producing.stamps import INSTANCE_BYTES, MAX_SERVER_BYTES
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark_audit.in_force import settings_in_force, with_window
-from tallymark_audit.interceptor import AuditInterceptor, interceptor_for, state_journal
+from tallymark_audit.reports.interceptor import AuditInterceptor, interceptor_for, state_journal
 
 
 class Adoption(NamedTuple):

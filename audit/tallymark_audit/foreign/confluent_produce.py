@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError
 from tallymark_audit.foreign.confluent_topics import Topics
 from tallymark_audit.foreign.lanes import Lane, Report
 from tallymark_audit.foreign.run import ForeignRun
-from tallymark_audit.tally_cell import Outcome
+from tallymark_audit.reports.tally_cell import Outcome
 
 Tell: TypeAlias = Callable[[Any, Any], None]
 Headers: TypeAlias = Mapping[str, Any] | Sequence[tuple[str, Any]]

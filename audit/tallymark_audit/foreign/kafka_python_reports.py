@@ -12,7 +12,7 @@ from kafka.admin import KafkaAdminClient
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark_audit.foreign.queue import Outgoing, ReportQueue, Wanted
-from tallymark_audit.tally_cell import Outcome
+from tallymark_audit.reports.tally_cell import Outcome
 
 _ASK_MS: Final = 5000
 _NOT_FOR_REPORTS: Final = {

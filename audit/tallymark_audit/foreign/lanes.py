@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from tallymark.client.producing.interceptors import BatchTally
 from tallymark.client.producing.stamps import STAMP_HEADER, stamp_ends, uvarint
 from tallymark_audit.ranges import Range, RangeSet
-from tallymark_audit.tally_cell import Outcome
+from tallymark_audit.reports.tally_cell import Outcome
 
 T = TypeVar("T")
 Header: TypeAlias = tuple[str, bytes]

@@ -19,8 +19,8 @@ from typing import Final, Protocol
 
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext
 from tallymark_audit.foreign.lanes import Drained, Lane, Who
-from tallymark_audit.interceptor import AuditInterceptor
-from tallymark_audit.tally_cell import Outcome
+from tallymark_audit.reports.interceptor import AuditInterceptor
+from tallymark_audit.reports.tally_cell import Outcome
 
 log: Final = logging.getLogger(__name__)
 _LEAST_SECONDS: Final = 0.1

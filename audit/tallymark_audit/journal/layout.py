@@ -17,9 +17,9 @@ what a killed process wrote. (A power failure may lose the last seconds; it also
              +-------------+-------------+----------+------------------+
 
 All numbers are little endian. The CRC covers length, kind and payload. Entries record the calls
-that change a :class:`~tallymark_audit.tally.Tally`, in order; a cell is named by its part. The
-file is zeroed before it is used, so entries end at the first zeros; an entry that a death cut in
-two fails its CRC with nothing but zeros behind it. Damage anywhere else makes the file *bad*.
+that change a :class:`~tallymark_audit.reports.tally.Tally`, in order; a cell is named by its part.
+The file is zeroed before it is used, so entries end at the first zeros; an entry that a death cut
+in two fails its CRC with nothing but zeros behind it. Damage anywhere else makes the file *bad*.
 
     kind         payload
     CELL         part u32, partition i32, window i64, topic UTF-8
@@ -49,9 +49,9 @@ from zlib import crc32
 
 from tallymark_audit import sketches
 from tallymark_audit.cells import Block
-from tallymark_audit.runs import Run, TallyKey
-from tallymark_audit.tally import Identity, Tally
-from tallymark_audit.tally_cell import Outcome, TallyCell
+from tallymark_audit.reports.runs import Run, TallyKey
+from tallymark_audit.reports.tally import Identity, Tally
+from tallymark_audit.reports.tally_cell import Outcome, TallyCell
 
 MAGIC: Final = b"TMJRNL\x00\x01"
 SUFFIX: Final = ".journal"

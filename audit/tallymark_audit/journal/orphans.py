@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tallymark_audit.audit_topic import is_too_large
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.events import AuditEvent, encode_event
 from tallymark_audit.journal import layout, reading
+from tallymark_audit.reports.audit_topic import is_too_large
+from tallymark_audit.reports.events import AuditEvent, encode_event
 
 log: Final = logging.getLogger(__name__)
 Publish = Callable[[str, bytes | None, bytes | None, int | None], Future[Any]]

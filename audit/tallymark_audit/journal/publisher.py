@@ -11,10 +11,10 @@ from typing import Any, Final
 from tallymark.client import Admin, Producer
 from tallymark.client.security.deployment import ConnectionSettings
 from tallymark.errors import TallymarkError
-from tallymark_audit.audit_topic import topic_configs
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.journal import layout
 from tallymark_audit.journal.orphans import Replay
+from tallymark_audit.reports.audit_topic import topic_configs
 
 log: Final = logging.getLogger(__name__)
 TIMEOUT_MS: Final = 5000

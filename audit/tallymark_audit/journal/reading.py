@@ -15,9 +15,9 @@ from tallymark_audit.cells import Block, Summary
 from tallymark_audit.journal import layout
 from tallymark_audit.journal.layout import Kind
 from tallymark_audit.ranges import GrowingRanges, RangeSet
-from tallymark_audit.runs import Run, TallyKey
-from tallymark_audit.tally import Identity, Tally
-from tallymark_audit.tally_cell import Outcome, TallyCell
+from tallymark_audit.reports.runs import Run, TallyKey
+from tallymark_audit.reports.tally import Identity, Tally
+from tallymark_audit.reports.tally_cell import Outcome, TallyCell
 
 
 class BadJournalError(ValueError):

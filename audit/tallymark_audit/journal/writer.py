@@ -17,9 +17,9 @@ from typing import Final
 from tallymark_audit.cells import Block
 from tallymark_audit.journal import layout
 from tallymark_audit.journal.disk import Disk, Mapped
-from tallymark_audit.runs import Run, TallyKey
-from tallymark_audit.tally import Identity, Tally
-from tallymark_audit.tally_cell import Outcome
+from tallymark_audit.reports.runs import Run, TallyKey
+from tallymark_audit.reports.tally import Identity, Tally
+from tallymark_audit.reports.tally_cell import Outcome
 
 log: Final = logging.getLogger(__name__)
 STEP: Final = 64 * 1024

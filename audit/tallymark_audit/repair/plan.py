@@ -15,12 +15,12 @@ from sqlalchemy import Connection
 
 from tallymark.errors import UserError
 from tallymark_audit.cells import CellKey, Edge
+from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.locate import Stretch, stretches
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.repair.refusals import left_alone, refusal
 from tallymark_audit.store import queries
 from tallymark_audit.store.rows import Row, cell_from_json
-from tallymark_audit.verdicts import CellVerdict, State
 
 MOST: Final = 100_000
 """Verdicts in one plan."""

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from tallymark_audit.cells import Edge
+from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.locate import Stretch
-from tallymark_audit.verdicts import CellVerdict, State
 
 if TYPE_CHECKING:
     from tallymark_audit.repair.plan import Place

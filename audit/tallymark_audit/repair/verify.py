@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from tallymark_audit.judge.verdicts import GOOD, UNDECIDED
 from tallymark_audit.repair.plan import Plan
 from tallymark_audit.store import Store, queries
-from tallymark_audit.verdicts import GOOD, UNDECIDED
 
 EVERY_S = 0.5
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, exists, select
 
 from tallymark_audit.cells import Edge
-from tallymark_audit.passing import GAP_MEANS, GapOf, Passed, mirror_of
-from tallymark_audit.states import ReporterFacts
+from tallymark_audit.judge.passing import GAP_MEANS, GapOf, Passed, mirror_of
+from tallymark_audit.judge.states import ReporterFacts
 from tallymark_audit.store.facts import reporter_facts
 from tallymark_audit.store.incidents import GAP_TEXT
 from tallymark_audit.store.tables import copied, incidents, observations, progress, reporters

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, select, update
 
 from tallymark.errors import UserError
 from tallymark_audit.claims import PartKey, Reporter, introduce, parts_of
-from tallymark_audit.events import AuditEvent, Copied
+from tallymark_audit.reports.events import AuditEvent, Copied
 from tallymark_audit.sides import Claim
 from tallymark_audit.store import archive
 from tallymark_audit.store.counts import touch

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Table, delete, select, tuple_
 
 from tallymark_audit.cells import Edge
 from tallymark_audit.edges import passes
-from tallymark_audit.states import GOOD, State
+from tallymark_audit.judge.states import GOOD, State
 from tallymark_audit.store import archive as archives
 from tallymark_audit.store import totals
 from tallymark_audit.store.tables import (

@@ -15,7 +15,8 @@ from sqlalchemy import Connection, Table, func, select
 
 from tallymark_audit import sketches
 from tallymark_audit.cells import CellKey
-from tallymark_audit.passing import Part
+from tallymark_audit.judge.passing import Part
+from tallymark_audit.judge.verdicts import ReporterFacts
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import Claim, Observation, merge_claims, merge_observations
 from tallymark_audit.store.archive import packed_rows
@@ -35,7 +36,6 @@ from tallymark_audit.store.tables import (
     reporters,
     window_changes,
 )
-from tallymark_audit.verdicts import ReporterFacts
 
 ByWindow = Mapping[int, dict[CellKey, Observation]]
 T = TypeVar("T")

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Select, Table, and_, func, or_, select
 
 from tallymark_audit.cells import GROUP, Edge
 from tallymark_audit.edges import PRODUCER
+from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.store import archive, graph
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.tables import (
@@ -29,7 +30,6 @@ from tallymark_audit.store.tables import (
     watermarks,
 )
 from tallymark_audit.store.verdicts import COLLECTOR, SPARK, effective
-from tallymark_audit.verdicts import UNDECIDED
 
 WRONG = ("missing", "duplicates", "unclaimed")
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, exists, func, or_, select, tuple_
 
-from tallymark_audit.states import GOOD
+from tallymark_audit.judge.states import GOOD
 from tallymark_audit.store import tables
 from tallymark_audit.store.totals import DAY, HOUR, MINUTES_10, WINDOW
 

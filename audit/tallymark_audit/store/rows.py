@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from tallymark_audit.cells import Block, CellKey, Copy, Explanation, Summary
 from tallymark_audit.claims import Ahead, Reporter
+from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.sides import Claim, Observation
-from tallymark_audit.verdicts import CellVerdict, State
 
 Row = dict[str, Any]
 

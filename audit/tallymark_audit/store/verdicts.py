@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select
 
 from tallymark.errors import UserError
+from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
 from tallymark_audit.store.rows import Row, cell_to_json
 from tallymark_audit.store.tables import SUMS, verdict_history, verdicts
 from tallymark_audit.store.upsert import upsert
 from tallymark_audit.text import utc
-from tallymark_audit.verdicts import GOOD, UNDECIDED, State, Verdict
 
 COLLECTOR, SPARK = "collector", "spark"
 MAX_CELLS = 1000

@@ -11,7 +11,8 @@ from sqlalchemy import ColumnElement, Connection, func, select
 
 from tallymark_audit.cells import Edge
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.passing import mirror_of
+from tallymark_audit.judge.passing import mirror_of
+from tallymark_audit.judge.verdicts import GOOD, State
 from tallymark_audit.store import archive, facts
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.tables import (
@@ -27,7 +28,6 @@ from tallymark_audit.store.tables import (
     watermarks,
 )
 from tallymark_audit.store.verdicts import COLLECTOR, effective
-from tallymark_audit.verdicts import GOOD, State
 
 WRONG: Final = (State.LOSS, State.DUPLICATION, State.MIXED, State.CORRUPT)
 MILLIONTHS: Final = 1_000_000

@@ -7,12 +7,12 @@ from sqlalchemy import insert
 from tallymark_audit.cells import CellKey
 from tallymark_audit.drill.expected import SKEWED, Cell, Item
 from tallymark_audit.drill.found import read_alarms, read_reporters, read_skewed, read_verdicts
+from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.sides import Claim
 from tallymark_audit.store import open_store
 from tallymark_audit.store.rows import claim_to_row
 from tallymark_audit.store.tables import claims
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
-from tallymark_audit.verdicts import State, Verdict
 
 KEY = CellKey("orders", 1, 60_000, "web-1", "ab" * 8)
 

@@ -15,8 +15,8 @@ from audit_world import DATACENTERS, JUDGED, PRODUCERS, Judge, World
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tallymark_audit.judge.verdicts import GOOD, CellVerdict, State, Verdict, judge
 from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.verdicts import GOOD, CellVerdict, State, Verdict, judge
 
 Step = tuple[Any, ...]
 UNKNOWN_BOUND = 0.01

@@ -1,7 +1,7 @@
 """The Avro schema of monitoring events, version 2. It ships with the code: no registry is asked.
 
 A later version gets its own schema and fingerprint; readers keep the old ones
-(:mod:`tallymark_audit.event_schema_v1`).
+(:mod:`tallymark_audit.reports.event_schema_v1`).
 """
 
 from __future__ import annotations

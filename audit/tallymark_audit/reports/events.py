@@ -27,11 +27,12 @@ import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from tallymark.errors import RemoteProtocolError
-from tallymark_audit import event_schema, event_schema_v1, sketches
+from tallymark_audit import sketches
 from tallymark_audit.cells import Block, CellKey, Summary
-from tallymark_audit.event_schema import MARKER
 from tallymark_audit.hashing import MASK
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.reports import event_schema, event_schema_v1
+from tallymark_audit.reports.event_schema import MARKER
 from tallymark_audit.sides import Claim
 
 Kind = Literal["producer", "mirror", "consumer", "lake"]

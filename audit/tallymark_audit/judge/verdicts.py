@@ -38,13 +38,11 @@ from tallymark_audit.cells import (
     Edge,
     Explanation,
 )
-from tallymark_audit.counted import NAMELESS, is_nameless, weigh
-from tallymark_audit.findings import Findings, state_of
-from tallymark_audit.gate import Gate, Held
 from tallymark_audit.hashing import BLOCK
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.sides import CellFacts, Claim, Observation
-from tallymark_audit.states import (
+from tallymark_audit.judge.counted import NAMELESS, is_nameless, weigh
+from tallymark_audit.judge.findings import Findings, state_of
+from tallymark_audit.judge.gate import Gate, Held
+from tallymark_audit.judge.states import (
     GOOD,
     SEVERITY,
     UNDECIDED,
@@ -53,6 +51,8 @@ from tallymark_audit.states import (
     State,
     worst,
 )
+from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.sides import CellFacts, Claim, Observation
 
 __all__ = [
     "GOOD",

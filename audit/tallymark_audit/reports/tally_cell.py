@@ -14,10 +14,10 @@ from typing import Final
 
 from tallymark_audit import sketches
 from tallymark_audit.cells import Block, Summary
-from tallymark_audit.events import CellReport
 from tallymark_audit.hashing import MASK, fingerprint
 from tallymark_audit.ranges import EMPTY, GrowingRanges, RangeSet
-from tallymark_audit.runs import Run, TallyKey
+from tallymark_audit.reports.events import CellReport
+from tallymark_audit.reports.runs import Run, TallyKey
 
 MAX_BLOCKS: Final = 16_384
 """Blocks of the content check that a cell keeps, of 1,024 records each; what lies in further ones

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from tallymark_audit.cells import Block
-from tallymark_audit.events import FOREVER, AuditEvent, CellReport, Kind
-from tallymark_audit.runs import Run, TallyKey, runs_of
+from tallymark_audit.reports.events import FOREVER, AuditEvent, CellReport, Kind
+from tallymark_audit.reports.runs import Run, TallyKey, runs_of
+from tallymark_audit.reports.tally_cell import Outcome, TallyCell
 from tallymark_audit.sketches import add
-from tallymark_audit.tally_cell import Outcome, TallyCell
 
 __all__ = ["Identity", "Outcome", "Run", "Tally", "TallyCell", "TallyKey", "runs_of"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tallymark_audit.gate import Gate, Held, reporter_held
-from tallymark_audit.states import ReporterFacts, State, worst
+from tallymark_audit.judge.gate import Gate, Held, reporter_held
+from tallymark_audit.judge.states import ReporterFacts, State, worst
 
 GONE_UPSTREAM = "deleted upstream before it was copied; it cannot be repaired"
 

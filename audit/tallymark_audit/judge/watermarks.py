@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tallymark_audit.verdicts import GOOD, State
+from tallymark_audit.judge.verdicts import GOOD, State
 
 
 class Judged(NamedTuple):

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext
-from tallymark_audit.audit_topic import RETENTION_MS, AuditTopic, is_too_large
 from tallymark_audit.collector.contents import blocks_of
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.events import MAX_TEXT, AuditEvent, encode_event
 from tallymark_audit.journal.disk import Disk
 from tallymark_audit.journal.orphans import Replay
 from tallymark_audit.journal.writer import Journal
-from tallymark_audit.runs import Run, runs_of
-from tallymark_audit.skew import SkewRule
-from tallymark_audit.tally import Identity
-from tallymark_audit.tally_cell import Outcome
+from tallymark_audit.reports.audit_topic import RETENTION_MS, AuditTopic, is_too_large
+from tallymark_audit.reports.events import MAX_TEXT, AuditEvent, encode_event
+from tallymark_audit.reports.runs import Run, runs_of
+from tallymark_audit.reports.skew import SkewRule
+from tallymark_audit.reports.tally import Identity
+from tallymark_audit.reports.tally_cell import Outcome
 
 log: Final = logging.getLogger(__name__)
 MAX_WAITING: Final = 3
@@ -71,7 +71,7 @@ class RunTroubles:
 
 
 class ProducerRun:
-    """The audit of one run. See :class:`tallymark_audit.interceptor.AuditInterceptor`."""
+    """The audit of one run. See :class:`tallymark_audit.reports.interceptor.AuditInterceptor`."""
 
     def __init__(
         self, context: ProducerContext, settings: RunSettings, disk: Disk | None = None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tallymark_audit.cells import Edge
-from tallymark_audit.states import SEVERITY, Clock, ReporterFacts, State
+from tallymark_audit.judge.states import SEVERITY, Clock, ReporterFacts, State
 from tallymark_audit.text import utc
 
 Held = tuple[State, str]

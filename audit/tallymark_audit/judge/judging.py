@@ -1,5 +1,5 @@
 """Judge windows of an edge from what the store holds. The decision itself is
-:func:`tallymark_audit.verdicts.judge`; here its facts are gathered, many windows at a time."""
+:func:`.verdicts.judge`; here its facts are gathered, many windows at a time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sqlalchemy import Connection
 
 from tallymark.deployment import AuditSettings
 from tallymark_audit import sketches
-from tallymark_audit.assemble import consumer_facts
 from tallymark_audit.cells import Edge
 from tallymark_audit.edges import AUDIT_TOPIC, collision
-from tallymark_audit.hops import Hop, Known, Place, Sides, beside
-from tallymark_audit.passing import Passed, in_flight
+from tallymark_audit.judge.assemble import consumer_facts
+from tallymark_audit.judge.hops import Hop, Known, Place, Sides, beside
+from tallymark_audit.judge.passing import Passed, in_flight
+from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
 from tallymark_audit.sides import CellFacts
 from tallymark_audit.store import carried, facts
-from tallymark_audit.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
 
 DAY_MS: Final = 86_400_000
 LEARNED_DAYS: Final = 7

@@ -32,10 +32,10 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from tallymark.deployment import Deployment
-from tallymark_audit.audit_topic import AuditTopic
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.events import FOREVER, MAX_TEXT, AuditEvent, Copied, Gap, encode_event
-from tallymark_audit.producer_run import MAX_WAITING
+from tallymark_audit.reports.audit_topic import AuditTopic
+from tallymark_audit.reports.events import FOREVER, MAX_TEXT, AuditEvent, Copied, Gap, encode_event
+from tallymark_audit.reports.producer_run import MAX_WAITING
 
 log: Final = logging.getLogger(__name__)
 GAPS_PER_EVENT: Final = 2000

@@ -18,9 +18,9 @@ from typing import Final
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext
 from tallymark.deployment import Deployment, find_settings, load
 from tallymark.errors import UserError
-from tallymark_audit.audit_topic import RETENTION_MS
-from tallymark_audit.producer_run import ProducerRun, RunSettings, RunTroubles
-from tallymark_audit.tally_cell import Outcome
+from tallymark_audit.reports.audit_topic import RETENTION_MS
+from tallymark_audit.reports.producer_run import ProducerRun, RunSettings, RunTroubles
+from tallymark_audit.reports.tally_cell import Outcome
 
 log: Final = logging.getLogger(__name__)
 
