@@ -108,6 +108,16 @@ class _Sender:
         return self.cluster.send(*arguments, **named)
 
 
+class _Counted(MemoryCluster):
+    """A cluster that counts how often it is fetched from."""
+
+    fetches = 0
+
+    def multifetch(self, *arguments: Any, **named: Any) -> Any:
+        self.fetches += 1
+        return super().multifetch(*arguments, **named)
+
+
 def _stamp(sequence: int) -> bytes:
     from tallymark.client.producing.stamps import encode_stamp
 
@@ -160,6 +170,22 @@ def test_what_is_missing_is_copied_once_whenever_it_breaks_off(
     assert set(_members(result.present)) == blamed & (here | there)
     assert set(_members(result.gone)) == blamed - here - there
     assert result.copied == EMPTY
+
+
+def test_places_near_each_other_are_read_together() -> None:
+    """A torn tail had lost 3,500 messages of four producers, one here and one there. Each was
+    fetched by itself, a megabyte for a record: the repair took five minutes."""
+    world = World()
+    world.clusters["dc1"] = source = _Counted()
+    world.put("dc1", range(400))
+    world.put("aggregate", range(0, 400, 2))
+    items = [
+        item(RangeSet.single(at, at), 399, places=(Place(0, at, at, at, at),))
+        for at in range(1, 400, 2)
+    ]
+    assert {outcome for outcome, _ in apply(world, *items)} == {"repaired"}
+    assert sorted(world.found()[0]) == list(range(400))
+    assert source.fetches < 5
 
 
 def _members(ranges: RangeSet) -> Iterator[int]:

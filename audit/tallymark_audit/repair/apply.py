@@ -8,7 +8,7 @@ they are: key, value, timestamp and headers, the stamp among them, in the order 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -25,6 +25,8 @@ from tallymark_audit.repair.plan import Item, Plan
 DELIVERY_S: Final = 60.0
 PORTION: Final = 5_000
 """Messages in memory at once, but for a cell that alone has more."""
+NEAR: Final = 5_000
+"""Offsets between two stretches that are read as one."""
 Origin = tuple[str, int]
 """Instance as hex, origin partition."""
 Identity = tuple[str, int, int]
@@ -161,16 +163,33 @@ def _upstream(reader: LogReader, items: Sequence[Item]) -> dict[Identity, _Sourc
     """The records to copy; of several copies the first. Where exactly they lie is asked first."""
     found: dict[Identity, _Source] = {}
     for exactly in (True, False):
-        for item in items:
-            stretches = [Stretch(*place[:3]) for place in item.places] if exactly else item.within
-            for stretch in stretches:
-                left = item.missing - _of(item, found)
-                if not left:
-                    break
-                wanted = {(item.key.instance, item.key.partition): left}
-                for stamp, record in records_between(reader, item.key.topic, stretch, wanted):
-                    found.setdefault(_identity(stamp), _Source(stretch.partition, record))
+        owing = [item for item in items if item.missing - _of(item, found)]
+        wanted: dict[Origin, RangeSet] = {}
+        for item in owing:
+            origin = item.key.instance, item.key.partition
+            left = item.missing - _of(item, found)
+            wanted[origin] = wanted.get(origin, EMPTY) | left
+        for stretch in _joined(
+            Stretch(*place[:3])
+            for item in owing
+            for place in (item.places if exactly else item.within)
+        ):
+            for stamp, record in records_between(reader, items[0].key.topic, stretch, wanted):
+                found.setdefault(_identity(stamp), _Source(stretch.partition, record))
     return found
+
+
+def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """The stretches in order, those that lie near each other as one: a fetch costs more than the
+    records between them do."""
+    joined: list[Stretch] = []
+    for stretch in sorted(stretches):
+        before = joined[-1] if joined else None
+        if before and before.partition == stretch.partition and stretch.first - before.last <= NEAR:
+            joined[-1] = before._replace(last=max(before.last, stretch.last))
+        else:
+            joined.append(stretch)
+    return joined
 
 
 def _downstream(
