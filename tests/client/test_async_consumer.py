@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from broker_kinds import AT_ONCE, KINDS, AnyBroker, either_broker
 from cancelling import cancelled_at
+from threads_left import no_thread_is_left
 
 from tallymark import Admin, AsyncConsumer, Producer
 from tallymark.client.reading.message import Message
@@ -37,13 +38,9 @@ def broker(
 
 
 @pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    left = [t for t in threading.enumerate() if t not in before and "flush" not in t.name]
-    for thread in left:
-        thread.join(5)
-    assert not any(thread.is_alive() for thread in left), left
+def threads() -> Iterator[None]:
+    with no_thread_is_left():
+        yield
 
 
 def consumer(broker: AnyBroker, group: str, **settings: Any) -> AsyncConsumer:

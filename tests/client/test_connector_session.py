@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from connector_cluster import Cluster, names, running_cluster, session_of, take, values
 from eventually import eventually
+from threads_left import no_thread_is_left
 
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.coordination import (
@@ -247,17 +248,12 @@ def test_leaving_while_zookeeper_is_silent_is_bounded_and_leaves_nothing(
     cluster: Cluster, group: str, proxy: FlakyProxy
 ) -> None:
     topic = cluster.topic(1)
-    before = set(threading.enumerate())
-    with behind(proxy, group) as far:
+    with no_thread_is_left(), behind(proxy, group) as far:
         far.create_message_streams({topic: 1})
         proxy.black_hole()
         began = time.monotonic()
         far.shutdown(timeout=1.0)
-    assert time.monotonic() - began < 10
-    # On a busy machine the last of its threads may still be at its last line. The cluster's broker
-    # is in this process as well, and starts another worker of its pools when it needs one.
-    workers = ("asyncio_", "tallymark-flush_")
-    eventually(lambda: all(t.name.startswith(workers) for t in set(threading.enumerate()) - before))
+        assert time.monotonic() - began < 10
     proxy.cut()
     with ZooKeeper(cluster.connect) as zookeeper:
         registry = ConsumerRegistry(zookeeper, group)
