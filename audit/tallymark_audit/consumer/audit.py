@@ -27,10 +27,10 @@ import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Unpack
 
 from tallymark.client import Producer
+from tallymark.client.closing import ClosedByWith
 from tallymark.client.forks import tell_in_child
 from tallymark.client.producing.settings import server_name
 from tallymark.client.producing.stamps import INSTANCE_BYTES
@@ -57,7 +57,7 @@ COMMIT_SECONDS: Final = 2.0
 audit is not to stop the application, and what was not reported shows as missing."""
 
 
-class ConsumerAudit:
+class ConsumerAudit(ClosedByWith):
     """One consumer of a group, and a :class:`~tallymark.client.connector.hooks.ConsumerHook`.
 
     Where the cluster is: ``bootstrap_servers`` and the ``security`` keywords of every client, or
@@ -148,17 +148,6 @@ class ConsumerAudit:
             self._settle()
             self._over = True
         self._producer.close(timeout)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # -- for our connector --------------------------------------------------------------------
 

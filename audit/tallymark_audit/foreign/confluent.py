@@ -12,9 +12,9 @@ import os
 import weakref
 from collections import deque
 from time import monotonic
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from tallymark.client.closing import ClosedByWith
 from tallymark_audit.foreign.confluent_produce import Tell, producing
 from tallymark_audit.foreign.confluent_reports import Attendance
 from tallymark_audit.foreign.confluent_topics import Topics
@@ -24,7 +24,7 @@ LAST_SECONDS: Final = 5.0
 """How long the end of a producer that nobody closed waits for what it still has."""
 
 
-class AuditedProducer:
+class AuditedProducer(ClosedByWith):
     """A ``confluent_kafka.Producer`` whose records are accounted for; see :func:`.audited`.
 
     Every method and attribute of the producer is there and does what it did, from as many threads.
@@ -110,17 +110,6 @@ class AuditedProducer:
 
     def __bool__(self) -> bool:
         return True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -14,13 +14,13 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from time import time_ns
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from kafka.errors import BrokerResponseError
 from kafka.partitioner.default import DefaultPartitioner
 from kafka.partitioner.sticky import StickyPartitioner
 
+from tallymark.client.closing import ClosedByWith
 from tallymark.client.forks import tell_in_child
 from tallymark.client.producing.interceptors import ProducerContext
 from tallymark_audit.foreign.adopt import Adoption
@@ -35,7 +35,7 @@ _KNOWN: Final = (DefaultPartitioner, StickyPartitioner)
 """What these choose is known: murmur2 of the key, any partition without one."""
 
 
-class AuditedKafkaProducer:
+class AuditedKafkaProducer(ClosedByWith):
     """A ``kafka.KafkaProducer`` whose records are accounted for; see :func:`.audited`. Every method
     and attribute of the producer is there and does what it did, from as many threads."""
 
@@ -121,17 +121,6 @@ class AuditedKafkaProducer:
     def forked(self) -> None:
         """In a child its threads are not there: what is sent goes nowhere, and uncounted."""
         self._run.forked()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
