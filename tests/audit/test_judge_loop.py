@@ -247,6 +247,57 @@ def test_a_mirror_that_is_late_raises_no_false_alarm(world: World) -> None:
     assert [row["missing"] for row in lost] == [10]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_window_in_alarm_is_looked_at_again_while_a_cell_of_it_waits(
+    world: World, restarted: bool
+) -> None:
+    """A window was in alarm for the copies of one producer's records while those of another one
+    might still be under way. Nothing changed in it any more, so it was never judged again, and
+    what was lost was never called so: nobody named it, repair passed it by."""
+    first, second = publisher(world, "dc1", b"a"), publisher(world, "dc1", b"b")
+    first.publish(world.now + 100, 5)
+    world.mirror("dc1")
+    copied = world.clusters["aggregate"].log("t")
+    copied.append_records([_parts(copied.batches[0].records()[0])])
+    second.publish(world.now + 200, 5)  # the mirror never brings these
+    heartbeats(world, first, second, ms=3000)
+    edge, window = "dc1-to-aggregate", 10_000
+    verdict = world.verdicts(edge)[window]
+    assert verdict["state"] == "DUPLICATION"
+    assert {cell["state"] for cell in verdict["cells"]} == {"DUPLICATION", "SETTLING"}
+    if restarted:
+        edges = derive_edges(world.deployment)
+        world.judges["aggregate"] = JudgeLoop(world.collectors["aggregate"].ledger, edges, AUDIT)
+    heartbeats(world, first, second, ms=20_000)
+    verdict = world.verdicts(edge)[window]
+    assert (verdict["state"], verdict["missing"], verdict["duplicates"]) == ("MIXED", 5, 1)
+    assert any(cell["located"] for cell in verdict["cells"])
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_cell_with_copies_whose_missing_ones_wait_is_looked_at_again(
+    world: World, restarted: bool
+) -> None:
+    """The same inside one cell: of 26 lost messages 19 stayed unnamed."""
+    producer = publisher(world, "dc1", b"a")
+    producer.publish(world.now + 100, 5)
+    world.mirror("dc1")
+    copied = world.clusters["aggregate"].log("t")
+    copied.append_records([_parts(copied.batches[0].records()[0])])
+    producer.publish(world.now + 200, 5)
+    heartbeats(world, producer, ms=3000)
+    edge, window = "dc1-to-aggregate", 10_000
+    (cell,) = world.verdicts(edge)[window]["cells"]
+    assert (cell["state"], cell["missing_count"], cell["located"]) == ("DUPLICATION", 5, [])
+    if restarted:
+        edges = derive_edges(world.deployment)
+        world.judges["aggregate"] = JudgeLoop(world.collectors["aggregate"].ledger, edges, AUDIT)
+    heartbeats(world, producer, ms=20_000)
+    (cell,) = world.verdicts(edge)[window]["cells"]
+    assert (cell["state"], cell["missing_count"]) == ("MIXED", 5)
+    assert cell["located"]
+
+
 def test_the_producers_loss_is_named_by_sequence(world: World) -> None:
     one = publisher(world, "dc1", b"a")
     one.publish(world.now, 10, lose=2)
