@@ -5,8 +5,9 @@
 The log is in memory, 200 bytes of value a record, in batches as producers make them (16 KiB). Each
 round does all that a collector does with a fetch's answer: checks the CRCs, counts, commits to a
 SQLite file of its own. ``one producer``: the batches of one; ``64 producers``: batches of 64 in
-turn; ``mixed batches``: as a mirror makes them, a few records of each producer in each batch.
-``content``: with the content check on. Time is the process's CPU time. Memory is what
+turn; ``sizes differ``: the same with values of 100 to 300 bytes; ``mixed batches``: as a mirror
+makes them, a few records of each producer in each batch. ``content``: with the content check on.
+Time is the process's CPU time. Memory is what
 ``tracemalloc`` sees of open cells, each of another producer.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import random
 import sys
 import tempfile
 import time
@@ -36,7 +38,7 @@ from tallymark_audit.collector.reading import LogReader
 from tallymark_audit.store import open_store
 from tallymark_audit.testing import MemoryTopic
 
-_VALUE: Final = b"v" * 200
+_VALUE: Final = b"v" * 300
 _BATCH: Final = 70
 """Records of 200 bytes in 16 KiB."""
 _FETCH: Final = 60
@@ -90,7 +92,10 @@ def batches(records: int, producers: int, mixed: bool) -> Iterator[list[Stamp]]:
         yield stamps
 
 
-def prepared(records: int, producers: int = 1, mixed: bool = False) -> PreparedLog:
+def prepared(
+    records: int, producers: int = 1, mixed: bool = False, sizes: tuple[int, int] = (200, 200)
+) -> PreparedLog:
+    rng = random.Random(1)
     now = time.time_ns() // 1_000_000 - records // _RATE
     now -= now % _WINDOW_MS
     answers: list[tuple[int, int, bytes]] = []
@@ -98,7 +103,12 @@ def prepared(records: int, producers: int = 1, mixed: bool = False) -> PreparedL
     parts: list[bytes] = []
     for stamps in batches(records, producers, mixed):
         found = [
-            (None, _VALUE, (("tm", encode_stamp(stamp)),), now + (offset + at) // _RATE)
+            (
+                None,
+                _VALUE[: rng.randint(*sizes)],
+                (("tm", encode_stamp(stamp)),),
+                now + (offset + at) // _RATE,
+            )
             for at, stamp in enumerate(stamps)
         ]
         parts.append(encode_batch(found, base_offset=offset, leader_epoch=0))
@@ -155,6 +165,7 @@ def main() -> int:
     logs = {
         "one producer": prepared(args.records),
         "64 producers": prepared(args.records, 64),
+        "64 producers, sizes differ": prepared(args.records, 64, sizes=(100, 300)),
         "mixed batches": prepared(args.records, 64, mixed=True),
     }
     rates = {name: rate(log) for name, log in logs.items()}

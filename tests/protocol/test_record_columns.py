@@ -78,7 +78,10 @@ def same(data: bytes, count: int) -> None:
     found = columns(data, count)
     assert found.records() == wanted
     assert list(found.offsets) == [record.offset for record in wanted]
-    assert list(found.timestamps) == [record.timestamp for record in wanted]
+    timestamps = [record.timestamp for record in wanted]
+    assert list(found.timestamps) == timestamps
+    bounds = (min(timestamps, default=0), max(timestamps, default=0))
+    assert found.timestamp_bounds() == bounds
     assert found.keys() == [record.key for record in wanted]
     assert found.values() == [record.value for record in wanted]
     assert found.headers() == [record.headers for record in wanted]

@@ -136,18 +136,22 @@ class Ledger:
 
     def commit(self, found: Sequence[Counted], now: int) -> None:
         """Counts and positions, together or not at all. Several of one partition stand in the
-        order of its log."""
+        order of its log, each where the one before ends."""
         cells: dict[Place, Cells] = {}
-        runs: dict[Place, list[SeenRun]] = {}
         late = now - self._lateness_at >= LATENESS_MS
+        steps: dict[Place, list[Counted]] = {}
+        for one in found:
+            steps.setdefault(one.place, []).append(one)
         with self.store.write() as connection:
-            for one in sorted(found, key=lambda one: one.place):
-                counts.move(connection, self.cluster, one.start, one.to)
-                runs.setdefault(one.place, []).extend(one.runs)
-                self._report(connection, one, now)
-            for place, some in runs.items():
-                if some:
-                    cells[place] = self._save(connection, place, some)
+            for place, some in sorted(steps.items()):
+                # One write: where a step begins where the last one ended, nobody was in between.
+                for start, to in _stretches(some):
+                    counts.move(connection, self.cluster, start, to)
+                for one in some:
+                    self._report(connection, one, now)
+                runs = [run for one in some for run in one.runs]
+                if runs:
+                    cells[place] = self._save(connection, place, runs)
             changed = chain.from_iterable(each.values() for each in cells.values())
             counts.touch(connection, self.cluster, counts.windows_of(changed), now)
             if late:
@@ -248,3 +252,14 @@ class Ledger:
         most = max(LEAST_REMEMBERED, REMEMBERED // max(1, len(self._cells)))
         for key in list(cells)[: max(0, len(cells) - most)]:
             del cells[key]
+
+
+def _stretches(steps: Iterable[Counted]) -> list[tuple[int, Position]]:
+    """What steps of one partition come to: from an offset on, to a position."""
+    found: list[tuple[int, Position]] = []
+    for step in steps:
+        if found and found[-1][1].next_offset == step.start:
+            found[-1] = (found[-1][0], step.to)
+        else:
+            found.append((step.start, step.to))
+    return found

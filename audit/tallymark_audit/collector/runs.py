@@ -11,6 +11,7 @@ for one by one::
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -104,14 +105,38 @@ def runs_in(
     return runs
 
 
-class _Columns(NamedTuple):
-    """``earliest`` and ``latest`` are the least and the greatest of the timestamps."""
+class _Columns:
+    """``earliest`` and ``latest`` are the least and the greatest of the timestamps, which are made
+    only where these two do not tell enough."""
 
-    offsets: Sequence[int]
-    timestamps: list[int]
-    stamps: list[bytes | None]
-    earliest: int
-    latest: int
+    __slots__ = ("_columns", "_timestamps", "earliest", "latest", "offsets", "stamps")
+
+    def __init__(self, columns: RecordColumns) -> None:
+        self._columns = columns
+        self._timestamps: list[int] | None = None
+        self.offsets: Sequence[int] = columns.offsets
+        self.stamps = columns.last_headers(STAMP_HEADER)
+        self.earliest, self.latest = columns.timestamp_bounds()
+        if self.earliest < MIN_TIMESTAMP or self.latest > MAX_TIMESTAMP:
+            self.earliest, self.latest = min(self.timestamps), max(self.timestamps)
+
+    @property
+    def timestamps(self) -> list[int]:
+        """Of each record, ms. A batch's base and a record's delta may add up to more than 64 bits:
+        then what Java makes of that."""
+        if self._timestamps is None:
+            found = self._columns.timestamps
+            if any(not MIN_TIMESTAMP <= at <= MAX_TIMESTAMP for at in (min(found), max(found))):
+                found = [(at - MIN_TIMESTAMP & 2**64 - 1) + MIN_TIMESTAMP for at in found]
+            self._timestamps = found
+        return self._timestamps
+
+    def window(self, at: int, window_ms: int) -> int:
+        """The window of a record."""
+        window = window_of(self.earliest, window_ms)
+        if self.latest < window + window_ms:
+            return window
+        return window_of(self.timestamps[at], window_ms)
 
 
 class _Next(NamedTuple):
@@ -130,14 +155,14 @@ def runs_of_columns(
     columns: RecordColumns, topic: str, partition: int, rules: Rules
 ) -> Iterator[SeenRun]:
     """The runs of the records of one batch."""
-    look = _looked_at(columns)
+    look = _Columns(columns)
     stamps, sizes = look.stamps, columns.sizes()
     checked = rules.content_check
     keys, values = (columns.keys(), columns.values()) if checked else ([], [])
     at, count = 0, len(stamps)
     while at < count:
         stamp = _stamp(stamps[at])
-        window = window_of(look.timestamps[at], rules.window_ms)
+        window = look.window(at, rules.window_ms)
         run = _begin(stamp, topic, partition, window, look.offsets[at])
         end = _end_of_run(look, at, _next(stamps[at], stamp, window, rules.window_ms))
         run.count = end - at
@@ -151,21 +176,10 @@ def runs_of_columns(
         at = end
 
 
-def _looked_at(columns: RecordColumns) -> _Columns:
-    timestamps = columns.timestamps
-    earliest, latest = min(timestamps, default=0), max(timestamps, default=0)
-    if earliest < MIN_TIMESTAMP or latest > MAX_TIMESTAMP:
-        # A batch's base and a record's delta may add up to more: what Java makes of that.
-        timestamps = [(at - MIN_TIMESTAMP & 2**64 - 1) + MIN_TIMESTAMP for at in timestamps]
-        earliest, latest = min(timestamps), max(timestamps)
-    stamps = columns.last_headers(STAMP_HEADER)
-    return _Columns(columns.offsets, timestamps, stamps, earliest, latest)
-
-
 def _add_times(run: SeenRun, look: _Columns, at: int, end: int, rules: Rules) -> None:
-    timestamps, earliest, latest = look.timestamps, look.earliest, look.latest
-    if run.count < len(timestamps) and earliest != latest:
-        timestamps = timestamps[at:end]
+    earliest, latest = look.earliest, look.latest
+    if run.count < len(look.stamps) and earliest != latest:
+        timestamps = look.timestamps[at:end]
         earliest, latest = min(timestamps), max(timestamps)
     run.min_timestamp, run.max_timestamp = max(-1, earliest), max(-1, latest)
     outside = latest > rules.future or 0 <= earliest < rules.past
@@ -177,8 +191,8 @@ def _add_times(run: SeenRun, look: _Columns, at: int, end: int, rules: Rules) ->
         if slowest == sketches.bucket_of(rules.seen_at - latest):
             run.latency[slowest] = run.count
         else:
-            for when in look.timestamps[at:end]:
-                sketches.add(run.latency, rules.seen_at - when)
+            for when, times in Counter(look.timestamps[at:end]).items():
+                sketches.add(run.latency, rules.seen_at - when, times)
 
 
 def _stamp(raw: bytes | None) -> Stamp | None:
@@ -239,7 +253,7 @@ def _within(timestamps: list[int], low: int, high: int) -> int:
 
 def _end_one_by_one(look: _Columns, start: int, count: int, run: _Next) -> int:
     """The same record by record, for offsets with holes; at ``count`` at the latest."""
-    offsets, timestamps, stamps = look[:3]
+    offsets, timestamps, stamps = look.offsets, look.timestamps, look.stamps
     for at in range(start + 1, count):
         if (
             stamps[at] != _stamps(run, at - start, 1)[0]

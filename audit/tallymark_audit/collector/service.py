@@ -103,7 +103,8 @@ class CollectorService:
             content_check=audit.content_check,
             max_ranges=audit.max_ranges,
         )
-        self._journals = JournalPublisher(connection, self._deployment.journal_dir)
+        folder = self._deployment.journal_dir
+        self._journals = JournalPublisher(connection, folder, audit.retention_ms)
         reader = self._reader_of(name)
         sharing = GroupMember(connection, name, audit.topics, self._session_ms)
         owner = f"{socket.gethostname()}:{os.getpid()}"

@@ -65,6 +65,15 @@ class RecordColumns:
         deltas = chain.from_iterable([part.timestamps for part in self._parts])
         return self._kept(list(map(self._base_timestamp.__add__, deltas)))
 
+    def timestamp_bounds(self) -> tuple[int, int]:
+        """The least and the greatest of the timestamps; twice 0 when there is no record."""
+        if self._timestamp is not None or self._keep is not None or not self._parts:
+            timestamps = self.timestamps
+            return min(timestamps, default=0), max(timestamps, default=0)
+        bounds = [part.timestamp_bounds() for part in self._parts]
+        least, greatest = min(low for low, _ in bounds), max(high for _, high in bounds)
+        return self._base_timestamp + least, self._base_timestamp + greatest
+
     def keys(self) -> list[bytes | None]:
         """The keys; None for null."""
         return self._kept(concatenated([part.keys() for part in self._parts]))

@@ -87,6 +87,17 @@ class RecordRun:
         shape = self._shape
         return _numbers(_columns(self._data, self._pos, shape.timestamp, shape.stride, self.count))
 
+    def timestamp_bounds(self) -> tuple[int, int]:
+        """The least and the greatest of the timestamps: few of a batch's differ."""
+        shape = self._shape
+        columns = _columns(self._data, self._pos, shape.timestamp, shape.stride, self.count)
+        if len(columns) == 1:
+            numbers = _numbers([bytes(set(columns[0]))])
+        else:
+            different = zip(*set(zip(*columns, strict=True)), strict=True)
+            numbers = _numbers(list(map(bytes, different)))
+        return min(numbers), max(numbers)
+
     def keys(self) -> list[bytes | None]:
         """The keys."""
         return self._slices(self._shape.key)
