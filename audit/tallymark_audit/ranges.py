@@ -44,6 +44,8 @@ class RangeSet:
     def from_list(cls, flat: Sequence[int]) -> RangeSet:
         """The inverse of :meth:`to_list`. ValueError: odd length, or a range that ends before it
         starts."""
+        if not flat:
+            return EMPTY
         if len(flat) % 2:
             raise ValueError(f"a flat list of ranges has an even length, not {len(flat)}")
         return cls(zip(flat[::2], flat[1::2], strict=True))
@@ -88,6 +90,8 @@ class RangeSet:
         return _made(_normal((*self.ranges, *other.ranges)))
 
     def __and__(self, other: RangeSet) -> RangeSet:
+        if not other.ranges or not self.ranges:
+            return EMPTY
         return _made(tuple(_common(self.ranges, other.ranges)))
 
     def __sub__(self, other: RangeSet) -> RangeSet:

@@ -36,6 +36,20 @@ def test_each_runs_at_its_own_pace() -> None:
     assert [now for name, now in done if name == "seldom"] == [0, 500]
 
 
+def test_one_that_takes_long_leaves_most_of_the_time_to_counting() -> None:
+    """With 5,000 open cells judging took longer than its pace: as soon as it ended it was due
+    again, and counting got a fifth of the time."""
+    clock = Clock()
+    judged: list[int] = []
+
+    def judge(now: int) -> None:
+        judged.append(now)
+        clock.now += 2000
+
+    run(Chores([Doing("judging", 1000, judge)], Troubles("x")), clock, 40_000)
+    assert judged == [0, 8000, 16_000, 24_000, 32_000]
+
+
 @pytest.mark.parametrize(
     "error", [OperationalError("x", {}, Exception("full")), ConnectError("a:1", "connect", "no")]
 )

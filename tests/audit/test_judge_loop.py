@@ -18,6 +18,7 @@ from tallymark.client.producing.stamps import STAMP_HEADER, Stamp
 from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark.errors import UserError
 from tallymark_audit.cli import command
+from tallymark_audit.collector import judge_loop
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judge_loop import JudgeLoop
 from tallymark_audit.collector.naming import Namer
@@ -182,6 +183,27 @@ def test_a_healthy_deployment_is_complete_on_every_edge(world: World) -> None:
     with world.store.read() as connection:
         marks = {t.edge: t.through for t in queries.overview(connection)}
     assert all(mark >= 13_000 for edge, mark in marks.items() if edge != "producer-to-aggregate")
+
+
+def test_a_step_judges_so_much_and_leaves_none_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collector that comes back to a day of windows must not stand still until all are judged."""
+    monkeypatch.setattr(judge_loop, "AT_ONCE", 2)
+    one = publisher(world, "dc1", b"a")
+    for ms in range(0, 8000, W):
+        one.publish(world.now + ms, 5)
+    world.mirror("dc1")
+    one.report(world.now + 8000)
+    edge, told = "producer-to-dc1", 0
+    while len(world.states(edge)) < 8:
+        world.run(1000)
+        more = len(world.states(edge)) - told
+        assert 0 < more <= 2
+        told += more
+    heartbeats(world, one, ms=20_000)
+    for edge in ("producer-to-dc1", "dc1-to-aggregate"):
+        assert list(world.states(edge).values()) == [State.COMPLETE] * 8
 
 
 def test_what_the_aggregate_lost_is_named_and_repaired(world: World, tmp_path: Path) -> None:

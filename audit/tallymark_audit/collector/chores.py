@@ -3,13 +3,14 @@ house, alert.
 
 A chore that cannot be done, since the store or a cluster is away, is tried again when it is due
 the next time, and waited for longer the longer that lasts; it holds up neither counting nor others.
+One that takes long is done less often: most of the time is for counting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -18,6 +19,8 @@ from tallymark_audit.collector.trouble import Troubles
 from tallymark_audit.store.counts import FencedError
 
 Step = Callable[[int], object]
+REST: Final = 3
+"""A chore is left alone so many times as long as it took."""
 
 
 class Chore(Protocol):
@@ -62,7 +65,8 @@ class Chores:
             now = clock()
             if now >= self._due.get(chore.name, 0) and self.troubles.due(chore.name, now):
                 self._do(chore, now)
-                self._due[chore.name] = now + chore.every_ms
+                ended = clock()
+                self._due[chore.name] = max(now + chore.every_ms, ended + REST * (ended - now))
 
     def _do(self, chore: Chore, now: int) -> None:
         try:

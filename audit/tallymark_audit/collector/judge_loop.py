@@ -31,6 +31,7 @@ from tallymark_audit.text import utc
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 500
+"""Windows judged in one step, those first that wait longest; the others are for the next one."""
 SLACK_MS: Final = 30_000
 """Changes are looked for this far back: clocks differ, and transactions take their time."""
 WAITING_MS: Final = 1_000
@@ -125,14 +126,13 @@ class _HopLoop:
     def step(self, ledger: Ledger, now: int) -> list[Verdict]:
         with ledger.store.read() as connection:
             self._look(connection, now)
+        due = sorted((at, key) for key, at in self._due.items() if at <= now)
         by_topic: dict[str, list[int]] = {}
-        for (topic, window), due in self._due.items():
-            if due <= now:
-                by_topic.setdefault(topic, []).append(window)
+        for _, (topic, window) in due[:AT_ONCE]:
+            by_topic.setdefault(topic, []).append(window)
         news: list[Verdict] = []
         for topic, windows in by_topic.items():
-            for start in range(0, len(windows), AT_ONCE):
-                news += self._judge(ledger, topic, windows[start : start + AT_ONCE], now)
+            news += self._judge(ledger, topic, windows, now)
         return news
 
     def _look(self, connection: Connection, now: int) -> None:
