@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from eventually import eventually
 
 from tallymark.client import Producer
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
@@ -63,13 +63,6 @@ def collector(deployment: Deployment, store: Store) -> Iterator[CollectorService
     service.check()
 
 
-def wait_for(what: Callable[[], object], seconds: float = 40) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.1)
-
-
 def rows(store: Store) -> list[Row]:
     with store.read() as connection:
         return queries.windows(connection, EDGE)
@@ -88,7 +81,7 @@ def test_what_is_published_is_complete(
     with Producer(bootstrap_servers=broker.bootstrap_servers, server="web-1") as producer:
         for number in range(2000):
             producer.send("views", b"x" * 50, key=str(number).encode())
-    wait_for(lambda: all_decided(store, 2000))
+    eventually(lambda: all_decided(store, 2000))
     assert {row["state"] for row in rows(store)} == {State.COMPLETE}
     assert sum(row["observed"] for row in rows(store)) == 2000
     with store.read() as connection:
@@ -128,7 +121,7 @@ def test_kill_9_of_a_producer_loses_no_claim(
             pass
         os.kill(process.pid, signal.SIGKILL)
     assert list(deployment.journal_dir.glob("*.journal"))
-    wait_for(lambda: not list(deployment.journal_dir.glob("*")) and all_decided(store, 1000))
+    eventually(lambda: not list(deployment.journal_dir.glob("*")) and all_decided(store, 1000))
     found = rows(store)
     assert {row["state"] for row in found} <= {State.COMPLETE, State.EXPLAINED}
     assert sum(row["unclaimed"] + row["missing"] + row["duplicates"] for row in found) == 0

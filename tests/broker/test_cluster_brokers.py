@@ -119,7 +119,7 @@ def test_an_epoch_raised_after_a_crash_is_known_to_the_others_at_once(three: Thr
     three[1].kill()
     three[1].start()
     for address in at:
-        eventually(lambda a: topic(a, "t").partitions[index].leader_epoch == 1, address, seconds=5)
+        eventually(lambda a: topic(a, "t").partitions[index].leader_epoch == 1, address, seconds=20)
         epochs = [part.leader_epoch for part in topic(address, "t").partitions]
         assert sorted(epochs) == [0, 0, 1], "only those that it leads"
 

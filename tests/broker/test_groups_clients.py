@@ -121,7 +121,7 @@ class KafkaPython:
 Member = Confluent | KafkaPython
 
 
-def drive(members: Sequence[Member], done: Callable[[], bool], seconds: float = 20) -> None:
+def drive(members: Sequence[Member], done: Callable[[], bool], seconds: float = 60) -> None:
     """Poll all members until ``done``."""
     deadline = time.monotonic() + seconds
     while not done():

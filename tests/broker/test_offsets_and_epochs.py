@@ -3,11 +3,11 @@ over a real socket, in every version served."""
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 
 import pytest
+from eventually import eventually
 
 from tallymark.errors import CODES
 from tallymark.groups.placement import OFFSETS_TOPIC
@@ -72,10 +72,8 @@ def topic(wire: WireClient) -> str:
 def coordinator(wire: WireClient, group: str) -> None:
     """Find the coordinator and wait until it has loaded, as clients do."""
     wire.ask(FindCoordinatorRequest(key=group), 0)
-    deadline = time.monotonic() + 5
-    while fetched(wire, group, "any")[2] == CODES["COORDINATOR_LOAD_IN_PROGRESS"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    loading = CODES["COORDINATOR_LOAD_IN_PROGRESS"]
+    eventually(lambda: fetched(wire, group, "any")[2] != loading, what="it has loaded")
 
 
 def commit(

@@ -9,6 +9,7 @@ import pytest
 from broker_kinds import KINDS, OURS, AnyBroker, start_apache_kafka
 from commands import run_command
 from confluent_kafka import Consumer
+from eventually import eventually
 
 from tallymark.cli import offsets
 from tallymark.client import Admin, Producer
@@ -56,10 +57,7 @@ def fill(broker: AnyBroker, topic: str, count: int, first_ms: int = 1_000_000) -
 
 def soon(holds: Callable[[], bool]) -> None:
     """Brokers of Apache Kafka hear of what the controller has changed a little later."""
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to hold"
-        time.sleep(0.05)
+    eventually(holds, every=0.05)
 
 
 def code_of(error: BaseException) -> str:
@@ -268,7 +266,7 @@ def test_who_consumes_is_told_with_the_lag(admin: Admin, broker: AnyBroker) -> N
         auto_offset_reset="earliest",
     )
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not consumer.assignment() and time.monotonic() < deadline:
             consumer.poll(timeout_ms=200)
         consumer.commit()
@@ -304,7 +302,7 @@ def test_a_group_of_the_new_protocol_is_listed_and_its_lag_told(
     )
     try:
         consumer.subscribe(["admin-new-group"])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while consumer.poll(0.2) is None:
             assert time.monotonic() < deadline, "no message came"
         consumer.commit(asynchronous=False)

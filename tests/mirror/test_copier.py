@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from tallymark.client.partition_layout import Layout
 from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
 from tallymark.mirror.copier import Copier
 from tallymark.mirror.holes import HoleNotes
@@ -19,7 +20,7 @@ from tallymark.mirror.ready_batch import Origin, ReadyBatch
 from tallymark.mirror.repeats import Repeats
 from tallymark.mirror.source import Piece, Source
 from tallymark.mirror.target import Target
-from tallymark.mirror.topics import Layout, TopicCopier
+from tallymark.mirror.topics import TopicCopier
 from tallymark.protocol.record_writer import encode_batch
 from tallymark.protocol.records import Batch, split_batches
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from eventually import eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -115,10 +116,7 @@ class Following:
                 self.lines.append(line.text)
 
     def wait_for(self, *lines: str) -> None:
-        end = time.monotonic() + 5
-        while self.lines != list(lines) and time.monotonic() < end:
-            time.sleep(0.005)
-        assert self.lines == list(lines)
+        eventually(lambda: self.lines == list(lines), what=f"{lines} are read", every=0.005)
 
     def close(self) -> None:
         self._stop.set()

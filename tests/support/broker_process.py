@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tallymark.child_process import kill_process
 from tallymark.testing.zookeeper import free_port
 
 
@@ -43,10 +44,8 @@ class BrokerProcess:
 
     def kill(self) -> None:
         """``kill -9``."""
-        process = self._process
-        assert process is not None
-        process.kill()
-        process.wait()
+        assert self._process is not None
+        kill_process(self._process)
 
     def stop(self) -> None:
         """A clean stop."""
@@ -105,5 +104,4 @@ class BrokerProcess:
         trace: TracebackType | None,
     ) -> None:
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            kill_process(self._process)

@@ -10,6 +10,7 @@ import itertools
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from pathlib import Path
 
 import pytest
 from eventually import eventually
+
+from tallymark.child_process import stop_process
 
 INSTALLED = Path("/usr/lib/postgresql")
 """Where Debian keeps the programs, by version, which are not on the PATH."""
@@ -101,12 +104,7 @@ class PostgresServer:
 
     def stop(self) -> None:
         """End it at once, and remove its files."""
-        self.process.send_signal(2)  # SIGINT: it ends the sessions and itself
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        stop_process(self.process, 30, signal.SIGINT)  # it ends the sessions and itself
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _plain(self, database: str) -> str:

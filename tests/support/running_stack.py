@@ -9,6 +9,7 @@ from typing import Any
 
 from eventually import eventually
 
+from tallymark.child_process import kill_process
 from tallymark.cli.supervisor.control import ask
 from tallymark.cli.supervisor.run import control_file
 from tallymark.deployment import Deployment
@@ -77,9 +78,7 @@ class Stack:
 
     def close(self) -> None:
         for process in self._own:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+            kill_process(process)
         self.up.stop()
 
     def _acked(self, run: str) -> Path:

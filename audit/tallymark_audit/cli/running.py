@@ -87,7 +87,8 @@ class _Collectors:
 def replay_journals(settings: str | None, cluster: str) -> None:
     """Publish the claims that killed producers left on this host."""
     deployment = load(settings)
-    count = publish_all(_connection(deployment, cluster), deployment.journal_dir, wall_clock())
+    connection, kept_ms = _connection(deployment, cluster), deployment.audit.retention_ms
+    count = publish_all(connection, deployment.journal_dir, kept_ms, wall_clock())
     click.echo(f"published the last claims of {count} producer runs to {cluster}")
 
 

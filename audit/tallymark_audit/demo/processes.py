@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tallymark.child_process import kill_process, stop_process
 from tallymark.cli.process import PARENT
 from tallymark.cli.supervisor.child import last_line
 from tallymark.deployment.load import ENVIRONMENT
@@ -95,15 +95,8 @@ class Command:
 
     def kill(self) -> None:
         """End the command as nobody should."""
-        self._process.kill()
-        self._process.wait()
+        kill_process(self._process)
 
     def stop(self) -> None:
         """End the command as a person would, and wait for it."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        stop_process(self._process, STOP_SECONDS)

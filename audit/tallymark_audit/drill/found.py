@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from tallymark_audit.drill.expected import (
     CORRUPT,
@@ -20,9 +20,9 @@ from tallymark_audit.drill.expected import (
 )
 from tallymark_audit.judge.states import GOOD, UNDECIDED, State
 from tallymark_audit.ranges import RangeSet
-from tallymark_audit.store import open_store, queries
+from tallymark_audit.store import facts, open_store, queries
 from tallymark_audit.store.rows import RowLike
-from tallymark_audit.store.tables import claims, verdict_history
+from tallymark_audit.store.tables import verdict_history
 
 _MANY: Final = 1_000_000
 _QUIET: Final = frozenset(str(state) for state in (*GOOD, *UNDECIDED))
@@ -56,15 +56,17 @@ def read_reporters(store: str, instance: str) -> list[str]:
 
 def read_skewed(store: str) -> set[Item]:
     """How many records of each cell its producer reported as skewed."""
-    key = [claims.c[name] for name in ("topic", "window", "partition", "server", "instance")]
-    counted = func.sum(claims.c.skewed).label("skewed")
-    query = select(claims.c.cluster, *key, counted).where(claims.c.tier == "producer")
-    grouped = query.group_by(claims.c.cluster, *key).having(func.sum(claims.c.skewed) > 0)
     with open_store(store) as opened, opened.read() as connection:
-        rows = connection.execute(grouped).mappings().all()
+        cells = [
+            (cluster, claim.key, claim.skewed)
+            for (cluster, topic), windows in facts.kept_windows(connection).items()
+            for by_cell in facts.claimed(connection, cluster, topic, windows).values()
+            for claim in by_cell.values()
+        ]
     return {
-        Item(cell_of(f"producer-to-{row['cluster']}", row), SKEWED, int(row["skewed"]))
-        for row in rows
+        Item(cell_of(f"producer-to-{cluster}", key._asdict()), SKEWED, skewed)
+        for cluster, key, skewed in cells
+        if skewed
     }
 
 
@@ -100,7 +102,7 @@ def located(rows: Iterable[Mapping[str, Any]]) -> set[Item]:
 
 
 def cell_of(edge: str, raw: RowLike) -> Cell:
-    """The cell that a row of ``verdicts.cells`` or of ``claims`` is about."""
+    """The cell that one of ``verdicts.cells``, or a key of a claim, is about."""
     return Cell(edge, raw["topic"], raw["window"], raw["partition"], raw["server"], raw["instance"])
 
 

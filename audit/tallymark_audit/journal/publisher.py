@@ -21,11 +21,13 @@ TIMEOUT_MS: Final = 5000
 
 
 class JournalPublisher:
-    """Looks after the journals of one folder, for one cluster. Connects only when there is one."""
+    """Looks after the journals of one folder, for one cluster. Connects only when there is one.
+    Makes the audit topic where it is not, which then keeps reports for ``retention_ms``."""
 
-    def __init__(self, connection: ConnectionSettings, directory: Path) -> None:
+    def __init__(self, connection: ConnectionSettings, directory: Path, retention_ms: int) -> None:
         self._connection = connection
         self._directory = directory
+        self._retention_ms = retention_ms
         self._producer: Producer | None = None
         self._replay: Replay | None = None
 
@@ -52,7 +54,7 @@ class JournalPublisher:
         if self._replay is None:
             with Admin(**self._connection, request_timeout_ms=TIMEOUT_MS) as admin:
                 cluster = admin.cluster_id()
-                admin.create_topic(AUDIT_TOPIC, 1, topic_configs())
+                admin.create_topic(AUDIT_TOPIC, 1, topic_configs(self._retention_ms))
             self._producer = Producer(
                 **self._connection,
                 client_id="tallymark-audit-journals",
@@ -76,9 +78,11 @@ class JournalPublisher:
             return failed
 
 
-def replay_journals(connection: ConnectionSettings, directory: Path, now_ms: int) -> int:
+def replay_journals(
+    connection: ConnectionSettings, directory: Path, retention_ms: int, now_ms: int
+) -> int:
     """Publish every orphan of the folder and wait for it; returns how many runs it was."""
-    publisher = JournalPublisher(connection, directory)
+    publisher = JournalPublisher(connection, directory, retention_ms)
     try:
         publisher.step(now_ms)
         return publisher.finish(TIMEOUT_MS / 1000)

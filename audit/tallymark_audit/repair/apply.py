@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from tallymark.client import Producer
+from tallymark.client.partition_layout import Layout
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import ConnectError, KafkaError, TallymarkError
 from tallymark.protocol.records import Record
 from tallymark_audit.collector.reading import EARLIEST, LATEST, LogReader
 from tallymark_audit.locate import Stretch, records_between, records_in
 from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.repair.placing import Layout, layout_of
+from tallymark_audit.repair.placing import layout_of, possible_partitions
 from tallymark_audit.repair.plan import Item, Plan
 
 DELIVERY_S: Final = 60.0
@@ -210,7 +211,7 @@ def _downstream(
         for sequence in range(first, last + 1)
     }
     since = max(0, min(item.key.window for item in items))
-    for partition in layout.partitions_of(items):
+    for partition in possible_partitions(layout, items):
         first = reader.offset_for_time(items[0].topic, partition, since)
         (end,) = reader.get_offsets_before(items[0].topic, partition, LATEST)
         if first is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sqlalchemy import Connection, Table, func, select
+from sqlalchemy import Connection, Table, func, select, union
 
 from tallymark_audit import sketches
 from tallymark_audit.cells import CellKey
@@ -27,6 +27,7 @@ from tallymark_audit.store.rows import (
     reporter_from_row,
 )
 from tallymark_audit.store.tables import (
+    archive,
     claims,
     collectors,
     lateness,
@@ -90,6 +91,15 @@ def claimed(
         if row["tier"] == "producer":
             found[row["window"]].append(claim_from_row(row))
     return {window: merge_claims(rows) for window, rows in found.items()}
+
+
+def kept_windows(connection: Connection) -> Mapping[tuple[str, str], list[int]]:
+    """The windows of which claims may be kept, archived ones too, by cluster and topic."""
+    kept = [select(t.c.cluster, t.c.topic, t.c.window) for t in (claims, archive)]
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for cluster, topic, window in connection.execute(union(*kept)):
+        found[cluster, topic].append(window)
+    return found
 
 
 def processed(
@@ -270,18 +280,18 @@ def chunks(values: Sequence[T]) -> Iterable[Sequence[T]]:
 
 def _rows(
     connection: Connection, table: Table, cluster: str, topic: str, windows: Sequence[int]
-) -> Iterable[Row]:
+) -> list[Row]:
     """The rows of these windows, packed or not. Where a window is being unpacked both are there:
     then the table's row of a cell counts."""
-    keys = [column.name for column in table.primary_key]
-    seen: set[tuple[object, ...]] = set()
+    found: list[Row] = []
     for some in chunks(windows):
         query = select(table).where(
             table.c.cluster == cluster, table.c.topic == topic, table.c.window.in_(some)
         )
-        for found in connection.execute(query).mappings():
-            seen.add(tuple(found[name] for name in keys))
-            yield dict(found)
-    for row in packed_rows(connection, table, cluster, topic, windows):
-        if tuple(row[name] for name in keys) not in seen:
-            yield row
+        found += map(dict, connection.execute(query).mappings())
+    packed = list(packed_rows(connection, table, cluster, topic, windows))
+    if not packed:
+        return found
+    keys = [column.name for column in table.primary_key]
+    seen = {tuple(row[name] for name in keys) for row in found}
+    return found + [row for row in packed if tuple(row[name] for name in keys) not in seen]

@@ -20,6 +20,7 @@ from typing import Final, Self
 
 from tallymark.apache_kafka.jars import NotAvailableError, jars
 from tallymark.apache_kafka.properties import properties, text
+from tallymark.child_process import kill_process, stop_process
 from tallymark.coordination import die_with_parent
 from tallymark.coordination.zookeeper_server import find_java
 from tallymark.errors import UserError
@@ -139,14 +140,8 @@ class ApacheKafkaServer:
     def stop(self, timeout: float = 30.0) -> None:
         """SIGTERM, then SIGKILL after ``timeout`` seconds. Idempotent."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()
-        try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            stop_process(process, timeout)
 
     def close(self) -> None:
         """The same as :meth:`stop`."""
@@ -156,8 +151,7 @@ class ApacheKafkaServer:
         """SIGKILL, as a crash does. Idempotent."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            process.wait()
+            kill_process(process)
 
     def __enter__(self) -> Self:
         self.start()

@@ -24,6 +24,7 @@ from collections import deque
 from pathlib import Path
 from typing import IO, Final
 
+from tallymark.child_process import kill_process, stop_process
 from tallymark.errors import UserError
 
 LOG: Final = logging.getLogger("tallymark.zookeeper")
@@ -103,13 +104,8 @@ class ZooKeeperServer:
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
-        try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            LOG.warning("ZooKeeper does not stop, killing it")
-            process.kill()
-            process.wait()
+        if not stop_process(process, timeout):
+            LOG.warning("ZooKeeper did not stop, it was killed")
         self._join(process)
 
     def close(self) -> None:
@@ -120,8 +116,7 @@ class ZooKeeperServer:
         """SIGKILL, as a crash does."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            process.wait()
+            kill_process(process)
             self._join(process)
 
     def _launch(self, command: list[str], lock: int) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+from tallymark.client.partition_layout import Layout
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
 from tallymark.mirror.holes import COMPACTION, UNKNOWN
 from tallymark.mirror.observer import ObserverChain
@@ -29,7 +30,7 @@ from tallymark.mirror.repeats import Repeats
 from tallymark.mirror.source import Piece, Source, damaged
 from tallymark.mirror.stretch import Stretch
 from tallymark.mirror.target import Target
-from tallymark.mirror.topics import Layout, TopicCopier
+from tallymark.mirror.topics import TopicCopier
 from tallymark.protocol.rebatch import is_dense
 from tallymark.protocol.records import Record
 

@@ -12,7 +12,7 @@ from tallymark.client.admin.admin import Admin
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.client.security.deployment import connection_settings, security_settings
 from tallymark.coordination import ZooKeeper
-from tallymark.deployment import Deployment
+from tallymark.deployment import Cluster, Deployment
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.errors import UserError
 from tallymark.mirror.catalog import BrokerCatalog, ZooKeeperCatalog
@@ -62,18 +62,10 @@ def open_parts(
 
     UserError, ConnectError: after about ``timeout_ms``, a cluster or ZooKeeper is not there."""
     source, target = deployment.cluster(settings.source), deployment.cluster(settings.target)
-    client_id = f"mirror-{settings.name}"
+    client_id = client_id_of(settings)
     ends = reach_both(opened, deployment, settings, timeout_ms)
-    session = ZooKeeper(
-        f"{deployment.zookeeper.connect}{source.root}",
-        session_timeout_ms=deployment.zookeeper.session_timeout_ms,
-        connect_timeout_ms=timeout_ms,
-    )
-    # Of Apache Kafka's cluster ZooKeeper has the mirror's group and nothing else.
-    foreign = source.kind == "apache-kafka"
-    session.start(create_root=foreign)
-    opened.callback(session.close)
-    catalog = BrokerCatalog(ends.source) if foreign else ZooKeeperCatalog(session)
+    session = _open_session(opened, deployment, source, timeout_ms)
+    catalog = BrokerCatalog(ends.source) if _is_foreign(source) else ZooKeeperCatalog(session)
     sends = opened.enter_context(closing(Target(target, client_id)))
     reader = SimpleConsumer(
         client_id=client_id,
@@ -82,25 +74,15 @@ def open_parts(
     )
     opened.callback(reader.close)
     reads = Source(
-        SourceSettings(
-            f"{deployment.zookeeper.connect}{source.root}",
-            client_id,
-            topics_pattern(deployment, settings),
-            deployment.zookeeper.session_timeout_ms,
-            source.bootstrap_servers if foreign else None,
-            settings.isolation,
-            settings.on_corrupt == "skip",
-            security_settings(source.security),
-        ),
+        _source_settings(deployment, settings),
         TopicIdentities(session, client_id, catalog),
         before_release,
     )
     opened.callback(reads.close)
-    topics = TopicCopier(settings, catalog, ends.source, ends.target)
     copier = Copier(
         reads,
         sends,
-        topics,
+        TopicCopier(settings, catalog, ends.source, ends.target),
         observers,
         Origins(reader),
         ends.source_id,
@@ -108,18 +90,7 @@ def open_parts(
         Repeats(settings.max_repeated_records),
         skip_corrupt=settings.on_corrupt == "skip",
     )
-    observers.attach(
-        MirrorContext(
-            source=source.name,
-            target=target.name,
-            client_id=client_id,
-            source_cluster_id=ends.source_id,
-            target_cluster_id=ends.target_id,
-            deployment=deployment,
-            publish=sends.context.publish,
-            create_topic=sends.context.create_topic,
-        )
-    )
+    observers.attach(_context(deployment, settings, ends, sends))
     return Parts(reads, sends, copier, ends, session)
 
 
@@ -128,7 +99,7 @@ def reach_both(
 ) -> Ends:
     """Both clusters. UserError: one does not answer, or they are the same."""
     source, target = deployment.cluster(settings.source), deployment.cluster(settings.target)
-    client_id = f"mirror-{settings.name}"
+    client_id = client_id_of(settings)
     deadline = time.monotonic() + timeout_ms / 1000
     from_admin, from_id = reach(opened, source, client_id, deadline)
     to_admin, to_id = reach(opened, target, client_id, deadline)
@@ -139,6 +110,63 @@ def reach_both(
             "mend the addresses of the clusters in the settings",
         )
     return Ends(from_admin, to_admin, from_id or source.name, to_id or target.name)
+
+
+def client_id_of(settings: MirrorSettings) -> str:
+    """The name that a mirror gives the brokers of both sides."""
+    return f"mirror-{settings.name}"
+
+
+def _is_foreign(source: Cluster) -> bool:
+    """Of Apache Kafka's cluster ZooKeeper has the mirror's group and nothing else."""
+    return source.kind == "apache-kafka"
+
+
+def _open_session(
+    opened: ExitStack, deployment: Deployment, source: Cluster, timeout_ms: int
+) -> ZooKeeper:
+    session = ZooKeeper(
+        _zookeeper_connect(deployment, source),
+        session_timeout_ms=deployment.zookeeper.session_timeout_ms,
+        connect_timeout_ms=timeout_ms,
+    )
+    session.start(create_root=_is_foreign(source))
+    opened.callback(session.close)
+    return session
+
+
+def _source_settings(deployment: Deployment, settings: MirrorSettings) -> SourceSettings:
+    source = deployment.cluster(settings.source)
+    return SourceSettings(
+        _zookeeper_connect(deployment, source),
+        client_id_of(settings),
+        topics_pattern(deployment, settings),
+        deployment.zookeeper.session_timeout_ms,
+        source.bootstrap_servers if _is_foreign(source) else None,
+        settings.isolation,
+        settings.on_corrupt == "skip",
+        security_settings(source.security),
+    )
+
+
+def _zookeeper_connect(deployment: Deployment, source: Cluster) -> str:
+    return f"{deployment.zookeeper.connect}{source.root}"
+
+
+def _context(
+    deployment: Deployment, settings: MirrorSettings, ends: Ends, sends: Target
+) -> MirrorContext:
+    """What observers are told."""
+    return MirrorContext(
+        source=settings.source,
+        target=settings.target,
+        client_id=client_id_of(settings),
+        source_cluster_id=ends.source_id,
+        target_cluster_id=ends.target_id,
+        deployment=deployment,
+        publish=sends.context.publish,
+        create_topic=sends.context.create_topic,
+    )
 
 
 def topics_pattern(deployment: Deployment, settings: MirrorSettings) -> str:

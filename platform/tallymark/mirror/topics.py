@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 from typing import Final
 
 from tallymark.client.admin.admin import Admin
+from tallymark.client.partition_layout import Layout
 from tallymark.deployment import Mirror
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.catalog import Catalog
-from tallymark.protocol.murmur2 import partition_of
 
 KEPT: Final = frozenset(
     {"retention.ms", "retention.bytes", "cleanup.policy", "max.message.bytes", "segment.bytes"}
@@ -20,24 +19,6 @@ KEPT: Final = frozenset(
 _log: Final = logging.getLogger("mirror")
 GROWTH_SECONDS: Final = 10.0
 """How often it is asked again whether the target has the partition by now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """A source topic at the target. ``keeps``: what is in partition p goes to partition p, so whole
-    batches can pass; otherwise the key decides."""
-
-    name: str
-    partitions: int
-    keeps: bool
-
-    def partition_of(self, key: bytes | None, source_partition: int) -> int:
-        """Where a record goes. Without a key those of one source partition stay together."""
-        if self.keeps:
-            return source_partition
-        if key is None:
-            return source_partition % self.partitions
-        return partition_of(key, self.partitions)
 
 
 class TopicCopier:
