@@ -1,14 +1,14 @@
 """How many stamped records a second a collector counts on one core, and what a cell costs.
 
-    python bench/collector.py [--records 1000000] [--json FILE]
+    python bench/collector.py [--records 500000] [--rounds 5] [--json FILE]
 
 The log is in memory, 200 bytes of value a record, in batches as producers make them (16 KiB). Each
 round does all that a collector does with a fetch's answer: checks the CRCs, counts, commits to a
 SQLite file of its own. ``one producer``: the batches of one; ``64 producers``: batches of 64 in
 turn; ``sizes differ``: the same with values of 100 to 300 bytes; ``mixed batches``: as a mirror
 makes them, a few records of each producer in each batch. ``content``: with the content check on.
-Time is the process's CPU time. Memory is what
-``tracemalloc`` sees of open cells, each of another producer.
+Time is the process's CPU time; the rounds take turns, and their median and best are told. Memory is
+what ``tracemalloc`` sees of open cells, each of another producer.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -159,7 +160,8 @@ def _drain(collector: Collector, log: PreparedLog) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--records", type=int, default=500_000)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     logs = {
@@ -168,16 +170,19 @@ def main() -> int:
         "64 producers, sizes differ": prepared(args.records, 64, sizes=(100, 300)),
         "mixed batches": prepared(args.records, 64, mixed=True),
     }
-    rates = {name: rate(log) for name, log in logs.items()}
-    rates["one producer, content"] = rate(logs["one producer"], content_check=True)
-    rates["64 producers, content"] = rate(logs["64 producers"], content_check=True)
+    runs: dict[str, list[float]] = {}
+    for _ in range(args.rounds):
+        for name, log in logs.items():
+            runs.setdefault(name, []).append(rate(log))
+        for name in ("one producer", "64 producers"):
+            found = rate(logs[name], content_check=True)
+            runs.setdefault(f"{name}, content", []).append(found)
     held = {count: bytes_of(count) for count in _CELLS}
     least, most = min(held), max(held)
     each = (held[most] - held[least]) / (most - least)
-    result = {"machine": machine(), "records_per_second": rates, "bytes_a_cell": each}
-    print(
-        table([["log", "records/s"], *[[name, f"{found:,.0f}"] for name, found in rates.items()]])
-    )
+    result = {"machine": machine(), "records_per_second": runs, "bytes_a_cell": each}
+    rates = [[name, f"{median(some):,.0f}", f"{max(some):,.0f}"] for name, some in runs.items()]
+    print(table([["log", "records/s", "at best"], *rates]))
     print()
     sizes = [[f"{count:,}", f"{size / 1e6:.1f}"] for count, size in held.items()]
     print(table([["open cells", "MB"], *sizes, ["each further one", f"{each:,.0f} bytes"]]))

@@ -87,6 +87,7 @@ def same(data: bytes, count: int) -> None:
     assert found.headers() == [record.headers for record in wanted]
     sizes = [len(record.key or b"") + len(record.value or b"") for record in wanted]
     assert found.sizes() == sizes
+    assert found.total_size() == sum(sizes)
     for name in {name for record in wanted for name, _ in record.headers} | {"no such"}:
         values = [[value or b"" for n, value in record.headers if n == name] for record in wanted]
         assert found.last_headers(name) == [some[-1] if some else None for some in values]

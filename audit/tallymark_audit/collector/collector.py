@@ -27,7 +27,7 @@ log: Final = logging.getLogger(__name__)
 IDLE_COMMIT_MS: Final = 1000
 DISCOVER_MS: Final = 1000
 BACKFILLS_MS: Final = 10_000
-BEHIND_COMMIT_MS: Final = 200
+BEHIND_COMMIT_MS: Final = 500
 """While there is more to read, commits follow each other no faster than this, unless ..."""
 MOST_UNCOMMITTED: Final = 5_000
 """... so many runs wait for it."""

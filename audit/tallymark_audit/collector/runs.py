@@ -156,9 +156,10 @@ def runs_of_columns(
 ) -> Iterator[SeenRun]:
     """The runs of the records of one batch."""
     look = _Columns(columns)
-    stamps, sizes = look.stamps, columns.sizes()
+    stamps = look.stamps
     checked = rules.content_check
     keys, values = (columns.keys(), columns.values()) if checked else ([], [])
+    sizes: list[int] = []
     at, count = 0, len(stamps)
     while at < count:
         stamp = _stamp(stamps[at])
@@ -166,7 +167,11 @@ def runs_of_columns(
         run = _begin(stamp, topic, partition, window, look.offsets[at])
         end = _end_of_run(look, at, _next(stamps[at], stamp, window, rules.window_ms))
         run.count = end - at
-        run.bytes = sum(sizes[at:end])
+        if run.count == count:
+            run.bytes = columns.total_size()
+        else:
+            sizes = sizes or columns.sizes()
+            run.bytes = sum(sizes[at:end])
         _add_times(run, look, at, end, rules)
         if stamp is None and stamps[at] is not None:
             run.malformed, run.raw = run.count, stamps[at]
@@ -212,7 +217,7 @@ def _next(raw: bytes | None, stamp: Stamp | None, window: int, window_ms: int) -
     low = window if window >= 0 else MIN_TIMESTAMP
     if stamp is None:
         return _Next(raw, b"", -1, b"", low, window + window_ms)
-    prefix, suffix = stamp_ends(stamp.instance, stamp.partition, stamp.server)
+    prefix, suffix = _ends(stamp.instance, stamp.partition, stamp.server)
     return _Next(raw, prefix, stamp.sequence, suffix, low, window + window_ms)
 
 
@@ -277,6 +282,9 @@ def _stamps(run: _Next, skip: int, count: int) -> list[bytes | None]:
         found += [head + tail for head in heads]
         sequence += len(heads)
     return found
+
+
+_ends = lru_cache(maxsize=4096)(stamp_ends)
 
 
 @lru_cache(maxsize=512)

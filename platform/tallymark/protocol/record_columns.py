@@ -95,6 +95,12 @@ class RecordColumns:
         """Bytes of each record's key and value together."""
         return self._kept(concatenated([part.sizes() for part in self._parts]))
 
+    def total_size(self) -> int:
+        """Bytes of all keys and values."""
+        if self._keep is not None:
+            return sum(self.sizes())
+        return sum([part.total_size() for part in self._parts])
+
     def records(self) -> list[Record]:
         """The records one by one."""
         columns = (self.offsets, self.timestamps, self.keys(), self.values(), self.headers())

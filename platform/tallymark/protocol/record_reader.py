@@ -90,6 +90,10 @@ class LooseRecords:
             sizes = list(map(add, sizes, [len(key or b"") for key in self._keys]))
         return sizes
 
+    def total_size(self) -> int:
+        """Bytes of all keys and values."""
+        return sum(map(len, filter(None, self._keys))) + sum(map(len, filter(None, self._values)))
+
     def read(self, pos: int, count: int) -> int:
         """Read ``count`` records more, at ``pos``; the position after them, which is behind the
         data when the last one is cut.

@@ -122,7 +122,15 @@ class RecordRun:
 
     def sizes(self) -> list[int]:
         """Bytes of key and value."""
-        return [max(0, self._shape.key.size) + max(0, self._shape.value.size)] * self.count
+        return [self._size] * self.count
+
+    def total_size(self) -> int:
+        """Bytes of all keys and values."""
+        return self._size * self.count
+
+    @property
+    def _size(self) -> int:
+        return max(0, self._shape.key.size) + max(0, self._shape.value.size)
 
     def _slices(self, field: _Field) -> list[bytes | None]:
         at, size = field
