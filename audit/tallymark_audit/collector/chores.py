@@ -3,7 +3,7 @@ house, alert.
 
 A chore that cannot be done, since the store or a cluster is away, is tried again when it is due
 the next time, and waited for longer the longer that lasts; it holds up neither counting nor others.
-One that takes long is done less often: most of the time is for counting.
+One that takes long is done less often while there is much to count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tallymark_audit.store.counts import FencedError
 
 Step = Callable[[int], object]
 REST: Final = 3
-"""A chore is left alone so many times as long as it took."""
+"""While there is much to count, a chore is left alone so many times as long as it took."""
 
 
 class Chore(Protocol):
@@ -58,15 +58,16 @@ class Chores:
     troubles: Troubles
     _due: dict[str, int] = field(default_factory=dict[str, int])
 
-    def step(self, clock: Callable[[], int]) -> None:
-        """Do all that are due by ``clock`` (ms UTC). FencedError: another collector is in charge;
-        nothing more is done."""
+    def step(self, clock: Callable[[], int], busy: bool = False) -> None:
+        """Do all that are due by ``clock`` (ms UTC); ``busy``: there is much to count. FencedError:
+        another collector is in charge; nothing more is done."""
         for chore in self.chores:
             now = clock()
             if now >= self._due.get(chore.name, 0) and self.troubles.due(chore.name, now):
                 self._do(chore, now)
                 ended = clock()
-                self._due[chore.name] = max(now + chore.every_ms, ended + REST * (ended - now))
+                rest = REST * (ended - now) if busy else 0
+                self._due[chore.name] = max(now + chore.every_ms, ended + rest)
 
     def _do(self, chore: Chore, now: int) -> None:
         try:

@@ -134,18 +134,19 @@ class CollectorService:
             while not self._stopping.is_set():
                 began = wall_clock()
                 counted = self._collector.step()
-                self._do_chores()
-                rest = ROUND_MS - (wall_clock() - began) if counted < TRICKLE else 0
+                busy = counted >= TRICKLE
+                self._do_chores(busy)
+                rest = 0 if busy else ROUND_MS - (wall_clock() - began)
                 self._stopping.wait(max(0, rest, self._collector.pause_ms) / 1000)
         except BaseException as error:
             self._failure = error
             log.exception("the collector of %s failed", self._cluster.name)
 
-    def _do_chores(self) -> None:
-        self._everywhere.step(wall_clock)
+    def _do_chores(self, busy: bool) -> None:
+        self._everywhere.step(wall_clock, busy)
         if self._collector.in_charge:
             try:
-                self._in_charge.step(wall_clock)
+                self._in_charge.step(wall_clock, busy)
             except FencedError as error:
                 self._collector.fenced(error)
 

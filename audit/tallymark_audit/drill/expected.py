@@ -3,13 +3,14 @@
 Per hop and message: acknowledged (or upstream) and not downstream is a LOSS; further copies that
 upstream does not have are DUPLICATION; what is downstream and not upstream is UNCLAIMED; another
 content is CORRUPT, which is found by the block of 1,024 sequences: where the block also lacks
-records, or its cell holds a message twice, the change cannot show, and is counted as *hidden*.
+records, or its cell holds a message twice, the change cannot show, and is counted as *hidden*;
+where it holds a message of whose fate a killed application never heard, it may show or not.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -63,19 +64,21 @@ class Expectation:
     """``cells``: all that hold messages. ``items``: what is wrong. ``untold``: (instance,
     partition, sequence) of messages that are nowhere, and of whose fate a killed application never
     heard: a LOSS or not, as the producer's own journal has it. ``hidden``: changed messages that
-    cannot show. ``unsure``: the cells of a lost host whose claims may or may not have been
+    cannot show. ``unclear``: what shows only if the journal has what the application was not
+    told. ``unsure``: the cells of a lost host whose claims may or may not have been
     reported. ``messages``: how many there are on each edge."""
 
     cells: set[Cell] = field(default_factory=set[Cell])
     items: set[Item] = field(default_factory=set[Item])
     untold: set[tuple[str, int, int]] = field(default_factory=set[tuple[str, int, int]])
+    unclear: set[Item] = field(default_factory=set[Item])
     unsure: set[Cell] = field(default_factory=set[Cell])
     hidden: int = 0
     messages: Counter[str] = field(default_factory=Counter[str])
 
     def allows(self, item: Item) -> bool:
         """Whether the item may be found and need not be."""
-        if item.cell in self.unsure:
+        if item.cell in self.unsure or item in self.unclear:
             return True
         who = (item.cell.instance, item.cell.partition, item.number)
         of_producer = item.cell.edge.startswith("producer-")
@@ -127,10 +130,12 @@ def _expect_of_producer(found: Expectation, book: Book, log: Log, window_ms: int
             untold = set(range(last + UNTOLD)) - there.keys() - of_partition.keys()
             found.untold |= {(book.instance, partition, sequence) for sequence in untold}
         # What is there and was not acknowledged is nothing wrong; twice it would be.
-        for sequence, copies in there.items():
-            message = _Message(copies[0].timestamp, copies[0].crc, 1)
-            of_partition.setdefault(sequence, message)
-        _compare(found, f"producer-to-{book.cluster}", origin, of_partition, log, window_ms)
+        doubtful = there.keys() - of_partition.keys()
+        for sequence in doubtful:
+            copies = there[sequence]
+            of_partition[sequence] = _Message(copies[0].timestamp, copies[0].crc, 1)
+        edge = f"producer-to-{book.cluster}"
+        _compare(found, edge, origin, of_partition, log, window_ms, doubtful)
 
 
 def expect_skew(found: Expectation, books: Iterable[Book], before: int, window_ms: int) -> None:
@@ -164,6 +169,7 @@ def _compare(
     claims: Mapping[int, _Message],
     log: Log,
     window_ms: int,
+    doubtful: Set[int] = frozenset(),
 ) -> None:
     there = log.get(origin, {})
     blocks = _Blocks()
@@ -178,7 +184,7 @@ def _compare(
             found.items.add(Item(cell, UNCLAIMED, sequence))
         else:
             found.messages[edge] += 1
-            blocks.add(cell, sequence, told, copies)
+            blocks.add(cell, sequence, told, copies, sequence in doubtful)
         if not copies:
             found.items.add(Item(cell, LOSS, sequence))
         for number in range(1, len(copies) - told.copies + 1):
@@ -188,6 +194,7 @@ def _compare(
             found.items.add(counted if GROUP_MARK in edge else named)
     if GROUP_MARK not in edge:  # a group tells what it has processed, not what that held
         found.items |= blocks.items()
+        found.unclear |= blocks.unclear()
         found.hidden += blocks.hidden()
 
 
@@ -199,10 +206,21 @@ class _Blocks:
         self._changed: Counter[tuple[Cell, int]] = Counter()
         self._incomplete: set[tuple[Cell, int]] = set()
         self._repeated: set[Cell] = set()
+        self._doubtful: set[tuple[Cell, int]] = set()
 
-    def add(self, cell: Cell, sequence: int, message: _Message, copies: Sequence[Seen]) -> None:
-        """One message upstream, and what of it is downstream."""
+    def add(
+        self,
+        cell: Cell,
+        sequence: int,
+        message: _Message,
+        copies: Sequence[Seen],
+        doubtful: bool,
+    ) -> None:
+        """One message upstream, and what of it is downstream. ``doubtful``: whether upstream knows
+        that it is there, nobody can say."""
         block = (cell, sequence // BLOCK)
+        if doubtful:
+            self._doubtful.add(block)
         if not copies:
             self._incomplete.add(block)
         if message.copies > 1 or len(copies) > 1:
@@ -212,15 +230,22 @@ class _Blocks:
 
     def items(self) -> set[Item]:
         """What has to be found."""
+        return self._showing() - self.unclear()
+
+    def unclear(self) -> set[Item]:
+        """What may be found or not."""
+        return {item for item in self._showing() if (item.cell, item.number) in self._doubtful}
+
+    def hidden(self) -> int:
+        """Changed messages that cannot be found."""
+        return sum(count for block, count in self._changed.items() if not self._shows(*block))
+
+    def _showing(self) -> set[Item]:
         return {
             Item(cell, CORRUPT, number)
             for cell, number in self._changed
             if self._shows(cell, number)
         }
-
-    def hidden(self) -> int:
-        """Changed messages that cannot be found."""
-        return sum(count for block, count in self._changed.items() if not self._shows(*block))
 
     def _shows(self, cell: Cell, number: int) -> bool:
         return (cell, number) not in self._incomplete and cell not in self._repeated

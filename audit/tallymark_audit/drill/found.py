@@ -85,6 +85,22 @@ def undecided(rows: Iterable[Mapping[str, Any]], until: int, window_ms: int) -> 
     return found
 
 
+def unnamed(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Losses on mirrors' hops of which is not said yet where the messages still are: edge, topic,
+    window."""
+    return [
+        f"{row['edge']} {row['topic']} {row['window']}"
+        for row in rows
+        if any(
+            cell["missing"]
+            and not cell["located"]
+            and cell["state"] not in _QUIET
+            and Item(cell_of(row["edge"], cell), LOSS, 0).mirrored
+            for cell in row["cells"]
+        )
+    ]
+
+
 def items_of(rows: Iterable[Mapping[str, Any]]) -> set[Item]:
     """Everything that the verdicts call wrong, message by message."""
     return {item for row in rows for cell in row["cells"] for item in _of_cell(row["edge"], cell)}

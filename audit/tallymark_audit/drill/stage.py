@@ -10,7 +10,7 @@ from typing import Any, Final
 from tallymark.client import Admin
 from tallymark_audit.demo.narrate import Narrator
 from tallymark_audit.drill.fleet import Fleet, proxy_of
-from tallymark_audit.drill.found import read_verdicts, undecided
+from tallymark_audit.drill.found import read_verdicts, undecided, unnamed
 from tallymark_audit.drill.topology import (
     DATACENTERS,
     PARTITIONS,
@@ -59,8 +59,8 @@ class Stage:
     def verdicts(
         self, title: str, patience: float = SETTLE_SECONDS
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """The verdicts once they are all decided and change no more, and what is not decided after
-        so many seconds."""
+        """The verdicts once they are all decided, name what is lost and change no more, and what is
+        not decided after so many seconds."""
         with self.narrator.step(title):
             until = now_ms() - now_ms() % WINDOW_MS + WINDOW_MS
             time.sleep(max(0, until + SETTLE_MS - now_ms()) / 1000)
@@ -70,7 +70,7 @@ class Stage:
                 rows = read_verdicts(self.store)
                 waiting = undecided(rows, until, WINDOW_MS)
                 shown = json.dumps([(r["edge"], r["window"], r["revision"]) for r in rows])
-                if shown != last or waiting:
+                if shown != last or waiting or unnamed(rows):
                     last, quiet_since = shown, time.monotonic()
                 quiet = time.monotonic() - quiet_since > QUIET_SECONDS
                 if quiet or time.monotonic() > end:

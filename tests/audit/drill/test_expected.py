@@ -92,6 +92,18 @@ def test_a_changed_value_is_hidden_by_a_loss_in_its_block_or_a_copy_in_its_cell(
     assert twice.hidden == 1
 
 
+def test_a_changed_value_beside_one_of_unknown_fate_may_show_or_not() -> None:
+    """A producer was killed before it heard of its last message, which was in the log: its block
+    held one message more than was claimed, so the change in another one could not show, and the
+    drill called that a miss."""
+    found = expected(book(0, 1, ended=False), dc1=log(0, 1, 2, damaged=(1,)))
+    assert found.items == set()
+    assert found.allows(item(CORRUPT, 0, 0))
+    assert not found.allows(item(CORRUPT, 1, 0))
+    elsewhere = expected(book(0, 1, ended=False), dc1=log(0, 1, 12, damaged=(1,)))
+    assert elsewhere.items == {item(CORRUPT, 0, 0)}, "another window: another cell's block"
+
+
 def test_what_a_killed_application_was_never_told_may_be_a_loss_or_not() -> None:
     found = expected(book(0, 1, ended=False), dc1=log(0, 1, 2))
     assert found.items == set()

@@ -6,7 +6,13 @@ from sqlalchemy import func, insert, select
 
 from tallymark_audit.cells import CellKey
 from tallymark_audit.drill.expected import SKEWED, Cell, Item
-from tallymark_audit.drill.found import read_alarms, read_reporters, read_skewed, read_verdicts
+from tallymark_audit.drill.found import (
+    read_alarms,
+    read_reporters,
+    read_skewed,
+    read_verdicts,
+    unnamed,
+)
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.sides import Claim
 from tallymark_audit.store import open_store
@@ -35,6 +41,18 @@ def test_skew_is_what_producers_report_of_their_cells(tmp_path: Path) -> None:
     cell = Cell("producer-to-dc1", KEY.topic, KEY.window, KEY.partition, KEY.server, KEY.instance)
     assert read_skewed(address) == {Item(cell, SKEWED, 5)}
     assert read_reporters(address, KEY.instance) == []
+
+
+def test_the_drill_waits_until_losses_of_mirrors_are_named() -> None:
+    """The verdicts had come to rest while the places of what a torn log had lost were still looked
+    for: 79 messages counted as without a place."""
+    cell = {**KEY._asdict(), "state": "LOSS", "missing": [1, 5], "located": []}
+    place = {"first_sequence": 1, "last_sequence": 5}
+    mirrored = {"edge": "dc1-to-aggregate", "topic": "orders", "window": 60_000, "cells": [cell]}
+    of_producer = {**mirrored, "edge": "producer-to-dc1"}
+    assert unnamed([mirrored, of_producer]) == ["dc1-to-aggregate orders 60000"]
+    assert unnamed([{**mirrored, "cells": [{**cell, "located": [place]}]}]) == []
+    assert unnamed([{**mirrored, "cells": [{**cell, "state": "SETTLING"}]}]) == []
 
 
 def test_skew_of_an_archived_window_is_told_too(tmp_path: Path) -> None:
