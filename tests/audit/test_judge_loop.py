@@ -320,6 +320,24 @@ def test_a_cell_with_copies_whose_missing_ones_wait_is_looked_at_again(
     assert cell["located"]
 
 
+def test_a_window_in_alarm_that_waits_for_a_silent_producer_says_so(world: World) -> None:
+    """A window was in alarm for a loss when the collector was still catching up. It was not judged
+    again, so it never said that one of its producers had gone silent, and went on saying that the
+    counter was catching up."""
+    lossy, silent = publisher(world, "dc1", b"a"), publisher(world, "dc1", b"b")
+    lossy.publish(world.now + 100, 5, lose=2)
+    silent.publish(world.now + 200, 5, lose=1)
+    silent.report(world.now)
+    edge, window = "producer-to-dc1", 10_000
+    while world.states(edge).get(window) != "LOSS":
+        heartbeats(world, lossy, ms=1000)
+        assert world.now < 20_000
+    heartbeats(world, lossy, ms=20_000)
+    verdict = world.verdicts(edge)[window]
+    assert (verdict["state"], verdict["missing"]) == ("LOSS", 3)
+    assert "is silent since" in verdict["reasons"][0]
+
+
 def test_the_producers_loss_is_named_by_sequence(world: World) -> None:
     one = publisher(world, "dc1", b"a")
     one.publish(world.now, 10, lose=2)

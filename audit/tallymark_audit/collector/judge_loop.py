@@ -253,7 +253,7 @@ class _HopLoop:
         key = (verdict.topic, verdict.window)
         end = verdict.window + self._settings.window_ms
         # A window in alarm for one thing may still wait for another one.
-        states = {verdict.state, *(cell.state for cell in verdict.cells)}
+        states = {verdict.state, verdict.held, *(cell.state for cell in verdict.cells)}
         if any(_holds_back(cell) for cell in verdict.cells):
             states.add(State.SETTLING)
         if State.OPEN in states:

@@ -102,7 +102,9 @@ class CellVerdict:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The judgement of one window. Counts are messages, summed over the cells; ``observed`` counts
-    distinct ones. ``cells`` holds every cell that is not simply complete, worst first."""
+    distinct ones. ``cells`` holds every cell that is not simply complete, worst first. ``held``:
+    what the window as a whole would be without them, where it waits for something; an alarm
+    outranks that, and is still worth another look."""
 
     edge: str
     topic: str
@@ -116,6 +118,7 @@ class Verdict:
     explained: int = 0
     reasons: tuple[str, ...] = ()
     cells: tuple[CellVerdict, ...] = ()
+    held: State | None = None
 
 
 def judge(
@@ -150,6 +153,7 @@ def judge(
         explained=sum(cell.explained.size for cell in judged),
         reasons=_reasons(gate.held, judged),
         cells=tuple(bad),
+        held=gate.held[0] if gate.held else None,
     )
 
 
