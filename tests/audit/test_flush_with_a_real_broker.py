@@ -12,7 +12,7 @@ from eventually import eventually
 from tallymark.client import Producer, SimpleConsumer
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.claims import ClaimBook, fold
-from tallymark_audit.collector.contents import blocks_of
+from tallymark_audit.contents import blocks_of
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.reports.events import decode_event
 from tallymark_audit.reports.interceptor import AuditInterceptor

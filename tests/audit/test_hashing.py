@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark_audit.collector.contents import blocks_of
+from tallymark_audit.contents import blocks_of
 from tallymark_audit.hashing import BLOCK, MASK, content, content_sums, fingerprint, mix
 from tallymark_audit.ranges import RangeSet
 

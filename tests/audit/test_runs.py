@@ -14,9 +14,9 @@ from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch, encode_batch, split_batches
 from tallymark_audit import sketches
 from tallymark_audit.cells import CellKey, window_of
-from tallymark_audit.collector.contents import blocks_of
 from tallymark_audit.collector.malformed import malformed_incidents, why_malformed
 from tallymark_audit.collector.runs import Rules, SeenRun, runs_in
+from tallymark_audit.contents import blocks_of
 from tallymark_audit.hashing import BLOCK, MASK, content
 
 W = 1000

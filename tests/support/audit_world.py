@@ -32,10 +32,10 @@ from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, Deployment, Mirror
 from tallymark.protocol.records import BatchHeader
 from tallymark_audit.cells import CellKey, Edge
-from tallymark_audit.collector.contents import blocks_of
 from tallymark_audit.collector.counting import count
 from tallymark_audit.collector.runs import MAX_TIMESTAMP, Rules, runs_in
 from tallymark_audit.consumer.books import ConsumerBooks
+from tallymark_audit.contents import blocks_of
 from tallymark_audit.edges import consumer_edge, derive_edges
 from tallymark_audit.judge.assemble import consumer_facts
 from tallymark_audit.judge.hops import Hop, Sides, beside, hops_into

@@ -30,7 +30,7 @@ from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch
 from tallymark_audit import sketches
 from tallymark_audit.cells import Block, CellKey, window_of
-from tallymark_audit.collector.contents import blocks_of
+from tallymark_audit.contents import blocks_of
 
 MIN_TIMESTAMP: Final = -(2**63)
 MAX_TIMESTAMP: Final = 2**63 - 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext
-from tallymark_audit.collector.contents import blocks_of
+from tallymark_audit.contents import blocks_of
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.journal.disk import Disk
 from tallymark_audit.journal.orphans import Replay
