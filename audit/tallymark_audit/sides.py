@@ -13,6 +13,7 @@ from tallymark_audit import sketches
 from tallymark_audit.cells import Block, CellKey, Copy, Explanation, Summary, merge_blocks
 from tallymark_audit.hashing import MASK, fingerprint
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.repeats import Levels, copies_in, levels_of, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,9 @@ class Claim:
     accepted. ``acks`` is the producer's: with 0 nothing is ever acknowledged, so the claim is what
     was accepted. ``aborted``, ``filtered`` and ``expired`` are claimed ones whose absence has that
     reason. A ``summary`` says that ranges are not known (any more), only how many there were.
-    ``copies`` is how often a claimed sequence stands upstream beyond once, so that a
-    mirror is not blamed for what it was given."""
+    ``duplicate_count`` is how many claimed records are upstream beyond the first of each sequence,
+    so that a mirror is not blamed for what it was given; ``copies`` and ``again`` name them, see
+    :class:`Observation`."""
 
     key: CellKey
     accepted: RangeSet = EMPTY
@@ -40,6 +42,7 @@ class Claim:
     max_timestamp: int = -1
     acks: int = -1
     copies: tuple[Copy, ...] = ()
+    again: Levels = ()
     duplicate_count: int = 0
     latency: tuple[int, ...] = ()
     skewed: int = 0
@@ -96,6 +99,11 @@ class Claim:
             malformed=self.malformed + other.malformed,
         )
 
+    @property
+    def repeated(self) -> Levels | None:
+        """Which sequences are upstream beyond once; None: not known, only how many."""
+        return _repeated(self.duplicate_count, self.again, self.copies)
+
     def summarized(self) -> Summary:
         """The claim in a few numbers, whether it has ranges or not."""
         if self.summary is not None:
@@ -119,7 +127,8 @@ class Claim:
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What a counter saw of a cell. ``count`` counts every copy; offsets are those of the partition
-    it was read from. ``copies`` names further copies, bounded: ``duplicate_count`` is exact.
+    it was read from. ``copies`` names further copies, bounded: ``duplicate_count`` is exact. A
+    group tells only of which sequences there were more (``again``), not where these lie.
     ``aborted`` are sequences seen in transactions that were aborted: they are in no other field.
     With a ``fingerprint`` (the sum of the hashes of all its sequences, modulo 2^64) there are no
     ranges, since they were more than may be kept."""
@@ -129,6 +138,7 @@ class Observation:
     bytes: int = 0
     ranges: RangeSet = EMPTY
     copies: tuple[Copy, ...] = ()
+    again: Levels = ()
     aborted: RangeSet = EMPTY
     fingerprint: int | None = None
     blocks: tuple[Block, ...] = ()
@@ -147,6 +157,11 @@ class Observation:
             return 0
         return self.count - self.ranges.size
 
+    @property
+    def repeated(self) -> Levels | None:
+        """Which sequences were seen beyond once; None: not known, only how many."""
+        return _repeated(self.duplicate_count, self.again, self.copies)
+
     def merge(self, other: Observation) -> Observation:
         """Both together: the same cell counted in two partitions, or in two stretches of one."""
         return Observation(
@@ -155,6 +170,7 @@ class Observation:
             bytes=self.bytes + other.bytes,
             ranges=self.ranges | other.ranges,
             copies=self.copies + other.copies,
+            again=self._merged_again(other),
             aborted=self.aborted | other.aborted,
             fingerprint=self._merged_fingerprint(other),
             blocks=merge_blocks(self.blocks, other.blocks),
@@ -181,12 +197,19 @@ class Observation:
             min_timestamp=self.min_timestamp,
             max_timestamp=self.max_timestamp,
             copies=self.copies,
+            again=self.again,
             duplicate_count=self.duplicate_count,
         )
 
     def fingerprinted(self) -> int:
         """The sum of the hashes of its sequences, whether it has ranges or not."""
         return fingerprint(self.ranges) if self.fingerprint is None else self.fingerprint
+
+    def _merged_again(self, other: Observation) -> Levels:
+        one, two = self.repeated, other.repeated
+        if one is None or two is None:
+            return ()
+        return together((self.ranges, *one), (other.ranges, *two))[1:]
 
     def _merged_fingerprint(self, other: Observation) -> int | None:
         if self.fingerprint is None and other.fingerprint is None:
@@ -230,6 +253,12 @@ def merge_claims(claims: Iterable[Claim]) -> dict[CellKey, Claim]:
         known = merged.get(claim.key)
         merged[claim.key] = known.merge(claim) if known else claim
     return merged
+
+
+def _repeated(count: int, again: Levels, copies: tuple[Copy, ...]) -> Levels | None:
+    if copies_in(again) == count:
+        return again
+    return levels_of(copy.sequence for copy in copies) if len(copies) == count else None
 
 
 def _merge_latency(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,7 +8,6 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tallymark_audit.cells import Copy
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.text import utc
@@ -70,7 +69,7 @@ def _finding(verdict: Verdict, cell: CellVerdict, outcome: Outcome) -> Iterable[
         yield Text(f"  {cell.missing_count:,} missing of {who}{named}")
         yield from _where(located(cell, outcome.places), cell.missing)
     if cell.duplicates:
-        yield Text(f"  {cell.duplicates:,} further copies of {who}{_copies(cell.copies)}")
+        yield Text(f"  {cell.duplicates:,} further copies of {who}{_copies(cell)}")
     if cell.unclaimed_count:
         named = f": sequences {_ranges(cell.unclaimed)}" if cell.unclaimed else ""
         yield Text(f"  {cell.unclaimed_count:,} unclaimed of {who}{named}")
@@ -92,9 +91,11 @@ def _where(places: Sequence[Place], missing: RangeSet) -> Iterable[Text]:
         yield Text(f"    in no other cluster: sequences {_ranges(lost)}")
 
 
-def _copies(copies: Sequence[Copy]) -> str:
+def _copies(cell: CellVerdict) -> str:
+    """Where they lie; of a group that processed them twice, which."""
+    copies = cell.copies
     if not copies:
-        return ""
+        return f": sequences {_ranges(cell.repeated[0])}" if cell.repeated else ""
     some = ", ".join(f"{c.sequence} at {c.partition}:{c.offset}" for c in copies[:RANGES])
     more = ", ..." if len(copies) > RANGES else ""
     return f" (sequence at partition:offset): {some}{more}"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.client.producing.stamps import Stamp, encode_stamp
+from tallymark.client.producing.stamps import Stamp, decode_stamp, encode_stamp
 from tallymark.client.reading.message import Message
 from tallymark_audit.cells import CellKey
 from tallymark_audit.claims import fold
@@ -79,6 +79,16 @@ def test_a_full_hand_says_what_it_lets_go() -> None:
     assert [[one.first for one in some] for some in gone] == [[], [], [0], [10]]
 
 
+def test_a_cut_takes_out_of_the_hand_what_nobody_is_given_again() -> None:
+    hand = Hand()
+    hand.take(PLACE, [run(10, 5, 100), run(30, 5, 105)])
+    assert [(one.first, one.last) for one in hand.cut(PLACE, 103)] == [(13, 14), (30, 34)]
+    assert hand.cut(PLACE, 103) == []
+    assert hand.cut(("t", 9), 0) == []
+    hand.take(PLACE, [run(50, 5, 103)])
+    assert [(one.first, one.last) for _, one in hand.done({PLACE: 200})] == [(10, 12), (50, 54)]
+
+
 def test_what_is_given_up_is_not_processed() -> None:
     hand = Hand()
     hand.take(PLACE, [run(10, 5, 100)])
@@ -129,7 +139,10 @@ def test_what_is_no_message_is_none(hostile: Any) -> None:
     assert told(hostile) is None
 
 
-@given(st.one_of(st.none(), st.text(), st.binary(max_size=300)))
+NO_STAMPS = st.binary(max_size=300).filter(lambda raw: decode_stamp(raw) is None)
+
+
+@given(st.one_of(st.none(), st.text(), NO_STAMPS))
 def test_a_stamp_that_cannot_be_read_is_counted_as_malformed(raw: Any) -> None:
     books, desk = new_books(), Desk(W)
     found = told(("t", 4, [("tm", raw)], 5))
@@ -241,6 +254,9 @@ def test_the_reports_are_what_the_application_did(
         claim = claims.get(window)
         mine = {n for (w, n), _ in processed.items() if w == window}
         assert (set(_numbers(claim.acknowledged)) if claim else set()) == mine
+        times = Counter({n: c - 1 for (w, n), c in processed.items() if w == window and c > 1})
+        again = Counter(n for level in claim.again for n in _numbers(level)) if claim else Counter()
+        assert (again, claim.duplicate_count if claim else 0) == (times, times.total())
         left_out = set(_numbers(claim.filtered)) if claim else set()
         assert left_out <= filtered[window]
         assert filtered[window] <= left_out | mine

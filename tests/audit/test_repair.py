@@ -367,7 +367,7 @@ def test_what_cannot_be_copied_is_refused_with_what_to_do(
 
 def test_copies_and_other_contents_are_left_alone_with_the_reason(store: Store) -> None:
     copies = tuple(Copy(1, 50 + at, at) for at in range(7))
-    cell = CellVerdict(KEY, State.MIXED, 10, 10, EMPTY, 0, 7, copies, corrupt=(4,))
+    cell = CellVerdict(KEY, State.MIXED, 10, 10, EMPTY, 0, 7, (), copies, corrupt=(4,))
     judged(store, MIRROR, cell, State.MIXED)
     plan = plan_of(store, MIRROR)
     assert plan.items == ()

@@ -46,6 +46,7 @@ def test_rows_keep_everything() -> None:
         70,
         RANGES,
         (Copy(1, 2, 3),),
+        (),
         RANGES,
         2**64 - 1,
         (Block(0, 7, 2**63),),
@@ -74,6 +75,7 @@ def test_rows_keep_everything() -> None:
         5001,
         5009,
         0,
+        again=(RANGES, RANGES),
         duplicate_count=3,
         latency=(-1, 4, 90, 3),
         skewed=1,
@@ -83,7 +85,8 @@ def test_rows_keep_everything() -> None:
     assert rows.claim_from_row(rows.claim_to_row("dc1", "r", 0, 1, claim)) == claim
     reporter = Reporter("r", seen=RANGES, ahead=(Ahead(9, 8, 1, 77, True),), first_seen=5)
     assert rows.reporter_from_row(rows.reporter_to_row("dc1", reporter)) == reporter
-    cell = CellVerdict(KEY, State.MIXED, 9, 8, RANGES, 6, 1, (Copy(1, 2, 3),), reason="why")
+    copies = (RANGES,), (Copy(1, 2, 3),)
+    cell = CellVerdict(KEY, State.MIXED, 9, 8, RANGES, 6, 1, *copies, reason="why")
     assert rows.cell_from_json(rows.cell_to_json(cell)) == cell
 
 
@@ -126,7 +129,7 @@ def test_a_store_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
     assert claimed.acknowledged - observed.ranges == RangeSet.single(19, 19)
     assert (claimed.summary, claimed.blocks, observed.fingerprint) == (None, (), None)
     assert [found[window]["state"] for window in (5000, 6000)] == ["COMPLETE", "LOSS"]
-    assert (at.next_offset, incident["kind"], version) == (20, "truncated", "2")
+    assert (at.next_offset, incident["kind"], version) == (20, "truncated", "3")
     assert "instance" in key
 
 

@@ -224,6 +224,23 @@ def test_after_the_next_event_that_arrives_the_claims_are_exact(
         assert books.told(book) == books.truth
 
 
+def test_what_made_up_for_a_refused_report_is_repeated_as_long_as_that_one() -> None:
+    """The first report was refused, and the next one made up for it; that one and two more were
+    lost after they had been acknowledged. The fifth repeated those three only from their own
+    beginnings, so the reader waited for the first one for ever."""
+    books, book = Books(), ClaimBook()
+    for said in ("refused", "lost", "lost", "lost", "arrives"):
+        books.now += 10
+        (event,) = books.tally.report(books.now, books.now)
+        if said == "refused":
+            books.tally.not_published(event.event_number)
+            continue
+        books.tally.published(event.event_number)
+        if said == "arrives":
+            book.add(event)
+    assert book.reporters["producer-1"].covered == 4
+
+
 @settings(max_examples=60, deadline=None)
 @given(steps, st.randoms(use_true_random=False))
 def test_complete_through_never_covers_what_did_not_arrive(

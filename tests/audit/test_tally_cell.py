@@ -27,6 +27,17 @@ steps = st.lists(
 )
 
 
+def test_what_came_again_is_named_while_there_is_room_and_always_counted() -> None:
+    cell = TallyCell(0)
+    cell.accept(Run(KEY, 0, 9, 5, 6), 10, 0, 4)
+    cell.settle(Outcome.ACKNOWLEDGED, 0, 9, 4)
+    for sequence in (3, 3, 7):
+        cell.repeat(RangeSet.single(sequence, sequence), 4)
+    told = cell.report(KEY)
+    assert (told.duplicates, told.again) == (3, (RangeSet.single(3, 3), RangeSet.single(3, 3)))
+    assert told.acknowledged == RangeSet.single(0, 9)
+
+
 @settings(max_examples=150)
 @given(steps, st.integers(1, 30), st.booleans())
 def test_counts_are_those_of_the_ranges_it_no_longer_has(

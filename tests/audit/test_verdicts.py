@@ -34,7 +34,7 @@ from tallymark_audit.judge.verdicts import (
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.reports.events import AuditEvent
 from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
-from tallymark_audit.sides import CellFacts, Claim, Observation
+from tallymark_audit.sides import CellFacts, Claim, Observation, merge_observations
 
 W, SETTLE, SILENCE = 1000, 500, 3000
 PRODUCER = Edge("producer-to-dc1", "producer", "dc1", "producer")
@@ -222,6 +222,25 @@ def test_a_mirror_is_not_blamed_for_copies_it_was_given() -> None:
     found = verdict(upstream, seen("0-9", 3, 5, 5, 7), edge=MIRROR)
     assert (found.state, found.duplicates) == (State.DUPLICATION, 2)
     assert [copy.sequence for copy in found.cells[0].copies] == [5, 7]
+
+
+def test_what_a_group_read_twice_is_not_hidden_by_a_copy_it_did_not_read() -> None:
+    """The cluster had a copy of one message in the end of its log that was torn off; the group was
+    given another one twice. As numbers they cancelled, and the cell was COMPLETE."""
+    upstream = seen("0-9", 3).as_claim()
+    group = Observation(KEY, 11, 0, span("0-9"), again=(span("7"),))
+    found = verdict(upstream, group, edge=GROUP)
+    assert (found.state, found.duplicates) == (State.DUPLICATION, 1)
+    assert found.cells[0].repeated == (span("7"),)
+
+
+def test_two_runs_of_a_group_that_read_the_same_are_named() -> None:
+    runs = (
+        Observation(KEY, 6, 0, span("0-5")),
+        Observation(KEY, 8, 0, span("4-9"), again=(span("4-5"),)),
+    )
+    (both,) = merge_observations(runs).values()
+    assert both.repeated == (span("4-5"), span("4-5"))
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,9 @@ class Listener:
     def released(self, places: Collection[tuple[str, int]]) -> None:
         self.heard.append(("released", set(places)))
 
+    def truncated(self, topic: str, partition: int, offset: int) -> None:
+        self.heard.append(("cut", (topic, partition), offset))
+
     def closed(self) -> None:
         self.heard.append("closed")
 
@@ -70,8 +73,8 @@ class Rig:
         clear = self.committer.clear if at_most_once else None
         self.stream = Stream(gate, threading.Event(), clear=clear, hooks=hooks)
         self.committer.watch([self.stream])
-        (item,) = self.book.start({T0: 0}, {T0: Position(0)})
-        self.stream.offer(Chunk(item, [batch(0), batch(3)], 0, 6, 0))
+        (self.item,) = self.book.start({T0: 0}, {T0: Position(0)})
+        self.stream.offer(Chunk(self.item, [batch(0), batch(3)], 0, 6, 0))
 
 
 def batch(first: int) -> Batch:
@@ -114,6 +117,26 @@ def test_a_hook_hears_what_was_given_up() -> None:
     next(rig.stream)
     rig.committer.forget()
     assert rig.heard[-1] == ("released", {T0})
+
+
+@pytest.mark.parametrize("by_chunk", [False, True])
+def test_a_hook_hears_of_a_cut_before_what_is_there_now(by_chunk: bool) -> None:
+    """A broker lost the end of a log that a group had processed and not yet stored. The mirror
+    brought other messages under these offsets, and nobody told the audit that the first ones had
+    been processed: it never heard of 208 messages that the application had worked on."""
+    rig = Rig(Listener())
+    rig.stream.offer(Chunk(rig.item, (), 2, 2, -1, cut=2))
+    rig.stream.offer(Chunk(rig.item, [batch(2)], 2, 5, 1))
+    if by_chunk:
+        rig.stream.poll_chunks()
+    else:
+        assert [next(rig.stream).offset for _ in range(7)] == [0, 1, 2, 3, 4, 5, 2]
+    assert rig.heard == [
+        ("out", [0, 1, 2]),
+        ("out", [3, 4, 5]),
+        ("cut", T0, 2),
+        ("out", [2, 3, 4]),
+    ]
 
 
 def test_a_hook_that_raises_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:

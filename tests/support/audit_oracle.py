@@ -119,19 +119,16 @@ def _at_the_aggregate(messages: list[Message]) -> Expected:
 
 
 def _at_the_group(messages: list[Message]) -> Expected:
-    """Which of its records came again a group does not tell, only how many did."""
-    found, given, again = Expected(), 0, 0
+    found = Expected()
     for m in messages:
         there = m.copies("aggregate")
-        given += max(0, there - 1)
         if is_left_out(m.sequence):
             if m.processed:
                 found.explained.setdefault("filtered", set()).add(m.sequence)
         else:
-            again += max(0, m.processed - 1)
+            found.duplicates += max(0, m.processed - 1 - max(0, there - 1))
         if there and not m.processed:
             found.missing.add(m.sequence)
-    found.duplicates = max(0, again - given)
     return found
 
 

@@ -96,7 +96,6 @@ def _cell_table(cells: Sequence[Row]) -> Table:
             f"offsets {place['first_offset']}-{place['last_offset']}"
             for place in cell["located"]
         ]
-        copies = [f"{offset} (sequence {sequence})" for _, offset, sequence in cell["copies"]]
         table.add_row(
             plain(cell["server"] or "(no stamp)"),
             plain(cell["instance"]),
@@ -104,10 +103,19 @@ def _cell_table(cells: Sequence[Row]) -> Table:
             styled(cell["state"]),
             _ranges(cell["missing"]) or str(cell["missing_count"] or ""),
             plain("; ".join(places[:MANY])),
-            plain("; ".join(copies[:MANY])),
+            plain(_copies(cell)),
             plain(_why(cell)),
         )
     return table
+
+
+def _copies(cell: Row) -> str:
+    """Where they lie; of a group that processed them twice, which."""
+    copies = [f"{offset} (sequence {sequence})" for _, offset, sequence in cell["copies"]]
+    repeated = cell.get("repeated")
+    if not copies and repeated:
+        return f"sequences {_ranges(repeated[0])} again"
+    return "; ".join(copies[:MANY])
 
 
 def _why(cell: Row) -> str:

@@ -185,6 +185,17 @@ class ConsumerAudit(ClosedByWith):
             for place in places:
                 self._desk.release(place)
 
+    def truncated(self, topic: str, partition: int, offset: int) -> None:
+        """What was cut off the log and handed out before is taken to be processed: nobody is given
+        it again, and no offset that is stored will ever stand for it."""
+        place = topic, partition
+        with self._lock:
+            if not self._over and self._audits(place):
+                now = _now_ms()
+                for run in self._hand.cut(place, offset):
+                    self._books.add(run, place, now)
+                self._books.cut(place, offset)
+
     def closed(self) -> None:
         """The consumer is closed, and so is its audit."""
         self.close()

@@ -13,6 +13,7 @@ from typing import Final
 
 from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.consumer.hand import Place
+from tallymark_audit.ranges import EMPTY
 from tallymark_audit.reports.events import AuditEvent, Copied
 from tallymark_audit.reports.runs import Run, TallyKey
 from tallymark_audit.reports.skew import SkewRule
@@ -58,6 +59,11 @@ class ConsumerBooks:
         for place, offset in positions.items():
             self._through[place] = max(offset, self._through.get(place, 0))
 
+    def cut(self, place: Place, offset: int) -> None:
+        """The log was cut there: what stands behind it now is not processed yet."""
+        if place in self._through:
+            self._through[place] = min(offset, self._through[place])
+
     def report(self, now_ms: int, complete_through: int, closed: bool = False) -> list[AuditEvent]:
         """The next report, in one event or several."""
         events = self.tally.report(now_ms, complete_through, closed)
@@ -78,10 +84,10 @@ class ConsumerBooks:
         tally, first, last = self.tally, run.first, run.last
         cell = tally.cells.get(key)
         settled = cell.settled.get(outcome) if cell is not None else None
-        again = settled.among(first, last).size if settled is not None else 0
+        again = settled.among(first, last) if settled is not None else EMPTY
         if again and outcome is Outcome.ACKNOWLEDGED:
-            tally.note(key, now_ms, duplicates=again)
-        if again == run.count:
+            tally.note(key, now_ms, again=again)
+        if again.size == run.count:
             return
         low, high = run.min_timestamp, run.max_timestamp
         skewed = run.count if not self._skew.plausible(low, high, now_ms) else 0

@@ -55,6 +55,17 @@ class Hand:
                 mine.appendleft(_from(run, offset))
         return found
 
+    def cut(self, place: Place, offset: int) -> list[SeenRun]:
+        """The log was cut there: what was handed out from that offset on leaves the hand."""
+        mine, gone = self._runs.get(place, deque()), list[SeenRun]()
+        while mine and mine[-1].last_offset >= offset:
+            run = mine.pop()
+            if run.offset < offset:
+                mine.append(_before(run, offset))
+                run = _from(run, offset)
+            gone.append(run)
+        return gone[::-1]
+
     def drop(self, places: Collection[Place]) -> None:
         """These partitions are somebody else's now."""
         for place in places:

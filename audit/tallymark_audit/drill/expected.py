@@ -23,8 +23,6 @@ UNCLAIMED: Final = "UNCLAIMED"
 SKEWED: Final = "SKEWED"
 KINDS: Final = (LOSS, DUPLICATION, CORRUPT, UNCLAIMED, SKEWED)
 BLOCK: Final = 1024
-COUNTED: Final = -1
-"""Instead of a sequence: a group tells how many it has processed twice, not which."""
 GROUP_MARK: Final = "-to-group:"
 UNREPORTED_MS: Final = 3_000
 """Claims older than this had been reported; reports are made far more often."""
@@ -45,7 +43,7 @@ class Cell(NamedTuple):
 
 class Item(NamedTuple):
     """One thing that is wrong in a cell: of LOSS and UNCLAIMED the message's sequence; of
-    DUPLICATION the sequence (or :data:`COUNTED`) and the how-manieth further copy; of CORRUPT the
+    DUPLICATION the sequence and the how-manieth further copy; of CORRUPT the
     block's number; of SKEWED how many there are."""
 
     cell: Cell
@@ -173,7 +171,6 @@ def _compare(
 ) -> None:
     there = log.get(origin, {})
     blocks = _Blocks()
-    further: Counter[Cell] = Counter()
     for sequence in sorted(claims.keys() | there.keys()):
         copies = there.get(sequence, [])
         message = claims.get(sequence)
@@ -188,10 +185,7 @@ def _compare(
         if not copies:
             found.items.add(Item(cell, LOSS, sequence))
         for number in range(1, len(copies) - told.copies + 1):
-            further[cell] += 1
-            named = Item(cell, DUPLICATION, sequence, number)
-            counted = Item(cell, DUPLICATION, COUNTED, further[cell])
-            found.items.add(counted if GROUP_MARK in edge else named)
+            found.items.add(Item(cell, DUPLICATION, sequence, number))
     if GROUP_MARK not in edge:  # a group tells what it has processed, not what that held
         found.items |= blocks.items()
         found.unclear |= blocks.unclear()

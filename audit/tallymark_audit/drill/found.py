@@ -10,7 +10,6 @@ from sqlalchemy import select
 
 from tallymark_audit.drill.expected import (
     CORRUPT,
-    COUNTED,
     DUPLICATION,
     LOSS,
     SKEWED,
@@ -24,6 +23,8 @@ from tallymark_audit.store import facts, open_store, queries
 from tallymark_audit.store.rows import RowLike
 from tallymark_audit.store.tables import verdict_history
 
+NAMELESS: Final = -1
+"""Instead of a sequence: a further copy that the verdict counts and does not name."""
 _MANY: Final = 1_000_000
 _QUIET: Final = frozenset(str(state) for state in (*GOOD, *UNDECIDED))
 GREEN: Final = frozenset(str(state) for state in GOOD)
@@ -130,13 +131,13 @@ def _of_cell(edge: str, raw: Mapping[str, Any]) -> Iterator[Item]:
         yield Item(cell, LOSS, sequence)
     for sequence in _each(raw["unclaimed"]):
         yield Item(cell, UNCLAIMED, sequence)
-    repeated: Counter[int] = Counter()
-    for _, _, sequence in raw["copies"]:
-        repeated[sequence] += 1
-        yield Item(cell, DUPLICATION, sequence, repeated[sequence])
-    if not raw["copies"]:
-        for number in range(raw["duplicates"]):
-            yield Item(cell, DUPLICATION, COUNTED, number + 1)
+    copies: Counter[int] = Counter()
+    for level in raw["repeated"]:
+        for sequence in _each(level):
+            copies[sequence] += 1
+            yield Item(cell, DUPLICATION, sequence, copies[sequence])
+    for number in range(copies.total(), raw["duplicates"]):
+        yield Item(cell, DUPLICATION, NAMELESS, number)
     for block in raw.get("corrupt", ()):
         yield Item(cell, CORRUPT, block)
 

@@ -49,6 +49,7 @@ from zlib import crc32
 
 from tallymark_audit import sketches
 from tallymark_audit.cells import Block
+from tallymark_audit.repeats import levels_to_json
 from tallymark_audit.reports.runs import Run, TallyKey
 from tallymark_audit.reports.tally import Identity, Tally
 from tallymark_audit.reports.tally_cell import Outcome, TallyCell
@@ -174,5 +175,6 @@ def _state(cell: TallyCell) -> dict[str, Any]:
     }
     raw["summary"] = list(cell.summary) if cell.summary else None
     raw["blocks"] = [list(block) for block in cell.blocks.values()]
+    raw["again"] = levels_to_json(cell.again)
     raw["latency"] = sketches.to_list(cell.latency)
     return raw

@@ -52,6 +52,7 @@ from tallymark_audit.judge.states import (
     worst,
 )
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.repeats import Levels, beyond, copies_in
 from tallymark_audit.sides import CellFacts, Claim, Observation
 
 __all__ = [
@@ -75,8 +76,10 @@ class CellVerdict:
     also cover records that cannot be named (no stamp, or too many ranges), which have none.
 
     ``explained`` are those whose absence is excused, ``explanations`` which of them why, and which
-    of the missing ones upstream had deleted (``expired``). ``corrupt`` are numbers of blocks:
-    block 0 is sequences 0 to 1,023."""
+    of the missing ones upstream had deleted (``expired``). ``repeated`` are the sequences of which
+    there are more than upstream, at each level one copy more (:mod:`tallymark_audit.repeats`);
+    ``copies`` is where these lie. Both are empty where only their number is known. ``corrupt`` are
+    numbers of blocks: block 0 is sequences 0 to 1,023."""
 
     key: CellKey
     state: State
@@ -85,6 +88,7 @@ class CellVerdict:
     missing: RangeSet = EMPTY
     missing_count: int = 0
     duplicates: int = 0
+    repeated: Levels = ()
     copies: tuple[Copy, ...] = ()
     unclaimed: RangeSet = EMPTY
     unclaimed_count: int = 0
@@ -179,7 +183,7 @@ def _judge_named(
     edge: Edge, facts: CellFacts, claim: Claim, seen: Observation, gate: Gate
 ) -> CellVerdict:
     claimed, known, pending = claim.claimed, claim.known, claim.pending
-    duplicates, copies = _excess(claim, seen)
+    duplicates, repeated, copies = _excess(claim, seen)
     excused = _excuses(facts, claim, seen)
     explained = RangeSet(pair for one in excused for pair in one.ranges)
     missing = claimed - seen.ranges - explained
@@ -209,6 +213,7 @@ def _judge_named(
         missing=missing,
         missing_count=missing.size,
         duplicates=duplicates,
+        repeated=repeated,
         copies=copies,
         unclaimed=unclaimed,
         unclaimed_count=unclaimed.size,
@@ -340,21 +345,27 @@ def _differing(one: Sequence[Block], other: Sequence[Block]) -> tuple[int, ...]:
     )
 
 
-def _excess(claim: Claim, seen: Observation) -> tuple[int, tuple[Copy, ...]]:
-    """Copies that this edge added: those downstream beyond the ones it was given."""
+def _excess(claim: Claim, seen: Observation) -> tuple[int, Levels, tuple[Copy, ...]]:
+    """Copies that this edge added: those downstream beyond the ones it was given, of the same
+    sequence where that is known. How many, of which sequences, and where they lie."""
     if not seen.duplicate_count:
-        return 0, ()
-    listed = len(seen.copies) == seen.duplicate_count
-    if not listed or len(claim.copies) != claim.duplicate_count:
-        return max(0, seen.duplicate_count - claim.duplicate_count), seen.copies
-    given = Counter(copy.sequence for copy in claim.copies)
-    added: list[Copy] = []
-    for copy in seen.copies:
-        if given[copy.sequence] > 0:
-            given[copy.sequence] -= 1
-        else:
-            added.append(copy)
-    return len(added), tuple(added)
+        return 0, (), ()
+    there, given = seen.repeated, claim.repeated
+    if there is None or given is None:
+        return max(0, seen.duplicate_count - claim.duplicate_count), (), seen.copies
+    added = beyond(there, given)
+    return copies_in(added), added, _last_of(seen.copies, added)
+
+
+def _last_of(copies: Sequence[Copy], added: Levels) -> tuple[Copy, ...]:
+    """Of each sequence as many of the last copies as were added."""
+    taken: Counter[int] = Counter()
+    found: list[Copy] = []
+    for copy in reversed(copies):
+        if taken[copy.sequence] < sum(copy.sequence in level for level in added):
+            taken[copy.sequence] += 1
+            found.append(copy)
+    return tuple(reversed(found))
 
 
 def _reasons(held: Held | None, cells: Sequence[CellVerdict]) -> tuple[str, ...]:

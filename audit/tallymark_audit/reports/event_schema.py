@@ -1,7 +1,7 @@
-"""The Avro schema of monitoring events, version 2. It ships with the code: no registry is asked.
+"""The Avro schema of monitoring events, version 3. It ships with the code: no registry is asked.
 
 A later version gets its own schema and fingerprint; readers keep the old ones
-(:mod:`tallymark_audit.reports.event_schema_v1`).
+(:mod:`tallymark_audit.reports.event_schema_v1`, :mod:`~tallymark_audit.reports.event_schema_v2`).
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ CELL: Final[Schema] = {
         _ranges("filtered", "sequences left out on purpose"),
         _ranges("expired", "sequences that retention took before they could be passed on"),
         _long("duplicates", "records beyond the first of each sequence"),
+        _list("again", {"type": "array", "items": "long"}),
         {"name": "summary", "type": ["null", SUMMARY], "doc": "in place of all ranges"},
         _list("blocks", BLOCK),
         _longs("latency", "a sketch of ms from stamp to acknowledgement; flat: bucket, count, ..."),

@@ -12,7 +12,7 @@ An event is *cumulative*: its cells say all that is known about them so far, and
 the highest revision counts. ``covers_from`` says which earlier events it makes up for, so one that
 was lost is healed by the next. Lists of ranges are flat: first, last, first, last, ...
 
-Events of version 1 are read as well: what they do not tell has the value that says so.
+Events of older versions are read as well: what they do not tell has the value that says so.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from tallymark_audit import sketches
 from tallymark_audit.cells import Block, CellKey, Summary
 from tallymark_audit.hashing import MASK
 from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.reports import event_schema, event_schema_v1
+from tallymark_audit.repeats import Levels, levels_from_json, levels_to_json
+from tallymark_audit.reports import event_schema, event_schema_v1, event_schema_v2
 from tallymark_audit.reports.event_schema import MARKER
 from tallymark_audit.sides import Claim
 
@@ -39,7 +40,7 @@ Kind = Literal["producer", "mirror", "consumer", "lake"]
 FOREVER: Final = 2**63 - 1
 """``complete_through`` of a closed reporter: nothing more will come."""
 MAX_TEXT: Final = 255
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,9 @@ class CellReport:
     one that was settled, forgotten and came back is a new part, and parts add up. Revisions rise
     with every change. Server and instance are those who sent it, ``""`` where they are the event's:
     a consumer reports cells of many producers.
+
+    ``again``: which sequences a consumer processed beyond once, where they are known: all of them
+    if they are as many as ``duplicates``.
 
     ``summary`` stands in place of all ranges in a cell that had more than may be kept. ``latency``
     is a flat sketch (:mod:`tallymark_audit.sketches`) of ms from stamp to acknowledgement, of a
@@ -69,6 +73,7 @@ class CellReport:
     aborted: RangeSet = EMPTY
     filtered: RangeSet = EMPTY
     expired: RangeSet = EMPTY
+    again: Levels = ()
     duplicates: int = 0
     summary: Summary | None = None
     blocks: tuple[Block, ...] = ()
@@ -160,6 +165,7 @@ class AuditEvent:
             min_timestamp=cell.min_timestamp,
             max_timestamp=cell.max_timestamp,
             acks=self.acks,
+            again=cell.again,
             duplicate_count=cell.duplicates,
             latency=cell.latency,
             skewed=cell.skewed,
@@ -220,6 +226,7 @@ def _cell_to_avro(cell: CellReport) -> dict[str, Any]:
     fields = dict(zip(CellReport.__slots__, _cell_fields(cell), strict=True))
     for name in _RANGES:
         fields[name] = fields[name].to_list()
+    fields["again"] = levels_to_json(cell.again)
     fields["blocks"] = [block._asdict() | {"hash": _signed(block.hash)} for block in cell.blocks]
     if cell.summary:
         signed = _signed(cell.summary.fingerprint)
@@ -286,6 +293,7 @@ def _cell_from_avro(raw: dict[str, Any]) -> CellReport:
     fields: dict[str, Any] = {name: raw[name] for name in CellReport.__slots__ if name in raw}
     fields |= {name: RangeSet.from_list(raw[name]) for name in _RANGES if name in raw}
     fields |= {
+        "again": levels_from_json(raw.get("again", ())),
         "latency": tuple(raw.get("latency", ())),
         "blocks": tuple(_block_from_avro(block) for block in raw.get("blocks", ())),
         "summary": summary,
@@ -324,7 +332,11 @@ _RANGES: Final = (
     "expired",
 )
 _cell_fields: Final = attrgetter(*CellReport.__slots__)
-_SCHEMAS: Final = {1: event_schema_v1.SCHEMA, VERSION: event_schema.SCHEMA}
+_SCHEMAS: Final = {
+    1: event_schema_v1.SCHEMA,
+    2: event_schema_v2.SCHEMA,
+    VERSION: event_schema.SCHEMA,
+}
 
 
 @cache

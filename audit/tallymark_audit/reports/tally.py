@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tallymark_audit.cells import Block
+from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.reports.events import FOREVER, AuditEvent, CellReport, Kind
 from tallymark_audit.reports.runs import Run, TallyKey, runs_of
 from tallymark_audit.reports.tally_cell import Outcome, TallyCell
@@ -55,9 +56,10 @@ class Identity:
 
 @dataclass(slots=True)
 class _Report:
-    """A report under way: its events that are not yet acknowledged."""
+    """A report under way: its events that are not yet acknowledged. ``tells_from``: what was first
+    told in an event from that number on was not known to have arrived before this report."""
 
-    first: int
+    tells_from: int
     last: int
     covers_from: int
     open: set[int]
@@ -87,7 +89,8 @@ class Tally:
         """Everything first told in an event below this number is known to be on the topic."""
         self._reports: deque[_Report] = deque()
         self._firsts: deque[int] = deque(maxlen=REPEATS)
-        """Where the reports that were acknowledged last begin: what they said is repeated."""
+        """What the reports that were acknowledged last were the first to bring is repeated: from
+        which event on."""
         self._complete_through = 0
 
     def accept(self, run: Run, size: int, now_ms: int, skewed: int = 0) -> None:
@@ -145,16 +148,17 @@ class Tally:
         self,
         key: TallyKey,
         now_ms: int,
-        duplicates: int = 0,
+        again: RangeSet = EMPTY,
         unstamped: int = 0,
         malformed: int = 0,
     ) -> None:
-        """Of a consumer: so many records came again, or told nothing of where they are from."""
+        """Of a consumer: these sequences came ``again``, so many records told nothing of where they
+        are from."""
         cell = self.cells.get(key)
         if cell is None:
             cell = self.cells[key] = TallyCell(self.next_part)
             self.next_part += 1
-        cell.duplicates += duplicates
+        cell.repeat(again, self.max_ranges)
         cell.unstamped += unstamped
         cell.malformed += malformed
         self._changed(cell, now_ms)
@@ -218,7 +222,8 @@ class Tally:
         self._complete_through = complete_through
         self.news = False
         last = self.next_event - 1
-        self._reports.append(_Report(first, last, covers_from, set(range(first, last + 1))))
+        open_ = set(range(first, last + 1))
+        self._reports.append(_Report(min(first, self.delivered), last, covers_from, open_))
         return events
 
     def published(self, event_number: int) -> None:
@@ -227,7 +232,7 @@ class Tally:
             report.open.discard(event_number)
         for report in [report for report in self._reports if not report.open]:
             self._reports.remove(report)
-            self._firsts.append(report.first)
+            self._firsts.append(report.tells_from)
             if report.covers_from <= self.delivered:
                 self.delivered = max(self.delivered, report.last + 1)
 

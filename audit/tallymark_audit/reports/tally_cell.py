@@ -16,6 +16,7 @@ from tallymark_audit import sketches
 from tallymark_audit.cells import Block, Summary
 from tallymark_audit.hashing import MASK, fingerprint
 from tallymark_audit.ranges import EMPTY, GrowingRanges, RangeSet
+from tallymark_audit.repeats import Levels, put
 from tallymark_audit.reports.events import CellReport
 from tallymark_audit.reports.runs import Run, TallyKey
 
@@ -54,6 +55,7 @@ class TallyCell:
     min_timestamp: int = -1
     max_timestamp: int = -1
     skewed: int = 0
+    again: Levels = ()
     duplicates: int = 0
     unstamped: int = 0
     malformed: int = 0
@@ -88,6 +90,13 @@ class TallyCell:
         if ranges.add(first, last) and self.weight > most:
             self.summarize()
 
+    def repeat(self, ranges: RangeSet, most: int) -> None:
+        """Of a consumer: these were processed once more. Named while there is room."""
+        self.duplicates += ranges.size
+        before, self.again = self.again, put(self.again, ranges)
+        if self.summary is not None or self.weight > most:
+            self.again = before
+
     def settle_pending(self) -> bool:
         """Doubt what is accepted and not settled; whether there was any."""
         if self.summary is not None:
@@ -118,6 +127,7 @@ class TallyCell:
         self.summary = summary
         self.accepted = GrowingRanges()
         self.settled = {}
+        self.again = ()
 
     def outcome(self, outcome: Outcome) -> RangeSet:
         """The sequences that ended so."""
@@ -140,7 +150,8 @@ class TallyCell:
     @property
     def weight(self) -> int:
         """How many ranges it takes to tell."""
-        return len(self.accepted) + sum(map(len, self.settled.values()))
+        again = sum(len(level.ranges) for level in self.again)
+        return len(self.accepted) + sum(map(len, self.settled.values())) + again
 
     def report(self, key: TallyKey) -> CellReport:
         """The cell as events tell it."""
@@ -166,6 +177,7 @@ class TallyCell:
             min_timestamp=self.min_timestamp,
             max_timestamp=self.max_timestamp,
             skewed=self.skewed,
+            again=self.again,
             duplicates=self.duplicates,
             unstamped=self.unstamped,
             malformed=self.malformed,

@@ -113,6 +113,7 @@ claims = Table(
     json("summary"),
     json("blocks"),
     json("latency"),
+    json("again"),
     big("duplicates"),
     big("unstamped"),
     big("malformed"),

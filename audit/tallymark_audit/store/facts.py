@@ -137,7 +137,16 @@ def processed_cells(claim: Claim) -> list[Observation]:
         found.append(Observation(key, count, fingerprint=told.fingerprint, blocks=claim.blocks))
     elif key.stamped and claim.acknowledged:
         count = claim.acknowledged.size + claim.duplicate_count
-        found.append(Observation(key, count, claim.bytes, claim.acknowledged, blocks=claim.blocks))
+        found.append(
+            Observation(
+                key,
+                count,
+                claim.bytes,
+                claim.acknowledged,
+                again=claim.again,
+                blocks=claim.blocks,
+            )
+        )
     if claim.unstamped:
         bare = CellKey(key.topic, key.partition, key.window, "", "")
         found.append(Observation(bare, claim.unstamped))

@@ -9,6 +9,7 @@ from tallymark_audit.cells import Block, CellKey, Copy, Explanation, Summary
 from tallymark_audit.claims import Ahead, Reporter
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.repeats import levels_from_json, levels_to_json
 from tallymark_audit.sides import Claim, Observation
 
 Row = dict[str, Any]
@@ -86,6 +87,7 @@ def claim_from_row(row: RowLike) -> Claim:
         summary=_summary(row["summary"]),
         blocks=_blocks(row["blocks"]),
         latency=tuple(row["latency"]),
+        again=levels_from_json(row["again"]),
         duplicate_count=row["duplicates"],
         unstamped=row["unstamped"],
         malformed=row["malformed"],
@@ -120,6 +122,7 @@ def claim_to_row(
         "summary": _summary_to_json(claim.summary),
         "blocks": _blocks_to_json(claim.blocks),
         "latency": list(claim.latency),
+        "again": levels_to_json(claim.again),
         "duplicates": claim.duplicate_count,
         "unstamped": claim.unstamped,
         "malformed": claim.malformed,
@@ -184,6 +187,7 @@ def cell_to_json(cell: CellVerdict) -> Row:
         "missing": cell.missing.to_list(),
         "missing_count": cell.missing_count,
         "duplicates": cell.duplicates,
+        "repeated": levels_to_json(cell.repeated),
         "copies": [list(copy) for copy in cell.copies],
         "unclaimed": cell.unclaimed.to_list(),
         "unclaimed_count": cell.unclaimed_count,
@@ -206,6 +210,7 @@ def cell_from_json(raw: RowLike) -> CellVerdict:
         missing=RangeSet.from_list(raw["missing"]),
         missing_count=raw["missing_count"],
         duplicates=raw["duplicates"],
+        repeated=levels_from_json(_told(raw, "repeated", [])),
         copies=tuple(Copy(*copy) for copy in raw["copies"]),
         unclaimed=RangeSet.from_list(raw["unclaimed"]),
         unclaimed_count=raw["unclaimed_count"],

@@ -49,7 +49,7 @@ from tallymark_audit.store.judged_tables import (
     watermarks,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -8,7 +8,6 @@ import pytest
 from tallymark_audit.drill.compare import Comparison, compare
 from tallymark_audit.drill.expected import (
     CORRUPT,
-    COUNTED,
     DUPLICATION,
     LOSS,
     UNCLAIMED,
@@ -38,7 +37,7 @@ def raw(cell: Cell, state: str, **found: Any) -> dict[str, Any]:
     empty: dict[str, Any] = {
         "missing": [],
         "unclaimed": [],
-        "copies": [],
+        "repeated": [],
         "duplicates": 0,
         "located": [],
     }
@@ -57,7 +56,7 @@ def rows(*cells: dict[str, Any], state: str = "MIXED") -> list[dict[str, Any]]:
 
 
 RIGHT = (
-    raw(CELL, "MIXED", missing=[4, 5], copies=[[0, 77, 9]], located=[place(4, 5)]),
+    raw(CELL, "MIXED", missing=[4, 5], repeated=[[9, 9]], duplicates=1, located=[place(4, 5)]),
     raw(OTHER, "CORRUPT", corrupt=[0]),
 )
 
@@ -96,10 +95,10 @@ def test_what_was_found_is_what_was_done() -> None:
             (RIGHT[0] | {"missing": [4, 6]}, RIGHT[1]), 0, 1, 0, id="one too many is named"
         ),
         pytest.param(
-            (RIGHT[0] | {"copies": [[0, 77, 8]]}, RIGHT[1]), 1, 1, 0, id="the wrong copy"
+            (RIGHT[0] | {"repeated": [[8, 8]]}, RIGHT[1]), 1, 1, 0, id="the wrong copy"
         ),
         pytest.param(
-            (RIGHT[0] | {"copies": [[0, 77, 9], [0, 78, 9]]}, RIGHT[1]), 0, 1, 0,
+            (RIGHT[0] | {"repeated": [[9, 9], [9, 9]], "duplicates": 2}, RIGHT[1]), 0, 1, 0,
             id="a copy too many",
         ),
         pytest.param(
@@ -168,12 +167,9 @@ def test_the_report_names_what_went_wrong() -> None:
     assert told["missed"] == [f"LOSS {EDGE} orders-0 window 60000 web-1 {'ab' * 8} 5"]
 
 
-def test_a_group_tells_how_many_it_processed_twice_not_which() -> None:
-    group = CELL._replace(edge="aggregate-to-group:billing")
-    truth = Expectation(
-        cells={group}, items={Item(group, DUPLICATION, COUNTED, number) for number in (1, 2)}
-    )
-    verdict = rows(raw(group, "DUPLICATION", duplicates=2))[0] | {"edge": group.edge}
-    assert compare(truth, items_of([verdict])).perfect
-    fewer = rows(raw(group, "DUPLICATION", duplicates=1))[0] | {"edge": group.edge}
-    assert not compare(truth, items_of([fewer])).perfect
+def test_a_copy_that_is_counted_and_not_named_is_not_found() -> None:
+    truth = Expectation(cells={CELL}, items={Item(CELL, DUPLICATION, 9, 1)})
+    named = rows(raw(CELL, "DUPLICATION", duplicates=1, repeated=[[9, 9]]))
+    assert compare(truth, items_of(named)).perfect
+    counted = compare(truth, items_of(rows(raw(CELL, "DUPLICATION", duplicates=1))))
+    assert (len(counted.missed), len(counted.invented)) == (1, 1)

@@ -4,7 +4,6 @@ import zlib
 
 from tallymark_audit.drill.expected import (
     CORRUPT,
-    COUNTED,
     DUPLICATION,
     LOSS,
     UNCLAIMED,
@@ -131,13 +130,13 @@ def test_what_a_mirror_has_and_its_source_has_no_longer_is_unclaimed() -> None:
     }
 
 
-def test_what_a_group_processed_twice_is_counted_and_its_contents_are_its_own_business() -> None:
+def test_what_a_group_processed_twice_is_named_and_its_contents_are_its_own_business() -> None:
     edge = "aggregate-to-group:billing"
     logs = {"aggregate": log(0, 1, 2), "group:billing": log(0, 0, 1, 1, damaged=(1,))}
     found = expect([], logs, [("aggregate", "group:billing")], WINDOW)
     assert found.items == {
         item(LOSS, 2, 0, edge=edge),
-        item(DUPLICATION, COUNTED, 0, 1, edge=edge),
-        item(DUPLICATION, COUNTED, 0, 2, edge=edge),
+        item(DUPLICATION, 0, 0, 1, edge=edge),
+        item(DUPLICATION, 1, 0, 1, edge=edge),
     }
     assert not any(one.mirrored for one in found.items)

@@ -235,7 +235,8 @@ class Fetcher:
         elif item.fetch is not None:
             self._pause(item)  # the broker contradicts itself: do not ask in a tight loop
         # Through the queue, so that the stored position moves when the application gets there.
-        chunk = Chunk(item, (), reset.offset, reset.offset, -1)
+        cut = reset.gap.from_offset if reset.gap and reset.gap.reason == "truncated" else -1
+        chunk = Chunk(item, (), reset.offset, reset.offset, -1, cut=cut)
         if self._streams[item.stream].offer(chunk):
             item.fetch = Position(reset.offset)
 

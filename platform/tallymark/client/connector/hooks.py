@@ -4,8 +4,9 @@ A hook is told of messages as they are handed out, and, before offsets are store
 are processed: what it does with that is done when it returns, so a group that goes on from the
 stored offsets never leaves something behind that the hook has not dealt with::
 
-    handed_out(columns) ──► done_before(positions) ──► offsets are stored
-                       └──► released(places): the rest comes again, to whoever owns them then
+    handed_out(columns) ─┬► done_before(positions) ──► offsets are stored
+                         ├► released(places): the rest comes again, to whoever owns them then
+                         └► truncated(offset): the rest is gone, and never comes again as it was
 
 With ``delivery="at_most_once"`` offsets are stored before messages are handed out; the hook is
 told all the same only of what the application is done with.
@@ -40,6 +41,11 @@ class ConsumerHook(Protocol):
         """The partitions are given up: what was handed out of them and is not processed comes
         again."""
 
+    def truncated(self, topic: str, partition: int, offset: int) -> None:
+        """The log was cut there (KIP-320). What was handed out from that offset on is no longer in
+        it, so no position will say that it is processed; other messages may have its offsets now.
+        From the thread that reads the stream, before it comes to these; it must not wait."""
+
     def closed(self) -> None:
         """The consumer has left its group."""
 
@@ -51,7 +57,7 @@ def checked_hooks(hooks: Iterable[ConsumerHook]) -> Sequence[ConsumerHook]:
         if isinstance(one, type) or not isinstance(one, ConsumerHook):
             raise UserError(
                 f"ConsumerConnector: {one!r} in hooks is none",
-                "it must have the methods handed_out, done_before, released and closed",
+                "it must have the methods handed_out, done_before, released, truncated and closed",
             )
     return found
 
@@ -77,6 +83,9 @@ class Hooks:
     def released(self, places: Collection[TopicPartition]) -> None:
         if places:
             self._each("released", lambda hook: hook.released(places))
+
+    def truncated(self, topic: str, partition: int, offset: int) -> None:
+        self._each("truncated", lambda hook: hook.truncated(topic, partition, offset))
 
     def closed(self) -> None:
         self._each("closed", lambda hook: hook.closed())

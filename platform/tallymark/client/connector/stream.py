@@ -79,7 +79,7 @@ class Stream:
         self._clear = clear
         self._timeout_ms = timeout_ms
         self._changed = threading.Condition()
-        self._queue = ChunkQueue(queue_bytes, room)
+        self._queue = ChunkQueue(queue_bytes, room, self._tell_cut)
         self._reading: Reading | None = None
         self._run: Iterator[Message] = iter(())  # may be had without the lock
         self._ended = False
@@ -407,6 +407,9 @@ class Stream:
         if self._hooks:
             item = self._queue.first
             self._hooks.handed_out(item.topic, item.partition, columns)
+
+    def _tell_cut(self, item: PartitionProgress, offset: int) -> None:
+        self._hooks.truncated(item.topic, item.partition, offset)
 
     def _take_chunks(self, max_bytes: int) -> list[Chunk]:
         taken: list[Chunk] = []

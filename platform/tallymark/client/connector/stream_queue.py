@@ -79,6 +79,8 @@ class Chunk:
     high_watermark: int = -1
     source: str = ""
     """The broker it came from."""
+    cut: int = -1
+    """Of a reset: where the log was cut, if it was."""
 
     @property
     def size(self) -> int:
@@ -89,10 +91,16 @@ class Chunk:
 class ChunkQueue:
     """Chunks in order, and how far into the first one its reader is. Whoever uses it locks.
 
-    ``room`` is set when a full queue (``limit`` bytes) has room again.
+    ``room`` is set when a full queue (``limit`` bytes) has room again. ``on_cut`` is called when
+    the reader comes to where the log was cut, with that offset.
     """
 
-    def __init__(self, limit: int, room: threading.Event) -> None:
+    def __init__(
+        self,
+        limit: int,
+        room: threading.Event,
+        on_cut: Callable[[PartitionProgress, int], None] | None = None,
+    ) -> None:
         self.chunks: deque[Chunk] = deque()
         self.queued = 0
         """Bytes on the wire."""
@@ -100,6 +108,7 @@ class ChunkQueue:
         """Of the first chunk."""
         self._limit = limit
         self._room = room
+        self._on_cut = on_cut
 
     def __bool__(self) -> bool:
         return bool(self.chunks)
@@ -127,6 +136,8 @@ class ChunkQueue:
         self.next_batch = 0
         if full and self.has_room:
             self._room.set()
+        if chunk.cut >= 0 and self._on_cut is not None:
+            self._on_cut(chunk.progress, chunk.cut)
         return chunk
 
     def drop(self, gone: Collection[PartitionProgress]) -> None:
