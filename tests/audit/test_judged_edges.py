@@ -230,6 +230,18 @@ def test_what_the_mirror_has_passed_and_is_not_there_is_lost(store: Store) -> No
     ) == ("LOSS", 5)
 
 
+def test_a_mirror_that_repeats_itself_is_not_waited_for_anew(store: Store) -> None:
+    """A heartbeat came just after each look of the counter, so the counter had never looked since
+    the mirror last spoke, though it had said the same for minutes: the loss stayed SETTLING."""
+    stage = lagging(store)
+    mirror_says(stage, 10, 2)
+    stage.now += 6000
+    stage.counted("aggregate", "dc1.clicks")
+    mirror_says(stage, 10, 3)
+    stage.judge("aggregate")
+    assert stage.state("dc1-to-aggregate", "clicks") == "LOSS"
+
+
 def test_an_older_word_of_the_mirror_changes_nothing(store: Store) -> None:
     stage = lagging(store)
     old = stage.now
@@ -301,6 +313,22 @@ def test_a_group_that_reports_is_found_and_judged(store: Store) -> None:
         assert [row["ranges"] for row in found.downstream] == [[0, 5], [5, 9]]
         marks = connection.execute(select(tables.watermarks)).mappings().all()
     assert "dc1-to-group:billing" in {mark["edge"] for mark in marks}
+
+
+def test_a_group_that_goes_on_is_believed_at_once(store: Store) -> None:
+    """What a group has processed stands in the reports that say how far it has come: there is
+    nothing to be counted afterwards. A group that reported in time with the collector's looks kept
+    its losses SETTLING for a minute and a half, until a repair moved it."""
+    stage = Stage(store, deployment(*CHAIN, consumers=(BILLING,)))
+    stage.see("dc1", "clicks", span(0, 9))
+    group_says(stage, "one", span(0, 5), 6)
+    stage.now += 50_000
+    stage.counted("dc1", "clicks")
+    stage.tell("dc1", kind="consumer", reporter="one", instance="", consumer_group="billing",
+               event_number=1, copied=(Copied("clicks", 0, "", "", 20),))  # fmt: skip
+    stage.judge("dc1")
+    row = stage.row("dc1-to-group:billing", "clicks")
+    assert (row["state"], row["missing"]) == ("LOSS", 4)
 
 
 def test_a_declared_group_that_never_reports_is_unknown(store: Store) -> None:

@@ -84,28 +84,36 @@ def _save_reporters(
 
 def _save_copied(connection: Connection, cluster: str, events: Iterable[AuditEvent]) -> None:
     """The newest word of each reporter on each partition: what is older changes nothing. Not the
-    furthest one, since a log that was cut, or made again, is copied again."""
+    furthest one, since a log that was cut, or made again, is copied again. Of the same word the
+    first holds: what was brought by then need not be counted anew whenever it is repeated."""
     newest: dict[tuple[str, str, int], Row] = {}
     for event in events:
         for one in event.copied:
             place = event.reporter, one.topic, one.partition
             known = newest.get(place)
-            if known is None or event.emitted_at >= known["at"]:
-                fields = {name: getattr(one, name) for name in Copied.__slots__}
-                told = {"cluster": cluster, "reporter": event.reporter, "at": event.emitted_at}
-                newest[place] = {**told, **fields}
+            told = {"cluster": cluster, "reporter": event.reporter, "at": event.emitted_at}
+            told |= {name: getattr(one, name) for name in Copied.__slots__}
+            if known is None or _is_news(told, known):
+                newest[place] = told
     if not newest:
         return
-    query = select(copied.c.reporter, copied.c.topic, copied.c.partition, copied.c.at).where(
+    query = select(copied).where(
         copied.c.cluster == cluster,
         copied.c.reporter.in_({reporter for reporter, _, _ in newest}),
     )
-    have = {(row[0], row[1], row[2]): row[3] for row in connection.execute(query)}
-    upsert(
-        connection,
-        copied,
-        [row for place, row in newest.items() if row["at"] >= have.get(place, 0)],
-    )
+    have = {
+        (row["reporter"], row["topic"], row["partition"]): row
+        for row in connection.execute(query).mappings()
+    }
+    fresh = [
+        row for place, row in newest.items() if place not in have or _is_news(row, have[place])
+    ]
+    upsert(connection, copied, fresh)
+
+
+def _is_news(row: RowLike, known: RowLike) -> bool:
+    same = all(row[name] == known[name] for name in ("through_offset", "topic_id"))
+    return row["at"] >= known["at"] and not same
 
 
 def _load_reporters(connection: Connection, cluster: str, names: set[str]) -> dict[str, Reporter]:
