@@ -162,23 +162,24 @@ class ClaimBook:
     copied: dict[CarriedKey, tuple[int, int]] = field(
         default_factory=dict[CarriedKey, tuple[int, int]]
     )
-    """When (ms) a mirror or a consumer last said how far it has come, and the offset."""
+    """Since when (ms) a mirror or a consumer says that it has come so far, and the offset. Heard
+    with what it has done until then, never before."""
     gaps: dict[tuple[str, Gap], None] = field(default_factory=dict[tuple[str, Gap], None])
     """Who could not copy what."""
 
     def add(self, event: AuditEvent) -> None:
         """Take in one event; repeated and reordered ones change nothing."""
         known = self.reporters.get(event.reporter) or introduce(event, self.trimmed)
-        self.reporters[event.reporter] = known.heard(event)
+        reporter = self.reporters[event.reporter] = known.heard(event)
         for part, revision, claim in parts_of(event):
             old = self.parts.get(part)
             if old is None or revision > old[0]:
                 self.parts[part] = (revision, claim)
-        for one in event.copied:
+        for one in event.copied if event.event_number <= reporter.covered else ():
             place = CarriedKey(event.reporter, one.topic, one.partition)
-            told = event.emitted_at, one.through_offset
-            if told[0] >= self.copied.get(place, (0, 0))[0]:
-                self.copied[place] = told
+            at, offset = self.copied.get(place, (0, -1))
+            if event.emitted_at >= at and one.through_offset != offset:
+                self.copied[place] = event.emitted_at, one.through_offset
         self.gaps.update(((event.reporter, gap), None) for gap in event.gaps)
 
     def claims(self) -> dict[CellKey, Claim]:

@@ -13,11 +13,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
+from typing import Final
 
-from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.ranges import EMPTY, GrowingRanges, RangeSet
 
 Levels = tuple[RangeSet, ...]
 """Each within the one before; none is empty."""
+MAX_LEVELS: Final = 100
+"""What was seen more often than that is counted, and not named: a record that an application tries
+for ever would cost more each time."""
+
+
+class GrowingLevels:
+    """:data:`Levels` that are being filled; adding takes as long as in so many growing ranges."""
+
+    __slots__ = ("_levels",)
+
+    def __init__(self, levels: Iterable[RangeSet] = ()) -> None:
+        self._levels = [GrowingRanges(level) for level in levels]
+
+    def __len__(self) -> int:
+        """How many ranges it takes."""
+        return sum(map(len, self._levels))
+
+    @property
+    def depth(self) -> int:
+        """How many levels there are."""
+        return len(self._levels)
+
+    def add(self, more: RangeSet) -> None:
+        """Each sequence of ``more`` was seen another time."""
+        at = 0
+        while more:
+            if at == len(self._levels):
+                self._levels.append(GrowingRanges())
+            more = _put_in(self._levels[at], more)
+            at += 1
+
+    def frozen(self) -> Levels:
+        """The levels as they are now."""
+        return tuple(level.frozen() for level in self._levels)
 
 
 def copies_in(levels: Iterable[RangeSet]) -> int:
@@ -25,21 +60,26 @@ def copies_in(levels: Iterable[RangeSet]) -> int:
     return sum(level.size for level in levels)
 
 
-def put(levels: Sequence[RangeSet], more: RangeSet) -> Levels:
-    """The levels after each sequence of ``more`` was seen another time."""
-    found: list[RangeSet] = []
-    for level in levels:
-        found.append(level | more)
-        more = more & level
-    return tuple(found) + ((more,) if more else ())
+def named(levels: Iterable[RangeSet]) -> RangeSet:
+    """All sequences that were seen beyond once, however often."""
+    return RangeSet(pair for level in levels for pair in level)
 
 
-def together(one: Sequence[RangeSet], other: Iterable[RangeSet]) -> Levels:
+def together(one: Iterable[RangeSet], other: Iterable[RangeSet]) -> Levels:
     """The levels of what both have seen."""
-    found = tuple(one)
+    found = GrowingLevels(one)
     for level in other:
-        found = put(found, level)
-    return found
+        found.add(level)
+    return found.frozen()
+
+
+def _put_in(level: GrowingRanges, more: RangeSet) -> RangeSet:
+    """Returns those that were in it before."""
+    there: list[tuple[int, int]] = []
+    for first, last in more:
+        there += level.among(first, last)
+        level.add(first, last)
+    return RangeSet(there)
 
 
 def levels_of(sequences: Iterable[int]) -> Levels:

@@ -13,7 +13,7 @@ from tallymark_audit import sketches
 from tallymark_audit.cells import Block, CellKey, Copy, Explanation, Summary, merge_blocks
 from tallymark_audit.hashing import MASK, fingerprint
 from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.repeats import Levels, copies_in, levels_of, together
+from tallymark_audit.repeats import MAX_LEVELS, Levels, copies_in, levels_of, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +256,12 @@ def merge_claims(claims: Iterable[Claim]) -> dict[CellKey, Claim]:
 
 
 def _repeated(count: int, again: Levels, copies: tuple[Copy, ...]) -> Levels | None:
+    found: Levels | None = None
     if copies_in(again) == count:
-        return again
-    return levels_of(copy.sequence for copy in copies) if len(copies) == count else None
+        found = again
+    elif len(copies) == count:
+        found = levels_of(copy.sequence for copy in copies)
+    return found if found is None or len(found) <= MAX_LEVELS else None
 
 
 def _merge_latency(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:

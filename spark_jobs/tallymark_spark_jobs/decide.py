@@ -212,10 +212,11 @@ class _Judge:
         if edge.kind == "producer":
             return {}
         carriers, found = self._carriers(edge), dict[int, Passed]()
-        for place, (_, offset) in self._book(edge.home).copied.items():
+        for place, (at, offset) in self._book(edge.home).copied.items():
             if place.reporter in carriers and place.topic == topic:
-                known = found.get(place.partition, Passed(0))
-                found[place.partition] = max(known, Passed(offset))
+                known = found.get(place.partition)
+                if known is None or at >= known.at:
+                    found[place.partition] = Passed(offset, at)
         if edge.kind == "mirror" and not self._tells(edge):
             parts = self.facts.parts.get((edge.upstream, topic), {})
             # A mirror that tells nothing is taken to have had the time it needs.
@@ -225,7 +226,7 @@ class _Judge:
                 for some in cells.values()
                 for part in some
             }
-        return found
+        return {partition: Passed(at.offset) for partition, at in found.items()}
 
     def _tells(self, edge: Edge) -> bool:
         """Whether the edge's mirror says how far it has copied."""

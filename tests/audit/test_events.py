@@ -16,7 +16,8 @@ from tallymark.errors import RemoteProtocolError
 from tallymark_audit import sketches
 from tallymark_audit.cells import Block, Summary
 from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.event_schema import SCHEMA
+from tallymark_audit.repeats import MAX_LEVELS
+from tallymark_audit.reports.event_schema_v2 import SCHEMA
 from tallymark_audit.reports.events import (
     AuditEvent,
     CellReport,
@@ -127,10 +128,13 @@ def test_the_reference_codec_reads_the_same() -> None:
 
 def test_the_format_is_pinned() -> None:
     """A change of the schema is a new version: readers of the old one must be kept."""
-    assert encode_event(EVENT)[:10].hex() == PINNED
+    assert encode_event(EVENT)[:10].hex() == PINNED, "older collectors can read it"
+    cell = replace(EVENT.cells[0], again=(RangeSet.single(3, 4),), duplicates=2)
+    assert encode_event(replace(EVENT, cells=(cell,)))[:10].hex() == PINNED_WITH_NAMES
 
 
-PINNED = "c301f82427ca78b4e28d"
+PINNED = "c3011a751f211dc8cfce"
+PINNED_WITH_NAMES = "c301f82427ca78b4e28d"
 
 
 def test_what_version_1_wrote_is_still_read() -> None:
@@ -164,6 +168,20 @@ VERSION_1 = bytes.fromhex(
 )
 
 
+def test_what_comes_again_for_ever_is_refused() -> None:
+    cell = replace(EVENT.cells[0], again=(RangeSet.single(3, 3),) * (MAX_LEVELS + 1))
+    with pytest.raises(RemoteProtocolError, match="came 101 times again"):
+        decode_event(encode_event(replace(EVENT, cells=(cell,))))
+
+
+def test_a_version_that_is_not_the_schemas_is_refused() -> None:
+    value = bytearray(encode_event(EVENT))
+    assert value[10] == 2 * 2, "as Avro writes it"
+    value[10] = 2 * 4
+    with pytest.raises(RemoteProtocolError, match="version 4"):
+        decode_event(bytes(value))
+
+
 @settings(max_examples=150)
 @given(st.data())
 def test_damage_is_refused_or_harmless(data: st.DataObject) -> None:
@@ -179,7 +197,6 @@ def test_damage_is_refused_or_harmless(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"version": 4}, "version 4"),
         ({"event_number": -1, "covers_from": -1}, "cannot cover"),
         ({"covers_from": 8}, "cannot cover"),
         ({"group": 0}, "cannot cover"),

@@ -331,6 +331,37 @@ def test_a_group_that_goes_on_is_believed_at_once(store: Store) -> None:
     assert (row["state"], row["missing"]) == ("LOSS", 4)
 
 
+def test_who_left_a_partition_before_its_log_was_cut_has_no_say_any_more(store: Store) -> None:
+    """One member had come to offset 250 and left. The log was cut at 100, and its successor began
+    there: what stood behind it now was called lost before anybody had come to it."""
+    stage = Stage(store, deployment(*CHAIN, consumers=(BILLING,)))
+    group_says(stage, "one", span(0, 4), 250)
+    stage.see("dc1", "clicks", span(0, 150))
+    stage.now += 10
+    group_says(stage, "two", span(5, 110), 111)
+    stage.now += 50_000
+    stage.counted("dc1", "clicks")
+    for member, through in (("one", 250), ("two", 111)):
+        stage.tell("dc1", kind="consumer", reporter=member, instance="", consumer_group="billing",
+                   event_number=1, copied=(Copied("clicks", 0, "", "", through),))  # fmt: skip
+    stage.judge("dc1")
+    row = stage.row("dc1-to-group:billing", "clicks")
+    assert (row["state"], row["missing"]) == ("SETTLING", 40)
+
+
+def test_how_far_a_group_has_come_is_believed_with_what_it_has_done(store: Store) -> None:
+    """The first event of a report was lost, the second one said how far the group had come."""
+    stage = Stage(store, deployment(*CHAIN, consumers=(BILLING,)))
+    stage.tell("dc1", kind="consumer", reporter="one", instance="", consumer_group="billing",
+               event_number=1, group=2, copied=(Copied("clicks", 0, "", "", 9),))  # fmt: skip
+    with store.read() as connection:
+        assert connection.execute(select(tables.copied)).all() == []
+    stage.tell("dc1", kind="consumer", reporter="one", instance="", consumer_group="billing",
+               event_number=2, copied=(Copied("clicks", 0, "", "", 9),))  # fmt: skip
+    with store.read() as connection:
+        assert len(connection.execute(select(tables.copied)).all()) == 1
+
+
 def test_a_declared_group_that_never_reports_is_unknown(store: Store) -> None:
     stage = Stage(store, deployment(*CHAIN, consumers=(BILLING,)))
     stage.see("dc1", "clicks", span(0, 9))

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.repeats import (
+    GrowingLevels,
     Levels,
     beyond,
     copies_in,
     levels_from_json,
     levels_of,
     levels_to_json,
-    put,
+    named,
     together,
 )
 
@@ -38,7 +39,12 @@ def test_both_together_are_the_sum(one: list[int], other: list[int]) -> None:
 
 @given(sequences, st.sets(st.integers(0, 12)))
 def test_once_more(before: list[int], more: set[int]) -> None:
-    assert put(levels_of(before), RangeSet.of(more)) == levels_of([*before, *more])
+    growing = GrowingLevels(levels_of(before))
+    growing.add(RangeSet.of(more))
+    assert growing.frozen() == levels_of([*before, *more])
+    assert growing.depth == len(growing.frozen())
+    assert len(growing) == sum(len(level.ranges) for level in growing.frozen())
+    assert named(growing.frozen()) == RangeSet.of([*before, *more])
 
 
 @given(sequences, sequences)

@@ -14,6 +14,7 @@ from tallymark_audit import sketches
 from tallymark_audit.cells import Block, Summary
 from tallymark_audit.hashing import MASK, mix
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.repeats import MAX_LEVELS
 from tallymark_audit.reports.runs import Run, TallyKey
 from tallymark_audit.reports.tally_cell import MAX_BLOCKS, Outcome, TallyCell
 
@@ -27,15 +28,42 @@ steps = st.lists(
 )
 
 
-def test_what_came_again_is_named_while_there_is_room_and_always_counted() -> None:
+def test_what_came_again_is_named() -> None:
     cell = TallyCell(0)
     cell.accept(Run(KEY, 0, 9, 5, 6), 10, 0, 4)
     cell.settle(Outcome.ACKNOWLEDGED, 0, 9, 4)
-    for sequence in (3, 3, 7):
+    for sequence in (3, 3):
         cell.repeat(RangeSet.single(sequence, sequence), 4)
     told = cell.report(KEY)
-    assert (told.duplicates, told.again) == (3, (RangeSet.single(3, 3), RangeSet.single(3, 3)))
+    assert (told.duplicates, told.again) == (2, (RangeSet.single(3, 3), RangeSet.single(3, 3)))
+    cell.repeat(RangeSet.single(7, 7), 4)
+    told = cell.report(KEY)
+    assert (told.duplicates, told.again) == (3, ()), "there is no room: all of them or none"
     assert told.acknowledged == RangeSet.single(0, 9)
+
+
+def test_names_of_what_came_again_give_way_to_those_of_what_came() -> None:
+    """A cell of many fragments that was read again after a rebalance gave up all its ranges for
+    those of the copies: what it lacked was no longer a loss, only a number."""
+    cell = TallyCell(0)
+    for first in range(0, 8, 2):
+        cell.accept(Run(KEY, first, first, 5, 6), 10, 0, 10)
+        cell.settle(Outcome.ACKNOWLEDGED, first, first, 10)
+    cell.repeat(RangeSet([(0, 0), (2, 2)]), 10)
+    assert len(cell.report(KEY).again) == 1
+    cell.accept(Run(KEY, 8, 8, 5, 6), 10, 0, 10)
+    told = cell.report(KEY)
+    assert (told.summary, told.accepted.size, told.duplicates) == (None, 5, 2)
+
+
+def test_a_record_that_is_tried_for_ever_costs_no_more_each_time() -> None:
+    cell = TallyCell(0)
+    cell.accept(Run(KEY, 0, 9, 5, 6), 10, 0, 1000)
+    cell.settle(Outcome.ACKNOWLEDGED, 0, 9, 1000)
+    for _ in range(MAX_LEVELS + 1):
+        cell.repeat(RangeSet.single(5, 5), 1000)
+    told = cell.report(KEY)
+    assert (told.duplicates, told.again, cell.weight) == (MAX_LEVELS + 1, (), 2)
 
 
 @settings(max_examples=150)

@@ -128,7 +128,7 @@ def test_a_hook_hears_of_a_cut_before_what_is_there_now(by_chunk: bool) -> None:
     rig.stream.offer(Chunk(rig.item, (), 2, 2, -1, cut=2))
     rig.stream.offer(Chunk(rig.item, [batch(2)], 2, 5, 1))
     if by_chunk:
-        rig.stream.poll_chunks()
+        assert [[one.start for one in rig.stream.poll_chunks()] for _ in range(2)] == [[0], [2, 2]]
     else:
         assert [next(rig.stream).offset for _ in range(7)] == [0, 1, 2, 3, 4, 5, 2]
     assert rig.heard == [
@@ -137,6 +137,27 @@ def test_a_hook_hears_of_a_cut_before_what_is_there_now(by_chunk: bool) -> None:
         ("cut", T0, 2),
         ("out", [2, 3, 4]),
     ]
+
+
+@pytest.mark.parametrize("ask", ["poll", "poll_batch", "poll_chunks"])
+def test_no_call_goes_past_a_cut(ask: str) -> None:
+    """One poll gave the last messages before a cut and the first ones behind it. Of what was in
+    hand the first offset was kept, which was the higher one: a commit stored the new messages as
+    processed while the application had not begun with them."""
+    rig = Rig(Listener())
+    rig.stream.offer(Chunk(rig.item, (), 2, 2, -1, cut=2))
+    rig.stream.offer(Chunk(rig.item, [batch(2)], 2, 5, 1))
+    assert getattr(rig.stream, ask)()
+    assert not [one for one in rig.heard if one[0] == "cut"], "it has all of it in hand"
+    rig.committer.commit()
+    assert rig.heard[-1] != ("stored", {T0: 6})
+    assert getattr(rig.stream, ask)()
+    assert rig.heard[-2:] == [("cut", T0, 2), ("out", [2, 3, 4])]
+    rig.committer.commit()
+    assert rig.heard[-1] == ("stored", {T0: 2})
+    assert not getattr(rig.stream, ask)()
+    rig.committer.commit()
+    assert rig.heard[-1] == ("stored", {T0: 5})
 
 
 def test_a_hook_that_raises_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:

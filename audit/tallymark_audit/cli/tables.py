@@ -11,6 +11,7 @@ from rich.table import Table
 from tallymark_audit.hashing import BLOCK
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.repeats import named
 from tallymark_audit.store.queries import Evidence, TopicSummary
 from tallymark_audit.store.rows import Row
 from tallymark_audit.text import percent, utc
@@ -114,7 +115,8 @@ def _copies(cell: Row) -> str:
     copies = [f"{offset} (sequence {sequence})" for _, offset, sequence in cell["copies"]]
     repeated = cell.get("repeated")
     if not copies and repeated:
-        return f"sequences {_ranges(repeated[0])} again"
+        again = named(RangeSet.from_list(flat) for flat in repeated)
+        return f"sequences {_ranges(again.to_list())} again"
     return "; ".join(copies[:MANY])
 
 

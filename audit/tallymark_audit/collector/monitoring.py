@@ -101,4 +101,4 @@ def _absurdity(event: AuditEvent) -> str:
 
 def _ranges_of(cell: CellReport) -> Iterable[RangeSet]:
     yield from (cell.accepted, cell.acknowledged, cell.failed, cell.in_doubt)
-    yield from (cell.aborted, cell.filtered, cell.expired)
+    yield from (cell.aborted, cell.filtered, cell.expired, *cell.again)

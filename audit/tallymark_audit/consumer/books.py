@@ -55,9 +55,9 @@ class ConsumerBooks:
         self.tally.leave_out(run.count, max(0, run.min_timestamp))
 
     def come_to(self, positions: Mapping[Place, int]) -> None:
-        """Everything before these offsets is processed."""
-        for place, offset in positions.items():
-            self._through[place] = max(offset, self._through.get(place, 0))
+        """Everything before these offsets is processed. The newest word holds: an application that
+        goes back says so."""
+        self._through |= positions
 
     def cut(self, place: Place, offset: int) -> None:
         """The log was cut there: what stands behind it now is not processed yet."""

@@ -175,6 +175,6 @@ def _state(cell: TallyCell) -> dict[str, Any]:
     }
     raw["summary"] = list(cell.summary) if cell.summary else None
     raw["blocks"] = [list(block) for block in cell.blocks.values()]
-    raw["again"] = levels_to_json(cell.again)
+    raw["again"] = None if cell.again is None else levels_to_json(cell.again.frozen())
     raw["latency"] = sketches.to_list(cell.latency)
     return raw

@@ -15,7 +15,7 @@ from tallymark_audit.cells import Block, Summary
 from tallymark_audit.journal import layout
 from tallymark_audit.journal.layout import Kind
 from tallymark_audit.ranges import GrowingRanges, RangeSet
-from tallymark_audit.repeats import levels_from_json
+from tallymark_audit.repeats import GrowingLevels, levels_from_json
 from tallymark_audit.reports.runs import Run, TallyKey
 from tallymark_audit.reports.tally import Identity, Tally
 from tallymark_audit.reports.tally_cell import Outcome, TallyCell
@@ -159,6 +159,7 @@ def _cell_of(raw: dict[str, Any]) -> TallyCell:
     """Of the state of an older run, which had neither summary, contents nor latency, too."""
     blocks: Iterable[Block] = (Block(*fields) for fields in raw.get("blocks", ()))
     settled: dict[str, list[int]] = raw["settled"]
+    again: list[list[int]] | None = raw.get("again", [])
     raw |= {
         "accepted": GrowingRanges(RangeSet.from_list(raw["accepted"])),
         "settled": {
@@ -167,7 +168,7 @@ def _cell_of(raw: dict[str, Any]) -> TallyCell:
         },
         "summary": Summary(*raw["summary"]) if raw.get("summary") else None,
         "blocks": {block.block: block for block in blocks},
-        "again": levels_from_json(raw.get("again", ())),
+        "again": None if again is None else GrowingLevels(levels_from_json(again)),
         "latency": sketches.from_list(raw.get("latency", ())),
         "carrier": -1,  # nobody knows any more what arrived: tell all of it again
     }

@@ -44,7 +44,7 @@ def left_alone(state: State, cells: Sequence[Row]) -> str:
     """Why a window that shows this is not repaired."""
     if state is State.DUPLICATION:
         copies = [copy for cell in cells for copy in cell["copies"]]
-        if not copies:
+        if not copies and any(cell.get("repeated") for cell in cells):
             return "what was read twice was read twice: the evidence names the sequences"
         where = ", ".join(f"{partition}:{offset}" for partition, offset, _ in copies[:NAMED])
         return (

@@ -12,7 +12,9 @@ An event is *cumulative*: its cells say all that is known about them so far, and
 the highest revision counts. ``covers_from`` says which earlier events it makes up for, so one that
 was lost is healed by the next. Lists of ranges are flat: first, last, first, last, ...
 
-Events of older versions are read as well: what they do not tell has the value that says so.
+An event that names nothing that came again is written in version 2, so that collectors which do
+not know version 3 read it. Events of older versions are read: what they do not tell has the value
+that says so.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from tallymark_audit import sketches
 from tallymark_audit.cells import Block, CellKey, Summary
 from tallymark_audit.hashing import MASK
 from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.repeats import Levels, levels_from_json, levels_to_json
+from tallymark_audit.repeats import MAX_LEVELS, Levels, levels_from_json, levels_to_json
 from tallymark_audit.reports import event_schema, event_schema_v1, event_schema_v2
 from tallymark_audit.reports.event_schema import MARKER
 from tallymark_audit.sides import Claim
@@ -40,7 +42,7 @@ Kind = Literal["producer", "mirror", "consumer", "lake"]
 FOREVER: Final = 2**63 - 1
 """``complete_through`` of a closed reporter: nothing more will come."""
 MAX_TEXT: Final = 255
-VERSION: Final = 3
+NAMELESS, VERSION = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,6 @@ class AuditEvent:
     gaps: tuple[Gap, ...] = ()
     copied: tuple[Copied, ...] = ()
     consumer_group: str = ""
-    version: int = VERSION
     tier: str = "producer"
 
     def claim(self, cell: CellReport) -> Claim:
@@ -177,9 +178,10 @@ class AuditEvent:
 def encode_event(event: AuditEvent) -> bytes:
     """The value of the event's record."""
     out = BytesIO()
+    version = VERSION if any(cell.again for cell in event.cells) else NAMELESS
     out.write(MARKER)
-    out.write(_fingerprint(VERSION))
-    fastavro.schemaless_writer(out, _schema(VERSION), _to_avro(event))
+    out.write(_fingerprint(version))
+    fastavro.schemaless_writer(out, _schema(version), _to_avro(event) | {"version": version})
     return out.getvalue()
 
 
@@ -239,7 +241,6 @@ def _from_avro(raw: dict[str, Any], version: int) -> AuditEvent:
     _check_event(raw, version)
     fields: dict[str, Any] = {name: raw[name] for name in AuditEvent.__slots__ if name in raw}
     fields |= {
-        "version": VERSION,
         "cells": tuple(_cell_from_avro(cell) for cell in raw["cells"]),
         "gaps": tuple(_gap_from_avro(gap) for gap in raw["gaps"]),
         "copied": tuple(_copied_from_avro(copied) for copied in raw.get("copied", ())),
@@ -290,10 +291,12 @@ def _cell_from_avro(raw: dict[str, Any]) -> CellReport:
         raise ValueError("a cell with a negative partition, count or size")
     sketches.from_list(raw.get("latency", []))
     summary = _summary_from_avro(raw.get("summary"))
+    if len(again := raw.get("again", ())) > MAX_LEVELS:
+        raise ValueError(f"a cell in which something came {len(again)} times again")
     fields: dict[str, Any] = {name: raw[name] for name in CellReport.__slots__ if name in raw}
     fields |= {name: RangeSet.from_list(raw[name]) for name in _RANGES if name in raw}
     fields |= {
-        "again": levels_from_json(raw.get("again", ())),
+        "again": levels_from_json(again),
         "latency": tuple(raw.get("latency", ())),
         "blocks": tuple(_block_from_avro(block) for block in raw.get("blocks", ())),
         "summary": summary,
@@ -334,7 +337,7 @@ _RANGES: Final = (
 _cell_fields: Final = attrgetter(*CellReport.__slots__)
 _SCHEMAS: Final = {
     1: event_schema_v1.SCHEMA,
-    2: event_schema_v2.SCHEMA,
+    NAMELESS: event_schema_v2.SCHEMA,
     VERSION: event_schema.SCHEMA,
 }
 

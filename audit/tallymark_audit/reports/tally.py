@@ -258,7 +258,7 @@ class Tally:
         self.max_ranges = max(LEAST, min(self.max_ranges, self._per_event[0]))
         for cell in self.cells.values():
             if cell.weight > self.max_ranges:
-                cell.summarize()
+                cell.lighten(self.max_ranges)
                 self._changed(cell, cell.touched)
 
     @property

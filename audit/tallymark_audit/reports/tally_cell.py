@@ -16,7 +16,7 @@ from tallymark_audit import sketches
 from tallymark_audit.cells import Block, Summary
 from tallymark_audit.hashing import MASK, fingerprint
 from tallymark_audit.ranges import EMPTY, GrowingRanges, RangeSet
-from tallymark_audit.repeats import Levels, put
+from tallymark_audit.repeats import MAX_LEVELS, GrowingLevels
 from tallymark_audit.reports.events import CellReport
 from tallymark_audit.reports.runs import Run, TallyKey
 
@@ -41,7 +41,8 @@ class Outcome(IntEnum):
 class TallyCell:
     """``carrier`` is the event that first told its present state, -1 while none has; ``touched``
     (ms) is when it last changed. ``count``, ``bytes``, ``skewed`` and the timestamps (ms) are of
-    what was accepted. With a ``summary`` it has no ranges."""
+    what was accepted. With a ``summary`` it has no ranges. ``again``: the ``duplicates``, all of
+    them, or None where they are too many to be named."""
 
     part: int
     revision: int = 0
@@ -55,7 +56,7 @@ class TallyCell:
     min_timestamp: int = -1
     max_timestamp: int = -1
     skewed: int = 0
-    again: Levels = ()
+    again: GrowingLevels | None = field(default_factory=GrowingLevels)
     duplicates: int = 0
     unstamped: int = 0
     malformed: int = 0
@@ -77,7 +78,7 @@ class TallyCell:
             accepted = self.summary.accepted + last - first + 1
             self.summary = self.summary._replace(accepted=accepted)
         elif self.accepted.add(first, last) and self.weight > most:
-            self.summarize()
+            self.lighten(most)
 
     def settle(self, outcome: Outcome, first: int, last: int, most: int) -> None:
         """What became of these sequences; each is settled once."""
@@ -88,14 +89,15 @@ class TallyCell:
         if ranges is None:
             ranges = self.settled[outcome] = GrowingRanges()
         if ranges.add(first, last) and self.weight > most:
-            self.summarize()
+            self.lighten(most)
 
     def repeat(self, ranges: RangeSet, most: int) -> None:
-        """Of a consumer: these were processed once more. Named while there is room."""
+        """Of a consumer: these were processed once more."""
         self.duplicates += ranges.size
-        before, self.again = self.again, put(self.again, ranges)
-        if self.summary is not None or self.weight > most:
-            self.again = before
+        if self.again is not None:
+            self.again.add(ranges)
+            if self.again.depth > MAX_LEVELS or self.weight > most:
+                self.again = None
 
     def settle_pending(self) -> bool:
         """Doubt what is accepted and not settled; whether there was any."""
@@ -119,6 +121,13 @@ class TallyCell:
             elif len(mine) < MAX_BLOCKS:
                 mine[block.block] = block
 
+    def lighten(self, most: int) -> None:
+        """There are more than ``most`` ranges. What came again loses its names first, since what is
+        missing is worth more."""
+        self.again = None
+        if self.weight > most:
+            self.summarize()
+
     def summarize(self) -> None:
         """Give up the ranges for what they amount to."""
         summary = Summary(self.accepted.frozen().size, 0, 0, 0, 0)
@@ -127,7 +136,7 @@ class TallyCell:
         self.summary = summary
         self.accepted = GrowingRanges()
         self.settled = {}
-        self.again = ()
+        self.again = None
 
     def outcome(self, outcome: Outcome) -> RangeSet:
         """The sequences that ended so."""
@@ -150,7 +159,7 @@ class TallyCell:
     @property
     def weight(self) -> int:
         """How many ranges it takes to tell."""
-        again = sum(len(level.ranges) for level in self.again)
+        again = len(self.again) if self.again is not None else 0
         return len(self.accepted) + sum(map(len, self.settled.values())) + again
 
     def report(self, key: TallyKey) -> CellReport:
@@ -177,7 +186,7 @@ class TallyCell:
             min_timestamp=self.min_timestamp,
             max_timestamp=self.max_timestamp,
             skewed=self.skewed,
-            again=self.again,
+            again=self.again.frozen() if self.again else (),
             duplicates=self.duplicates,
             unstamped=self.unstamped,
             malformed=self.malformed,

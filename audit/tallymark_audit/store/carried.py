@@ -42,8 +42,9 @@ def passed_by_mirror(connection: Connection, edge: Edge, topic: str) -> dict[int
 def passed_by_group(
     connection: Connection, cluster: str, members: Iterable[str], topic: str
 ) -> dict[int, Passed]:
-    """By partition, how far the furthest of a group's runs says it has come in the topic. Since
-    when does not matter: what it has processed stands in the same reports."""
+    """By partition, how far the run of a group that has moved in it last has come in the topic:
+    not the furthest, which may have left it before the log was cut. Since when does not matter:
+    what it has processed stands in the same reports."""
     told = _told(connection, cluster, sorted(members), topic)
     return {partition: Passed(at.offset) for partition, at in told.items()}
 
@@ -54,7 +55,9 @@ def _told(connection: Connection, cluster: str, who: list[str], topic: str) -> d
     )
     found: dict[int, Passed] = {}
     for partition, offset, at in connection.execute(query):
-        found[partition] = max(found.get(partition, Passed(0)), Passed(offset, at))
+        known = found.get(partition)
+        if known is None or at >= known.at:
+            found[partition] = Passed(offset, at)
     return found
 
 

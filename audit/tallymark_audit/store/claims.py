@@ -37,7 +37,7 @@ def add_events(
     events = list(events)
     if not events:
         return
-    _save_reporters(connection, cluster, events, trimmed)
+    known = _save_reporters(connection, cluster, events, trimmed)
     fresh = _fresh_parts(connection, cluster, events)
     tiers = {event.reporter: event.tier for event in events}
     rows = [
@@ -54,7 +54,7 @@ def add_events(
             for reporter, topic in sorted(publishing)
         ],
     )
-    _save_copied(connection, cluster, events)
+    _save_copied(connection, cluster, events, known)
     touch(connection, cluster, {(part.key.topic, part.key.window) for part in fresh}, now_ms)
 
 
@@ -73,45 +73,45 @@ def retire(connection: Connection, reporter: str, now_ms: int) -> list[str]:
 
 def _save_reporters(
     connection: Connection, cluster: str, events: list[AuditEvent], trimmed: bool
-) -> None:
+) -> dict[str, Reporter]:
     known = _load_reporters(connection, cluster, {event.reporter for event in events})
     for event in events:
         reporter = known.get(event.reporter) or introduce(event, trimmed)
         known[event.reporter] = reporter.heard(event)
     rows = [reporter_to_row(cluster, reporter) for reporter in known.values()]
     upsert(connection, reporters, rows)
+    return known
 
 
-def _save_copied(connection: Connection, cluster: str, events: Iterable[AuditEvent]) -> None:
+def _save_copied(
+    connection: Connection,
+    cluster: str,
+    events: Iterable[AuditEvent],
+    known: Mapping[str, Reporter],
+) -> None:
     """The newest word of each reporter on each partition: what is older changes nothing. Not the
     furthest one, since a log that was cut, or made again, is copied again. Of the same word the
-    first holds: what was brought by then need not be counted anew whenever it is repeated."""
-    newest: dict[tuple[str, str, int], Row] = {}
-    for event in events:
+    first holds: what was brought by then need not be counted anew whenever it is repeated. Nothing
+    is believed of a report of which a part has not arrived: what it has done may stand there."""
+    told = [event for event in events if event.event_number <= known[event.reporter].covered]
+    of = {event.reporter for event in told if event.copied}
+    query = select(copied).where(copied.c.cluster == cluster, copied.c.reporter.in_(of))
+    have: dict[tuple[str, str, int], Row] = {
+        (row["reporter"], row["topic"], row["partition"]): dict(row)
+        for row in (connection.execute(query).mappings() if of else ())
+    }
+    fresh: dict[tuple[str, str, int], Row] = {}
+    for event in told:
         for one in event.copied:
             place = event.reporter, one.topic, one.partition
-            known = newest.get(place)
-            told = {"cluster": cluster, "reporter": event.reporter, "at": event.emitted_at}
-            told |= {name: getattr(one, name) for name in Copied.__slots__}
-            if known is None or _is_news(told, known):
-                newest[place] = told
-    if not newest:
-        return
-    query = select(copied).where(
-        copied.c.cluster == cluster,
-        copied.c.reporter.in_({reporter for reporter, _, _ in newest}),
-    )
-    have = {
-        (row["reporter"], row["topic"], row["partition"]): row
-        for row in connection.execute(query).mappings()
-    }
-    fresh = [
-        row for place, row in newest.items() if place not in have or _is_news(row, have[place])
-    ]
-    upsert(connection, copied, fresh)
+            row = {"cluster": cluster, "reporter": event.reporter, "at": event.emitted_at}
+            row |= {name: getattr(one, name) for name in Copied.__slots__}
+            if place not in have or _is_news(row, have[place]):
+                have[place] = fresh[place] = row
+    upsert(connection, copied, fresh.values())
 
 
-def _is_news(row: RowLike, known: RowLike) -> bool:
+def _is_news(row: Row, known: Row) -> bool:
     same = all(row[name] == known[name] for name in ("through_offset", "topic_id"))
     return row["at"] >= known["at"] and not same
 

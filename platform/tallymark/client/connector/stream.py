@@ -271,6 +271,7 @@ class Stream:
         self._waiting = True
         self._stop()
         self._in_hand, self._one_in_hand = {}, False
+        self._queue.stays = False
         self._frozen = None
 
     def _standing(self) -> tuple[int, ...] | None:
@@ -328,6 +329,7 @@ class Stream:
                 break
             self._in_hand.setdefault(self._queue.first, reading.first())
             taken += reading.take(limit - len(taken))
+            self._queue.stays = True
         self._finish_done()
         return taken
 
@@ -379,6 +381,7 @@ class Stream:
         item, first = self._queue.first, columns.offsets[0]
         self._in_hand.setdefault(item, first)
         item.take(first, next_offset, epoch)
+        self._queue.stays = True
 
     def _read(
         self, is_enough: bool, only: PartitionProgress | None = None
@@ -415,8 +418,11 @@ class Stream:
         taken: list[Chunk] = []
         room = max_bytes
         while self._queue and (not taken or room > 0) and self._is_clear(self._queue.chunks[0]):
+            if self._queue.is_at_cut:
+                break
             chunk = self._queue.pop()
             taken.append(chunk)
+            self._queue.stays = True
             self._in_hand.setdefault(chunk.progress, chunk.start)
             room -= chunk.size
             for batch in chunk.batches:

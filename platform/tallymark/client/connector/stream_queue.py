@@ -109,6 +109,9 @@ class ChunkQueue:
         self._limit = limit
         self._room = room
         self._on_cut = on_cut
+        self.stays = False
+        """Whether to go no further than to where the log was cut: what was taken before is still
+        in hand."""
 
     def __bool__(self) -> bool:
         return bool(self.chunks)
@@ -149,9 +152,17 @@ class ChunkQueue:
 
     def finish(self) -> None:
         """Drop the chunks that are read to the end; their ends are the positions now."""
-        while self.chunks and self.next_batch >= len(self.chunks[0].batches):
+        while self._is_read() and not self.is_at_cut:
             chunk = self.pop()
             chunk.progress.move(chunk.next_offset, chunk.epoch)
+
+    @property
+    def is_at_cut(self) -> bool:
+        """Whether this is as far as it goes for now."""
+        return self.stays and bool(self.chunks) and self.chunks[0].cut >= 0
+
+    def _is_read(self) -> bool:
+        return bool(self.chunks) and self.next_batch >= len(self.chunks[0].batches)
 
     def read(self, may: Callable[[Chunk], bool]) -> tuple[BatchHeader, RecordColumns] | None:
         """The next batch with messages, of the chunk that is then the first; None when there is
@@ -162,7 +173,7 @@ class ChunkQueue:
         """
         while True:
             self.finish()
-            if not self.chunks or not may(self.chunks[0]):
+            if not self.chunks or self.is_at_cut or not may(self.chunks[0]):
                 return None
             batch = self.chunks[0].batches[self.next_batch]
             # Transaction markers are no messages.
