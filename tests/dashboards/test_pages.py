@@ -1,14 +1,19 @@
 """The pages say what the store says, escape what came from outside, and need nothing else."""
 
+import io
 import re
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from rich.console import Console
 
 from tallymark.deployment import Deployment
-from tallymark_audit.judge.verdicts import State, Verdict
-from tallymark_audit.store import Store
+from tallymark_audit.cells import CellKey
+from tallymark_audit.cli.tables import evidence_tables
+from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.store import Store, queries
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_dashboards.app import create_app
 from tallymark_dashboards.view import short_time
@@ -61,6 +66,24 @@ def test_a_cell_leads_to_its_evidence(client: TestClient) -> None:
     assert "55 again at clicks-1 offset 777" in text
     assert "spark / collector differ in state: MIXED / COMPLETE" in text
     assert "tallymark audit repair --edge dc1-to-aggregate --from 2026-01-01T12:00:00Z" in text
+
+
+def test_what_a_group_processed_again_is_named(store: Store, deployment: Deployment) -> None:
+    """Where it lies nobody has told: there are sequences instead of offsets, also on a terminal."""
+    edge = "dc1-to-group:billing"
+    again = (RangeSet.single(5, 6), RangeSet.single(9, 9))
+    key = CellKey("clicks", 1, NOON, "web-7", "00112233445566aa")
+    cell = CellVerdict(key, State.DUPLICATION, 10, 10, duplicates=3, repeated=again)
+    found = Verdict(edge, "clicks", NOON, State.DUPLICATION, 10, 10, 0, 3, cells=(cell,))
+    with store.write() as connection:
+        record_verdicts(connection, [found], COLLECTOR, NOON)
+        evidence = queries.evidence(connection, edge, "clicks", NOON)
+    with TestClient(create_app(deployment, store)) as client:
+        page = client.get(f"/window?edge={edge}&topic=clicks&window={NOON}")
+        assert "5–6 again 9 again" in text_of(page.text)
+    terminal = Console(width=200, file=io.StringIO(), record=True)
+    terminal.print(*evidence_tables(evidence))
+    assert "sequences 5-6, 9 again" in terminal.export_text()
 
 
 def test_what_producers_chose_is_escaped(client: TestClient) -> None:
