@@ -60,7 +60,7 @@ def copies_in(levels: Iterable[RangeSet]) -> int:
     return sum(level.size for level in levels)
 
 
-def named(levels: Iterable[RangeSet]) -> RangeSet:
+def sequences_of(levels: Iterable[RangeSet]) -> RangeSet:
     """All sequences that were seen beyond once, however often."""
     return RangeSet(pair for level in levels for pair in level)
 

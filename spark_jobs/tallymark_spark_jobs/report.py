@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
 from tallymark_audit.ranges import RangeSet
-from tallymark_audit.repeats import named
+from tallymark_audit.repeats import sequences_of
 from tallymark_audit.text import utc
 from tallymark_spark_jobs.outcome import Exit, Line, Outcome, findings, lines
 from tallymark_spark_jobs.search import Place, located
@@ -96,7 +96,7 @@ def _copies(cell: CellVerdict) -> str:
     """Where they lie; of a group that processed them twice, which."""
     copies = cell.copies
     if not copies:
-        return f": sequences {_ranges(named(cell.repeated))}" if cell.repeated else ""
+        return f": sequences {_ranges(sequences_of(cell.repeated))}" if cell.repeated else ""
     some = ", ".join(f"{c.sequence} at {c.partition}:{c.offset}" for c in copies[:RANGES])
     more = ", ..." if len(copies) > RANGES else ""
     return f" (sequence at partition:offset): {some}{more}"

@@ -17,7 +17,7 @@ from tallymark_audit.repeats import (
     levels_from_json,
     levels_of,
     levels_to_json,
-    named,
+    sequences_of,
     together,
 )
 
@@ -44,7 +44,7 @@ def test_once_more(before: list[int], more: set[int]) -> None:
     assert growing.frozen() == levels_of([*before, *more])
     assert growing.depth == len(growing.frozen())
     assert len(growing) == sum(len(level.ranges) for level in growing.frozen())
-    assert named(growing.frozen()) == RangeSet.of([*before, *more])
+    assert sequences_of(growing.frozen()) == RangeSet.of([*before, *more])
 
 
 @given(sequences, sequences)

@@ -11,7 +11,7 @@ from rich.table import Table
 from tallymark_audit.hashing import BLOCK
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State
 from tallymark_audit.ranges import RangeSet
-from tallymark_audit.repeats import named
+from tallymark_audit.repeats import sequences_of
 from tallymark_audit.store.queries import Evidence, TopicSummary
 from tallymark_audit.store.rows import Row
 from tallymark_audit.text import percent, utc
@@ -115,7 +115,7 @@ def _copies(cell: Row) -> str:
     copies = [f"{offset} (sequence {sequence})" for _, offset, sequence in cell["copies"]]
     repeated = cell.get("repeated")
     if not copies and repeated:
-        again = named(RangeSet.from_list(flat) for flat in repeated)
+        again = sequences_of(RangeSet.from_list(flat) for flat in repeated)
         return f"sequences {_ranges(again.to_list())} again"
     return "; ".join(copies[:MANY])
 
