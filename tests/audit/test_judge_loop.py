@@ -7,169 +7,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from judged_world import AUDIT, W, World, heartbeats, parts_of, publisher, steady, world_in
 
 from tallymark.client.producing.stamps import STAMP_HEADER, Stamp
-from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark.errors import UserError
 from tallymark_audit.cli import command
 from tallymark_audit.collector import judge_loop
-from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judge_loop import JudgeLoop
-from tallymark_audit.collector.naming import Namer
-from tallymark_audit.edges import AUDIT_TOPIC, derive_edges
+from tallymark_audit.edges import derive_edges
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.repair import apply_plan, make_plan, read_plan, write_plan
-from tallymark_audit.reports.events import encode_event
-from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
-from tallymark_audit.store import Store, claims, open_store, queries
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store import claims, queries
 from tallymark_audit.store.verdicts import SPARK, record_verdicts
-from tallymark_audit.testing import MemoryCluster, Told
-
-W = 1000
-AUDIT = AuditSettings(window_ms=W, settle_min_ms=500, silence_ms=3000, report_interval_ms=100)
-NAMES = ("dc1", "dc2", "aggregate")
-
-
-@dataclass
-class Publisher:
-    """A producer with its books, and a cluster to publish to."""
-
-    cluster: MemoryCluster
-    instance: bytes
-    tally: Tally = field(init=False)
-    next: int = 0
-
-    def __post_init__(self) -> None:
-        code = self.instance.hex()
-        self.tally = Tally(Identity(f"producer-{code}", "web", "app", code, W, 0))
-
-    def publish(self, timestamp: int, count: int, lose: int = 0) -> None:
-        """Acknowledge ``count`` records; the last ``lose`` of them never reach the log."""
-        first, self.next = self.next, self.next + count
-        key = TallyKey("t", 0, timestamp - timestamp % W)
-        run = Run(key, first, self.next - 1, timestamp, timestamp)
-        self.tally.accept(run, count, timestamp)
-        self.tally.settle(key, Outcome.ACKNOWLEDGED, run.first, run.last, timestamp)
-        told = [
-            Told(Stamp(self.instance, 0, sequence, "web"), timestamp, str(sequence).encode())
-            for sequence in range(first, self.next - lose)
-        ]
-        if told:
-            self.cluster.log("t").append(told)
-
-    def report(self, now: int, closed: bool = False) -> None:
-        for event in self.tally.report(now, now, closed):
-            self.tally.published(event.event_number)
-            self.cluster.log(AUDIT_TOPIC).append([Told(None, now, encode_event(event))])
-
-
-@dataclass
-class World:
-    """The deployment under test; time is a number."""
-
-    store: Store
-    deployment: Deployment
-    now: int = 10_000
-    clusters: dict[str, MemoryCluster] = field(default_factory=dict)
-    collectors: dict[str, Collector] = field(default_factory=dict)
-    judges: dict[str, JudgeLoop] = field(default_factory=dict)
-    namers: dict[str, Namer] = field(default_factory=dict)
-    copied: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        edges = derive_edges(self.deployment)
-        for name in NAMES:
-            self.clusters[name] = MemoryCluster(at_once=20)
-            self.clusters[name].log("t")
-            self.clusters[name].log(AUDIT_TOPIC)
-            self.start(name)
-            ledger = self.collectors[name].ledger
-            self.judges[name] = JudgeLoop(ledger, edges, AUDIT)
-            self.namers[name] = Namer(ledger, edges, self.clusters.__getitem__, W)
-
-    def start(self, name: str) -> None:
-        settings = CollectorSettings(name, W, max_wait_ms=0)
-        collector = Collector(
-            self.store, self.clusters[name], settings, name, clock=lambda: self.now
-        )
-        collector.start()
-        self.collectors[name] = collector
-
-    def mirror(self, source: str) -> None:
-        """Copy what is new in ``source`` into the aggregate."""
-        log, target = self.clusters[source].log("t"), self.clusters["aggregate"].log("t")
-        for batch in log.batches[self.copied.get(source, 0) :]:
-            target.append_records([_parts(record) for record in batch.records()])
-        self.copied[source] = len(log.batches)
-
-    def run(self, ms: int = 1000, without: str = "") -> None:
-        """Let time pass; every collector works each second but the one left out."""
-        for _ in range(0, ms, 1000):
-            self.now += min(ms, 1000)
-            for name in NAMES:
-                if name != without:
-                    for _ in range(2):
-                        self.collectors[name].step()
-            for name in NAMES:
-                if name != without:
-                    self.namers[name].step(self.judges[name].step(self.now), self.now)
-
-    def verdicts(self, edge: str) -> dict[int, Row]:
-        with self.store.read() as connection:
-            return {row["window"]: row for row in queries.windows(connection, edge)}
-
-    def states(self, edge: str) -> dict[int, str]:
-        return {window: row["state"] for window, row in self.verdicts(edge).items()}
-
-    def reader(self, cluster: str) -> Any:
-        return self.clusters[cluster]
-
-    producer = reader
-
-    def compacted(self, cluster: str, topic: str) -> bool:
-        return False
-
-
-def _parts(record: Any) -> Any:
-    return record.key, record.value, record.headers, record.timestamp
+from tallymark_audit.testing import Told
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    deployment = Deployment(data_dir=tmp_path, audit=AUDIT)
-    (tmp_path / "tallymark.toml").write_text(dump_toml(deployment))
-    with open_store(deployment.audit_store) as store:
-        yield World(store, deployment)
-
-
-def publisher(world: World, cluster: str, letter: bytes) -> Publisher:
-    return Publisher(world.clusters[cluster], letter * 8)
-
-
-def steady(world: World, *publishers: Publisher, ms: int = 3000) -> None:
-    """Publish and report for a while, mirrored at once."""
-    for _ in range(0, ms, 500):
-        for one in publishers:
-            one.publish(world.now, 10)
-            one.report(world.now)
-        for source in ("dc1", "dc2"):
-            world.mirror(source)
-        world.run(500)
-
-
-def heartbeats(world: World, *publishers: Publisher, ms: int = 4000) -> None:
-    """Let windows settle while producers are alive."""
-    for _ in range(0, ms, 1000):
-        for one in publishers:
-            one.report(world.now)
-        world.run(1000)
+    with world_in(tmp_path) as made:
+        yield made
 
 
 def test_a_healthy_deployment_is_complete_on_every_edge(world: World) -> None:
@@ -280,7 +140,7 @@ def test_a_window_in_alarm_is_looked_at_again_while_a_cell_of_it_waits(
     first.publish(world.now + 100, 5)
     world.mirror("dc1")
     copied = world.clusters["aggregate"].log("t")
-    copied.append_records([_parts(copied.batches[0].records()[0])])
+    copied.append_records([parts_of(copied.batches[0].records()[0])])
     second.publish(world.now + 200, 5)  # the mirror never brings these
     heartbeats(world, first, second, ms=3000)
     edge, window = "dc1-to-aggregate", 10_000
@@ -305,7 +165,7 @@ def test_a_cell_with_copies_whose_missing_ones_wait_is_looked_at_again(
     producer.publish(world.now + 100, 5)
     world.mirror("dc1")
     copied = world.clusters["aggregate"].log("t")
-    copied.append_records([_parts(copied.batches[0].records()[0])])
+    copied.append_records([parts_of(copied.batches[0].records()[0])])
     producer.publish(world.now + 200, 5)
     heartbeats(world, producer, ms=3000)
     edge, window = "dc1-to-aggregate", 10_000

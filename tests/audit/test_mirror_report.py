@@ -100,7 +100,6 @@ def test_gaps_are_told_at_once_and_silence_is_broken_now_and_then() -> None:
         (gap.partition, gap.first_offset, gap.last_offset, gap.reason) for gap in told.gaps
     ] == [
         (0, 5, 7, "retention"),
-        (1, 9, 8, "recreated"),
     ]
     assert [event.complete_through for event in context.events] == [1000, 1250, 1800, FOREVER]
     assert [event.closed for event in context.events] == [False, False, False, True]

@@ -70,6 +70,8 @@ def reasons_of(parts: Parts, gaps: Iterable[GapOf]) -> dict[CellKey, tuple[Expla
     lies in a gap as a whole, or has its sequences one by one at its offsets."""
     by_partition: dict[int, list[GapOf]] = {}
     for gap in gaps:
+        if gap.last < gap.first:  # mirrors told so of a topic that was made again: no offset at all
+            continue
         by_partition.setdefault(gap.partition, []).append(gap)
     found: dict[CellKey, dict[str, RangeSet]] = {}
     for key, some in parts.items():

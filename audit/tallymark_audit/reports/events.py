@@ -90,8 +90,8 @@ class CellReport:
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Upstream offsets ``first_offset..last_offset`` that a mirror could not copy, and why:
-    compaction, control, aborted, truncation, retention or recreated. ``at`` is when it saw that,
-    ms."""
+    compaction, control, aborted, truncation or retention. ``at`` is when it saw that, ms. There is
+    no empty one."""
 
     topic: str
     partition: int
@@ -242,7 +242,7 @@ def _from_avro(raw: dict[str, Any], version: int) -> AuditEvent:
     fields: dict[str, Any] = {name: raw[name] for name in AuditEvent.__slots__ if name in raw}
     fields |= {
         "cells": tuple(_cell_from_avro(cell) for cell in raw["cells"]),
-        "gaps": tuple(_gap_from_avro(gap) for gap in raw["gaps"]),
+        "gaps": _gaps_from_avro(raw["gaps"]),
         "copied": tuple(_copied_from_avro(copied) for copied in raw.get("copied", ())),
     }
     return AuditEvent(**fields)
@@ -271,10 +271,12 @@ def _check_text(name: str, text: str) -> None:
         raise ValueError(f"a {name} of {len(text)} characters, or with a NUL")
 
 
-def _gap_from_avro(raw: dict[str, Any]) -> Gap:
-    _check_text("topic", raw["topic"])
-    _check_text("reason", raw["reason"])
-    return Gap(**raw)
+def _gaps_from_avro(raw: list[dict[str, Any]]) -> tuple[Gap, ...]:
+    """Without the empty ones, which mirrors of before told of a topic that was made again."""
+    for gap in raw:
+        _check_text("topic", gap["topic"])
+        _check_text("reason", gap["reason"])
+    return tuple(Gap(**gap) for gap in raw if gap["first_offset"] <= gap["last_offset"])
 
 
 def _copied_from_avro(raw: dict[str, Any]) -> Copied:

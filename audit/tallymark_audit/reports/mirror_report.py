@@ -135,7 +135,10 @@ class MirrorReport:
     def on_gap(
         self, topic: str, partition: int, from_offset: int, to_offset: int, reason: str
     ) -> None:
-        """To be told with the next tick. An empty gap (``recreated``) says how far it came."""
+        """To be told with the next tick. An empty one is nothing: that a topic was made again
+        (``recreated``) is told by its id, and by the source's own collector."""
+        if to_offset <= from_offset:
+            return
         gap = Gap(topic, partition, from_offset, to_offset - 1, reason, _now_ms())
         with self._lock:
             if len(self._gaps) < MAX_GAPS:
