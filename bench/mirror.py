@@ -71,7 +71,8 @@ def fill(source: OwnBroker, args: argparse.Namespace) -> int:
         batch_size=args.batch,
         linger_ms=50,
         compression_type=args.codec,
-        interceptors=[],
+        audit=False,
+        stamp=True,
     ) as producer:
         value = bytes(RECORD - 10)
         for number in range(count):

@@ -45,7 +45,7 @@ def tallymark(job: Job, value: bytes) -> tuple[Callable[[], None], Callable[[], 
     producer = Producer(
         bootstrap_servers=job["servers"],
         interceptors=interceptors,
-        stamp=job["audit"],
+        audit=job["audit"],
         server=job["server"],
         linger_ms=5,
     )

@@ -109,7 +109,7 @@ def produce_tallymark(job: Job) -> Result:
 
     value, count, topic = b"x" * job["size"], job["count"], job["topic"]
     with OwnProducer(
-        bootstrap_servers=job["servers"], interceptors=(), linger_ms=job["linger_ms"]
+        bootstrap_servers=job["servers"], audit=False, stamp=True, linger_ms=job["linger_ms"]
     ) as producer:
         producer.send(topic, value).result(30)
         began = time.perf_counter()

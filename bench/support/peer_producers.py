@@ -80,7 +80,7 @@ def _own(job: Job) -> Any:
     more: Job = {"batch_num_messages": job["batch"]} if job["batch"] else {}
     producer = Producer(
         bootstrap_servers=job["servers"],
-        interceptors=(),
+        audit=False,
         linger_ms=LINGER_MS,
         stamp=job["stamped"],
         server=SERVER,

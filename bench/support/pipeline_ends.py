@@ -28,7 +28,8 @@ def publish(job: Job) -> dict[str, float]:
     late = number = 0
     with Producer(
         bootstrap_servers=job["servers"],
-        interceptors=(),
+        audit=False,
+        stamp=True,
         linger_ms=job["linger_ms"],
         server="bench",
     ) as producer:

@@ -79,7 +79,7 @@ def transactional(apache_kafka: ApacheKafkaServer, topic: str) -> Iterator[str]:
 
 
 def fill(servers: str, topic: str, count: int = 100) -> None:
-    with Producer(bootstrap_servers=servers, interceptors=[], server="there") as sender:
+    with Producer(bootstrap_servers=servers, audit=False, stamp=True, server="there") as sender:
         for number in range(count):
             sender.send(
                 topic,

@@ -104,7 +104,7 @@ def alice(kafka: ApacheKafkaServer, certificates: Certificates) -> dict[str, Any
 def round_trip(settings: dict[str, Any]) -> None:
     """Every class of client publishes or reads."""
     topic = new_topic("secured")
-    with Admin(**settings) as admin, Producer(interceptors=[], **settings) as producer:
+    with Admin(**settings) as admin, Producer(audit=False, **settings) as producer:
         admin.create_topic(topic)
         values = [b"%d" % number for number in range(50)]
         producer.send_many(topic, values).result(SECONDS)
@@ -156,7 +156,7 @@ def test_a_session_that_the_broker_limits_is_gone_on_with(
     topic = new_topic("limited")
     count = 0
     until = time.monotonic() + 2.5 * REAUTHENTICATION_MS / 1000
-    with Producer(interceptors=[], **alice) as producer, SimpleConsumer(**alice) as consumer:
+    with Producer(audit=False, **alice) as producer, SimpleConsumer(**alice) as consumer:
         while time.monotonic() < until:
             assert producer.send(topic, b"%d" % count).result(SECONDS).offset == count
             count += 1

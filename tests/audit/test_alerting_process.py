@@ -42,7 +42,7 @@ def append_again(bootstrap_servers: str) -> None:
     """The first record once more, with its own stamp and time."""
     with SimpleConsumer(bootstrap_servers=bootstrap_servers) as reader:
         first = next(iter(next(iter(reader.fetch("clicks", 0, 0).batches)).records()))
-    with Producer(bootstrap_servers=bootstrap_servers, stamp=False, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=bootstrap_servers, audit=False) as producer:
         producer.send(
             "clicks",
             first.value,

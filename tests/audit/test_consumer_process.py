@@ -43,10 +43,10 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def topic(servers: str) -> str:
     """A topic with stamped messages and some without."""
     name = f"t-{uuid.uuid4().hex[:8]}"
-    with Producer(bootstrap_servers=servers, server="web", interceptors=[]) as producer:
+    with Producer(bootstrap_servers=servers, server="web", audit=False, stamp=True) as producer:
         for number in range(COUNT):
             producer.send(name, b"v%d" % number, key=b"k%d" % number)
-    with Producer(bootstrap_servers=servers, stamp=False, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=servers, audit=False) as producer:
         for number in range(BARE):
             producer.send(name, b"bare", key=b"k%d" % number)
     return name

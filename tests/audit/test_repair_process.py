@@ -99,7 +99,7 @@ def publish(servers: str) -> None:
 
 def mirror(brokers: dict[str, str], without: set[bytes]) -> None:
     """Copy dc1 as the mirror does, but for some."""
-    with Producer(bootstrap_servers=brokers["aggregate"], stamp=False, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=brokers["aggregate"], audit=False) as producer:
         for _, record in records(brokers["dc1"], "orders", PARTITIONS["dc1"]):
             if record.value not in without:
                 producer.send(

@@ -8,7 +8,7 @@ from tallymark.testing.broker_thread import BrokerThread
 
 
 def send(broker: BrokerThread, *values: bytes) -> None:
-    with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
         for value in values:
             producer.send("clicks", value).result(20)
 

@@ -30,7 +30,9 @@ def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     with ScriptedBroker({"t": 2, "empty": 3}) as running:
-        with Producer(bootstrap_servers=running.address, interceptors=[], batch_size=300) as sender:
+        with Producer(
+            bootstrap_servers=running.address, audit=False, stamp=True, batch_size=300
+        ) as sender:
             for number in range(100):
                 sender.send(
                     "t",

@@ -43,7 +43,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fill(broker: AnyBroker, topic: str) -> None:
     """Ten records, a second apart, in partition 0."""
-    with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
         for number in range(10):
             producer.send(topic, b"x", partition=0, timestamp=FIRST_MS + 1000 * number)
             producer.flush()

@@ -36,7 +36,9 @@ def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted
 
 
 def fill(broker: ScriptedBroker, count: int, step_ms: int = 100) -> None:
-    with Producer(bootstrap_servers=broker.address, interceptors=[], server="old") as producer:
+    with Producer(
+        bootstrap_servers=broker.address, audit=False, stamp=True, server="old"
+    ) as producer:
         for number in range(count):
             producer.send(
                 "t",

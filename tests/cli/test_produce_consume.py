@@ -64,7 +64,7 @@ def test_lines_become_messages_and_messages_lines(broker: ScriptedBroker) -> Non
 
 
 def test_what_is_read_and_shown_is_chosen(broker: ScriptedBroker) -> None:
-    with Producer(bootstrap_servers=broker.address, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=broker.address, audit=False, stamp=True) as producer:
         for number in range(6):
             value, at = b"%d" % number, 1000 * number
             producer.send("u", value, key=b"k", partition=number % 2, timestamp=at)

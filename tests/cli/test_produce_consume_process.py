@@ -83,7 +83,7 @@ def test_consume_prints_until_ctrl_c_and_takes_a_closed_pipe(
     broker: AnyBroker, tmp_path: Path
 ) -> None:
     topic = new_topic("long")
-    with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
         for _ in range(5_000):
             producer.send(topic, b"x" * 100)
     where = ("--bootstrap-server", broker.bootstrap_servers, "--from-beginning")
@@ -111,7 +111,7 @@ def test_nobody_there_is_one_line(tmp_path: Path) -> None:
 
 def test_a_group_goes_on_where_it_stands(broker: AnyBroker) -> None:
     topic = new_topic("shared")
-    with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
         for number in range(10):
             producer.send(topic, b"%d" % number)
     where = ("--bootstrap-server", broker.bootstrap_servers, "--group", "g", "--from-beginning")
@@ -125,7 +125,7 @@ def test_a_group_goes_on_where_it_stands(broker: AnyBroker) -> None:
 
 def test_a_group_in_zookeeper(broker: AnyBroker, tallymark_zookeeper: ZooKeeperServer) -> None:
     topic = new_topic("kept")
-    with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
         for number in range(4):
             producer.send(topic, b"%d" % number)
     where = ("--bootstrap-server", broker.bootstrap_servers, "--group", "z", "--from-beginning")
@@ -142,7 +142,7 @@ def test_avro_is_decoded_by_the_registry(broker: AnyBroker, tmp_path: Path) -> N
         RegistryServer(f"sqlite:///{tmp_path / 'registry.db'}") as server,
         RegistryClient(server.url) as registry,
     ):
-        with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+        with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
             producer.send(topic, AvroEncoder(registry, schema)(topic, {"page": "/home"}))
             producer.send(topic, b"not Avro", key=b"\0\0\0\0\1")
             producer.send(topic, None)

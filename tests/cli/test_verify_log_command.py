@@ -19,7 +19,7 @@ def test_damage_is_told_with_progress_on_the_way(
     """It had no bar, and a progress of its own."""
     with BrokerThread(tmp_path) as broker:
         servers = broker.bootstrap_servers
-        with Producer(bootstrap_servers=servers, interceptors=[]) as producer:
+        with Producer(bootstrap_servers=servers, audit=False) as producer:
             for _ in range(20):
                 producer.send("t", b"x" * 100)
                 producer.flush()

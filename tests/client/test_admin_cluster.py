@@ -52,7 +52,7 @@ def two(tmp_path: Path) -> Iterator[Two]:
 def test_every_request_finds_its_broker_and_half_a_cluster_is_half_an_answer(two: Two) -> None:
     with Admin(zookeeper_connect=two.connect, request_timeout_ms=3000) as admin:
         admin.create_topic("t", 4)
-        with Producer(zookeeper_connect=two.connect, interceptors=[]) as producer:
+        with Producer(zookeeper_connect=two.connect, audit=False) as producer:
             for _, partition in PARTITIONS:
                 producer.send("t", b"x", partition=partition).result(10)
         described = admin.describe_topics(["t"])["t"]

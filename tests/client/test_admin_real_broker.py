@@ -49,7 +49,7 @@ def admin(broker: AnyBroker) -> Iterator[Admin]:
 
 def fill(broker: AnyBroker, topic: str, count: int, first_ms: int = 1_000_000) -> None:
     """``count`` records in partition 0, a second apart."""
-    with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
         for number in range(count):
             producer.send(topic, b"x" * 10, partition=0, timestamp=first_ms + number * 1000)
             producer.flush()

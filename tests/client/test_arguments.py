@@ -35,7 +35,7 @@ def test_one_wrong_record_does_not_take_its_neighbours_along(
 ) -> None:
     """``timestamp=time.time() * 1000`` or a header with a str was taken in; the batch could not be
     encoded then, and all records that shared it failed with an error that named none of them."""
-    with Producer(bootstrap_servers=broker.address, interceptors=[], linger_ms=200) as producer:
+    with Producer(bootstrap_servers=broker.address, audit=False, linger_ms=200) as producer:
         before = producer.send("t", b"before", key=b"k")
         with pytest.raises(TypeError, match=reason):
             producer.send("t", b"wrong", **given)
@@ -52,7 +52,7 @@ def test_a_topic_that_is_no_name_does_not_end_the_producer(
 ) -> None:
     """``send(None, ...)``, of a setting that was not set, waited for 60 s, and the look for
     metadata died of it: from then on every call of the same producer failed."""
-    with Producer(bootstrap_servers=broker.address, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=broker.address, audit=False) as producer:
         with pytest.raises(TypeError, match="a topic is named by a str"):
             producer.send(topic, b"x")
         with pytest.raises(TypeError, match="a topic is named by a str"):

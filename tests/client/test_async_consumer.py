@@ -28,7 +28,7 @@ def broker(
     for running in either_broker(request, tmp_path_factory.mktemp("data"), **AT_ONCE):
         with (
             Admin(bootstrap_servers=running.bootstrap_servers) as admin,
-            Producer(bootstrap_servers=running.bootstrap_servers, interceptors=[]) as producer,
+            Producer(bootstrap_servers=running.bootstrap_servers, audit=False) as producer,
         ):
             for topic in ("t", "u"):
                 admin.create_topic(topic, 2)
@@ -257,7 +257,7 @@ def test_a_death_in_the_background_is_raised(broker: AnyBroker) -> None:
 
 
 def test_the_loop_has_its_turns_while_messages_are_there(broker: AnyBroker) -> None:
-    with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
         for number in range(3000):
             producer.send("many", b"%d" % number, partition=0)
 

@@ -44,7 +44,7 @@ def no_thread_is_left(broker: ScriptedBroker) -> Iterator[None]:
 
 
 def producer(broker: ScriptedBroker, **settings: Any) -> AsyncProducer:
-    quick: dict[str, Any] = {"interceptors": [], "linger_ms": 1, "retry_backoff_ms": 20}
+    quick: dict[str, Any] = {"audit": False, "stamp": True, "linger_ms": 1, "retry_backoff_ms": 20}
     return AsyncProducer(bootstrap_servers=broker.address, **(quick | settings))
 
 

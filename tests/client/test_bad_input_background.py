@@ -87,7 +87,7 @@ def test_a_producer_whose_sender_dies(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was accepted fails by name instead of waiting for ever, and so does the next send()."""
-    producer = Producer(bootstrap_servers=broker.address, interceptors=[], linger_ms=0)
+    producer = Producer(bootstrap_servers=broker.address, audit=False, linger_ms=0)
     with producer:
         producer.send("t", b"x").result(20)
         cluster = producer._core.cluster
@@ -134,7 +134,7 @@ def test_callbacks_of_the_application_are_not_the_client(broker: ScriptedBroker)
         raise ZeroDivisionError("the application's bug")
 
     with Producer(
-        bootstrap_servers=broker.address, interceptors=[], linger_ms=0, metrics=fail
+        bootstrap_servers=broker.address, audit=False, linger_ms=0, metrics=fail
     ) as producer:
         producer.send("t", b"x", on_delivery=fail).result(20)
         producer.send("t", b"y").result(20)
@@ -168,7 +168,7 @@ def test_everything_is_measured(broker: ScriptedBroker) -> None:
     recorder = Recorder()
     with (
         Producer(
-            bootstrap_servers=broker.address, interceptors=[], linger_ms=0, metrics=recorder
+            bootstrap_servers=broker.address, audit=False, linger_ms=0, metrics=recorder
         ) as producer,
         SimpleConsumer(bootstrap_servers=broker.address, metrics=recorder) as consumer,
         Admin(bootstrap_servers=broker.address, metrics=recorder) as admin,

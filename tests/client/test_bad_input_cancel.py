@@ -117,7 +117,7 @@ def test_closing(late: bool, broker: ScriptedBroker) -> None:
 def test_the_asyncio_producer(what: str, late: bool, broker: ScriptedBroker) -> None:
     """Every record that send() took in is in the log once; one whose send() was cancelled is not,
     or once (send_and_wait)."""
-    settings: dict[str, Any] = {"interceptors": [], "stamp": False, "linger_ms": 1}
+    settings: dict[str, Any] = {"audit": False, "linger_ms": 1}
     if what == "full buffer":
         settings |= {"buffer_memory": 2000, "batch_size": 500}
 

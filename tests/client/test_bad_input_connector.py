@@ -60,7 +60,7 @@ def take(stream: Stream, wanted: set[bytes], seconds: float = 60) -> list[bytes]
 
 def publish(proxy: FlakyProxy, first: int) -> set[bytes]:
     values = {b"%d" % number for number in range(first, first + 10)}
-    with Producer(bootstrap_servers=proxy.address, interceptors=[], linger_ms=0) as producer:
+    with Producer(bootstrap_servers=proxy.address, audit=False, linger_ms=0) as producer:
         for value in values:
             producer.send("t", value)
     return values
@@ -247,7 +247,7 @@ def test_the_asyncio_consumer_is_cancelled_at_every_await(
 
     async def scenario() -> None:
         found: list[bytes | None] = []
-        with Producer(bootstrap_servers=proxy.address, interceptors=[], linger_ms=0) as producer:
+        with Producer(bootstrap_servers=proxy.address, audit=False, linger_ms=0) as producer:
             settings: dict[str, Any] = {"group": "async", "fetch_max_wait_ms": 50}
             async with AsyncConsumer(bootstrap_servers=proxy.address, **settings).subscribe(
                 "t"

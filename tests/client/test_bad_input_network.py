@@ -56,7 +56,7 @@ def broker(proxy: FlakyProxy) -> Iterator[ScriptedBroker]:
 
 
 def producer(address: str, **settings: Any) -> Producer:
-    fixed = {"interceptors": [], "linger_ms": 0, "retry_backoff_ms": 20, "stamp": False}
+    fixed = {"audit": False, "linger_ms": 0, "retry_backoff_ms": 20}
     return Producer(bootstrap_servers=address or None, **(fixed | FAST | settings))
 
 

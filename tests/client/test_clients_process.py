@@ -67,7 +67,7 @@ def test_the_brokers_are_found_in_zookeeper(tmp_path: Path) -> None:
             admin.topics()
         broker = BrokerThread(tmp_path, enable_zookeeper=True, zookeeper_connect=connect)
         with broker:
-            with Producer(zookeeper_connect=connect, interceptors=[]) as producer:
+            with Producer(zookeeper_connect=connect, audit=False) as producer:
                 producer.send("t", b"x").result(20)
             with SimpleConsumer(zookeeper_connect=connect) as consumer:
                 (record,) = consumer.fetch("t", 0, 0).records()
@@ -83,7 +83,7 @@ def test_the_brokers_are_found_in_zookeeper(tmp_path: Path) -> None:
 SENDER = """
 import sys
 from tallymark import Producer
-producer = Producer(bootstrap_servers=sys.argv[1], interceptors=[], batch_size=200, linger_ms=0)
+producer = Producer(bootstrap_servers=sys.argv[1], audit=False, batch_size=200, linger_ms=0)
 number = 0
 while True:
     producer.send(sys.argv[2], b"%d" % number).result(20)
@@ -138,7 +138,7 @@ def test_a_broker_that_hangs_is_left_and_found_again(hanging: tuple[str, int], t
     """
     servers, pid = hanging
     with Producer(
-        bootstrap_servers=servers, interceptors=[], request_timeout_ms=300, batch_size=100
+        bootstrap_servers=servers, audit=False, request_timeout_ms=300, batch_size=100
     ) as producer:
         producer.send(topic, b"0").result(20)
         with stopped(pid):

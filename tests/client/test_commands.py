@@ -94,7 +94,7 @@ def test_configurations(broker: AnyBroker) -> None:
 def test_records_are_deleted(broker: AnyBroker) -> None:
     from tallymark.client import Producer
 
-    with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
         for number in range(10):
             producer.send("short", b"x", timestamp=1_700_000_000_000 + 1000 * number)
             producer.flush()

@@ -189,7 +189,7 @@ def test_a_log_that_lost_its_tail_is_told_and_what_stands_there_now_is_consumed(
     with BrokerThread(
         tmp_path, enable_zookeeper=True, zookeeper_connect=f"{cluster.zookeeper.connect}/cut"
     ) as broker:
-        with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+        with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
             for number in range(10):
                 producer.send("t", b"old %d" % number, partition=0).result(10)
         with ConsumerConnector(
@@ -204,7 +204,7 @@ def test_a_log_that_lost_its_tail_is_told_and_what_stands_there_now_is_consumed(
             with segment.open("r+b") as file:
                 file.truncate(segment.stat().st_size // 2 + 5)  # five and a half messages stay
             broker.start()
-            with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+            with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
                 for number in range(8):
                     producer.send("t", b"new %d" % number, partition=0).result(10)
             found = [next(stream) for _ in range(8)]
@@ -219,7 +219,7 @@ def test_a_cluster_without_its_topics_in_zookeeper(cluster: Cluster, tmp_path: P
     elsewhere = f"{cluster.zookeeper.connect}/elsewhere"
     with (
         BrokerThread(tmp_path, num_partitions=2) as broker,
-        Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer,
+        Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer,
     ):
         producer.send("t", b"1").result(10)
         with ConsumerConnector(

@@ -14,6 +14,7 @@ from tallymark.client.producing import interceptor_chain
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptor_chain import load_interceptors
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext, ProducerInterceptor
+from tallymark.client.producing.interceptors_queue import OutgoingRecord, QueueInterceptor
 from tallymark.client.producing.producer import Producer
 from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
 from tallymark.protocol.api import ApiKey
@@ -75,7 +76,9 @@ def broker() -> Iterator[ScriptedBroker]:
 
 
 def producer(broker: ScriptedBroker, *interceptors: ProducerInterceptor, **more: Any) -> Producer:
+    """One that stamps, and that only these listen to."""
     settings: dict[str, Any] = {"linger_ms": 1, "retry_backoff_ms": 20, "server": "srv"}
+    settings |= {"audit": False, "stamp": True}
     return Producer(
         bootstrap_servers=broker.address, interceptors=interceptors, **(settings | more)
     )
@@ -357,6 +360,75 @@ def test_one_installed_that_is_none_is_left_out_and_logged(
     monkeypatch.setattr(interceptor_chain, "_reported", set())
     assert load_interceptors() == []
     assert "_AlmostOne object" in caplog.text
+
+
+class _Shy(QueueInterceptor):
+    """Drops what is marked as a test: the recipe of the documentation."""
+
+    def before_enqueue(self, record: OutgoingRecord) -> OutgoingRecord | None:
+        return None if record.key == b"test" else record
+
+
+class _Installed(Recorder):
+    """What the entry point gives in these tests; the last one made."""
+
+    made: _Installed | None = None
+
+    def __init__(self, broker: ScriptedBroker | None = None) -> None:
+        super().__init__(broker)
+        type(self).made = self
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> type[_Installed]:
+    """A producer finds one installed interceptor."""
+    monkeypatch.setattr(
+        interceptor_chain, "entry_points", lambda group: [_Entry("audit", _Installed)]
+    )
+    monkeypatch.setattr(_Installed, "made", None)
+    return _Installed
+
+
+def _send_one(broker: ScriptedBroker, **settings: Any) -> list[tuple[str, bytes | None]]:
+    """Sends "x" and returns its headers."""
+    with Producer(bootstrap_servers=broker.address, linger_ms=1, **settings) as p:
+        p.send("t", b"x").result(5)
+    (record,) = broker.log("t").records()
+    return list(record.headers)
+
+
+@pytest.mark.parametrize("named", [[_Shy()], [], None])
+def test_naming_interceptors_keeps_the_audit(
+    broker: ScriptedBroker, installed: type[_Installed], named: list[Any] | None
+) -> None:
+    """A user copied the recipe that drops test messages, ``interceptors=[NoTests()]``. The audit
+    was gone without a word, the messages were stamped all the same: UNCLAIMED for ever."""
+    assert [name for name, _ in _send_one(broker, interceptors=named)] == ["tm"]
+    assert installed.made is not None
+    assert installed.made.names() == ["attach", "send", "acknowledged", "close"]
+
+
+def test_leaving_the_audit_out_leaves_the_stamps_out(
+    broker: ScriptedBroker, installed: type[_Installed]
+) -> None:
+    """A user did not want the audit, and said so. A stamp that nobody claims would make each
+    message a finding."""
+    own = Recorder()
+    assert _send_one(broker, audit=False, interceptors=[own]) == []
+    assert installed.made is None
+    assert own.names() == ["attach", "close"]
+
+
+def test_one_of_the_installed_kind_stands_in_its_place(
+    broker: ScriptedBroker, installed: type[_Installed]
+) -> None:
+    """A user gave an audit with settings of its own, or what ``load_interceptors()`` returned as
+    the documentation said before: two would claim every message twice."""
+    own = _Installed()
+    assert [name for name, _ in _send_one(broker, interceptors=[_Shy(), own])] == ["tm"]
+    assert own.names() == ["attach", "send", "acknowledged", "close"]
+    assert installed.made is not None
+    assert installed.made.names() == []
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -39,7 +39,8 @@ def broker() -> Iterator[ScriptedBroker]:
 
 def producer(broker: ScriptedBroker, **settings: Any) -> Producer:
     quick: dict[str, Any] = {
-        "interceptors": [],
+        "audit": False,
+        "stamp": True,
         "linger_ms": 1,
         "retry_backoff_ms": 20,
         "request_timeout_ms": 2000,
@@ -548,7 +549,7 @@ def test_settings_that_are_none_are_named_with_the_likely_one() -> None:
 def test_settings_that_cannot_be_are_user_errors(settings: dict[str, Any]) -> None:
     threads = threading.active_count()
     with pytest.raises(UserError):
-        Producer(**({"bootstrap_servers": "h:1", "interceptors": []} | settings))
+        Producer(**({"bootstrap_servers": "h:1", "audit": False} | settings))
     assert threading.active_count() == threads
 
 

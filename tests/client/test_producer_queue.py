@@ -35,7 +35,8 @@ def broker() -> Iterator[ScriptedBroker]:
 
 def producer(broker: ScriptedBroker, **settings: Any) -> Producer:
     quick: dict[str, Any] = {
-        "interceptors": [],
+        "audit": False,
+        "stamp": True,
         "linger_ms": 1,
         "retry_backoff_ms": 20,
         "request_timeout_ms": 2000,
@@ -276,7 +277,7 @@ def test_a_full_buffer_fails_at_once_or_drops_and_counts(broker: ScriptedBroker)
 )
 def test_settings_that_cannot_be_are_user_errors(settings: dict[str, Any]) -> None:
     with pytest.raises(UserError):
-        Producer(bootstrap_servers="h:1", interceptors=[], **settings)
+        Producer(bootstrap_servers="h:1", audit=False, **settings)
 
 
 @pytest.mark.parametrize(

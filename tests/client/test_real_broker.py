@@ -16,7 +16,7 @@ from tallymark.errors import KafkaError, LogTruncatedError
 
 
 def producer(broker: AnyBroker, **settings: Any) -> Producer:
-    quick: dict[str, Any] = {"interceptors": [], "linger_ms": 1, "server": "srv"}
+    quick: dict[str, Any] = {"audit": False, "stamp": True, "linger_ms": 1, "server": "srv"}
     return Producer(bootstrap_servers=broker.bootstrap_servers, **(quick | settings))
 
 

@@ -24,7 +24,7 @@ def broker() -> Iterator[ScriptedBroker]:
 
 
 def producer(broker: ScriptedBroker, **settings: Any) -> Producer:
-    quick: dict[str, Any] = {"interceptors": [], "linger_ms": 1, "server": "srv"}
+    quick: dict[str, Any] = {"audit": False, "stamp": True, "linger_ms": 1, "server": "srv"}
     return Producer(bootstrap_servers=broker.address, **(quick | settings))
 
 

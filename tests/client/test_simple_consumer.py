@@ -286,7 +286,7 @@ def test_close_ends_a_waiting_fetch(broker: ScriptedBroker) -> None:
 
 
 def test_our_producers_records_are_read_back(broker: ScriptedBroker) -> None:
-    with Producer(bootstrap_servers=broker.address, interceptors=[], compression_type="zstd") as p:
+    with Producer(bootstrap_servers=broker.address, audit=False, compression_type="zstd") as p:
         for number in range(100):
             p.send("new", b"%d" % number)
     with consumer(broker) as c:

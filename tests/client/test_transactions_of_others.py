@@ -57,7 +57,7 @@ def test_what_was_aborted_is_read_by_who_wants_all(
     transactions.begin_transaction()
     write(transactions, topic, b"b0", b"b1")
     transactions.abort_transaction(SECONDS)
-    with Producer(bootstrap_servers=servers, interceptors=[]) as plain:
+    with Producer(bootstrap_servers=servers, audit=False) as plain:
         assert plain.send(topic, b"plain").result(SECONDS).offset == 6
     transactions.begin_transaction()
     write(transactions, topic, b"c0")
@@ -82,7 +82,7 @@ def test_an_open_transaction_hides_what_comes_after_it(
 ) -> None:
     servers = apache_kafka.bootstrap_servers
     with (
-        Producer(bootstrap_servers=servers, interceptors=[]) as plain,
+        Producer(bootstrap_servers=servers, audit=False) as plain,
         SimpleConsumer(bootstrap_servers=servers) as all_of_it,
         SimpleConsumer(bootstrap_servers=servers, isolation="read_committed") as committed,
     ):

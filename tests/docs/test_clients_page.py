@@ -60,7 +60,7 @@ def usual(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
         else:
             topic, running = new_topic("clicks"), request.getfixturevalue("apache_kafka")
         servers = running.bootstrap_servers
-        with Producer(bootstrap_servers=servers, interceptors=[]) as producer:
+        with Producer(bootstrap_servers=servers, audit=False) as producer:
             for number in range(20):
                 producer.send(topic, b"%d" % number, key=b"k")
         yield {"127.0.0.1:9092": servers, "clicks": topic}

@@ -40,7 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def broker() -> Iterator[MemoryBroker]:
     with MemoryBroker(num_partitions=2) as running:
-        with Producer(bootstrap_servers=running.bootstrap_servers, interceptors=[]) as producer:
+        with Producer(bootstrap_servers=running.bootstrap_servers, audit=False) as producer:
             for topic, field, events in (("views", "page", VIEWS), ("clicks", "ad", CLICKS)):
                 for minute, member, what in events:
                     value = json.dumps({"member": member, field: what}).encode()

@@ -30,7 +30,7 @@ def test_the_time_of_the_log(place: tuple[str, Path]) -> None:
     make(servers, topic, message_timestamp_type="LogAppendTime")
     some = rows("x", True)
     ours.write_columns(servers, topic, [(key, value, [], at) for key, value, _, at in some], "gzip")
-    with Producer(bootstrap_servers=servers, interceptors=[], stamp=False) as producer:
+    with Producer(bootstrap_servers=servers, audit=False) as producer:
         told = producer.send(topic, b"last", timestamp=FIRST_TIMESTAMP).result(SECONDS).timestamp
     found = confluent.read(servers, topic, COUNT + 1)
     assert [row[:2] for row in found[:-1]] == [row[:2] for row in some]

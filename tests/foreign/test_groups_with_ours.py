@@ -66,7 +66,7 @@ def test_members_of_one_group(
         member: Member = CLIENTS[next(joining)].Member(servers, topic, strategy)
         return member
 
-    with Producer(bootstrap_servers=servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=servers, audit=False) as producer:
         story = Story(
             join=join,
             send=lambda partition, value: producer.send(topic, value, partition=partition),
@@ -78,7 +78,7 @@ def test_members_of_one_group(
 
 def test_a_group_of_ours_is_seen_by_everybody(servers: str) -> None:
     topic = new_topic(servers, "seen", 2)
-    with Producer(bootstrap_servers=servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=servers, audit=False) as producer:
         for number in range(10):
             producer.send(topic, b"%d" % number, partition=number % 2)
     with ConsumerConnector(
@@ -117,7 +117,7 @@ def stored_by_confluent(servers: str, group: str, topic: str) -> dict[int, tuple
 
 def test_others_go_on_from_our_offsets_and_we_from_theirs(servers: str, is_ours: bool) -> None:
     topic = new_topic(servers, "relay")
-    with Producer(bootstrap_servers=servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=servers, audit=False) as producer:
         for number in range(40):
             producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
     seen: list[bytes] = []
@@ -131,7 +131,7 @@ def test_others_go_on_from_our_offsets_and_we_from_theirs(servers: str, is_ours:
             member.commit()
         finally:
             member.close()
-        with Producer(bootstrap_servers=servers, interceptors=[]) as producer:
+        with Producer(bootstrap_servers=servers, audit=False) as producer:
             for number in range(wanted, wanted + 40):
                 producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
     assert sorted(seen, key=int) == [b"%d" % number for number in range(200)]
@@ -140,7 +140,7 @@ def test_others_go_on_from_our_offsets_and_we_from_theirs(servers: str, is_ours:
 @kcat.needs_kcat
 def test_kcat_joins_a_group_of_ours(servers: str) -> None:
     topic = new_topic(servers, "kcat")
-    with Producer(bootstrap_servers=servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=servers, audit=False) as producer:
         for number in range(8):
             producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
         member = ours.Member(servers, topic)

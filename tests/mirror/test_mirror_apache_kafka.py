@@ -63,7 +63,7 @@ def test_both_directions_with_apache_kafka(rig: Rig, apache_kafka: ApacheKafkaSe
     servers = apache_kafka.bootstrap_servers
     eventually(lambda: len(values(servers, topic)) == 300)
     with Producer(
-        bootstrap_servers=servers, interceptors=[], linger_ms=50, compression_type="zstd"
+        bootstrap_servers=servers, audit=False, linger_ms=50, compression_type="zstd"
     ) as producer:
         for value in numbers(0, 300, "theirs"):
             producer.send(topic, value)

@@ -74,7 +74,7 @@ def test_publish_and_read_with_a_log_in_and_tls(
 ) -> None:
     given = settings | {"bootstrap_servers": at(broker, "SASL_SSL"), "sasl_mechanism": mechanism}
     topic = f"by-{mechanism.lower()}"
-    with Admin(**given) as admin, Producer(interceptors=[], **given) as producer:
+    with Admin(**given) as admin, Producer(audit=False, **given) as producer:
         admin.create_topic(topic)
         assert producer.send(topic, b"x").result(10).offset == 0
     with SimpleConsumer(**given) as consumer:
@@ -88,7 +88,7 @@ def test_publish_and_read_with_mutual_tls(broker: BrokerThread, certificates: Ce
         "ssl_truststore_location": str(certificates.authority),
         "ssl_keystore_location": str(certificates.alice),
     }
-    with Producer(interceptors=[], **given) as producer:
+    with Producer(audit=False, **given) as producer:
         assert producer.send("mutual", b"x").result(10).offset == 0
     with SimpleConsumer(**given) as consumer:
         assert consumer.end_offsets("mutual") == {0: 1}
@@ -203,7 +203,7 @@ def test_a_wrong_password_is_not_tried_for_a_minute(
     caplog.set_level(logging.DEBUG)
     given = settings | {"bootstrap_servers": at(broker, "SASL_SSL"), "sasl_password": "wr0ng-one"}
     with (
-        Producer(interceptors=[], **given) as producer,
+        Producer(audit=False, **given) as producer,
         pytest.raises(AuthenticationError) as raised,
     ):
         producer.send("t", b"x")

@@ -41,7 +41,7 @@ def test_a_group_in_zookeeper_reads_by_tls_with_a_log_in(
                 "sasl_username": "ann",
                 "sasl_password": PASSWORD,
             }
-            with Producer(interceptors=[], **given) as producer:
+            with Producer(audit=False, **given) as producer:
                 for number in range(5):
                     producer.send("t", b"%d" % number)
             with ConsumerConnector(group="g", **given) as connector:

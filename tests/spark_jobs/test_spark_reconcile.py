@@ -112,7 +112,7 @@ def mirror(deployment: Deployment, name: str, stack: Stack) -> None:
     target = deployment.cluster("aggregate").bootstrap_servers
     with (
         SimpleConsumer(bootstrap_servers=source) as consumer,
-        Producer(bootstrap_servers=target, stamp=False, interceptors=[]) as producer,
+        Producer(bootstrap_servers=target, audit=False) as producer,
     ):
         for partition in (0, 1):
             for record in everything(consumer, partition):

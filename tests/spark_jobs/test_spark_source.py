@@ -37,7 +37,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             admin.create_topic("_internal", 1)
         with Producer(
             bootstrap_servers=broker.bootstrap_servers,
-            interceptors=[],
+            audit=False,
+            stamp=True,
             server="web-1",
             linger_ms=50,
             compression_type="zstd",

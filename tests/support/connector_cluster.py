@@ -77,9 +77,7 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
             zookeeper_connect=f"{server.connect}/dc1",
             auto_create_topics_enable=False,
         ) as broker,
-        Producer(
-            bootstrap_servers=broker.bootstrap_servers, interceptors=[], linger_ms=0
-        ) as producer,
+        Producer(bootstrap_servers=broker.bootstrap_servers, audit=False, linger_ms=0) as producer,
     ):
         yield Cluster(server, broker, producer)
 

@@ -35,7 +35,7 @@ class Rig:
         self.servers = servers
         self.group = f"group{next(_names)}"
         self._stack = stack
-        self.producer = stack.enter_context(Producer(bootstrap_servers=servers, interceptors=[]))
+        self.producer = stack.enter_context(Producer(bootstrap_servers=servers, audit=False))
 
     def topic(self, partitions: int = 1, messages: int = 0) -> str:
         name = f"topic{next(_names)}"

@@ -116,7 +116,7 @@ class Rig:
 
     def producer(self, cluster: str, **settings: Any) -> Producer:
         servers = self.brokers[cluster].bootstrap_servers
-        producer = Producer(bootstrap_servers=servers, interceptors=[], **settings)
+        producer = Producer(bootstrap_servers=servers, audit=False, stamp=True, **settings)
         return self._opened.enter_context(producer)
 
     def publish(

@@ -139,7 +139,7 @@ class TallymarkWriter(_Writer):
 
     def _write(self) -> None:
         with Producer(
-            bootstrap_servers=self._address, interceptors=[], retry_backoff_ms=20
+            bootstrap_servers=self._address, audit=False, stamp=True, retry_backoff_ms=20
         ) as producer:
             while not self._enough.is_set():
                 number, key, value = self._next()

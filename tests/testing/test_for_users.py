@@ -20,7 +20,7 @@ def broker() -> Iterator[MemoryBroker]:
 
 
 def test_a_broker_in_memory_serves_and_keeps_its_data_over_a_restart(broker: MemoryBroker) -> None:
-    with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=[]) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
         for number in range(100):
             producer.send("t", b"%d" % number, partition=number % 2, headers=[("h", None)])
     broker.stop()
@@ -50,7 +50,7 @@ def test_the_fixtures_work_in_a_suite_of_their_own(pytester: pytest.Pytester) ->
 
         def test_it(tallymark_broker):
             servers = tallymark_broker.bootstrap_servers
-            with Producer(bootstrap_servers=servers, interceptors=[]) as producer:
+            with Producer(bootstrap_servers=servers, audit=False) as producer:
                 producer.send("t", b"x")
             assert [message.value for message in read_topic(servers, "t")] == [b"x"]
         """

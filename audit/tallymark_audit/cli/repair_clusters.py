@@ -37,9 +37,7 @@ class OpenedClusters:
     def producer(self, cluster: str) -> Producer:
         """One that neither stamps nor claims: the records keep the stamps they have."""
         if cluster not in self._producers:
-            producer = Producer(
-                **self._connection(cluster), client_id=CLIENT, stamp=False, interceptors=[]
-            )
+            producer = Producer(**self._connection(cluster), client_id=CLIENT, audit=False)
             self._producers[cluster] = self.stack.enter_context(producer)
         return self._producers[cluster]
 

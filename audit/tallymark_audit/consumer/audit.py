@@ -107,7 +107,7 @@ class ConsumerAudit(ClosedByWith):
         self._producer = Producer(
             **where,
             client_id=f"audit-{group}"[:MAX_TEXT],
-            stamp=False,
+            audit=False,
             interceptors=[self._reporter],
         )
         tell_in_child(self)

@@ -58,8 +58,7 @@ class JournalPublisher:
             self._producer = Producer(
                 **self._connection,
                 client_id="tallymark-audit-journals",
-                stamp=False,
-                interceptors=[],
+                audit=False,
                 max_block_ms=TIMEOUT_MS,
                 delivery_timeout_ms=4 * TIMEOUT_MS,
             )

@@ -102,7 +102,7 @@ def _earlier(state: ImportState, resume: bool) -> dict[int, int]:
 
 def _stamping(anew: bool) -> dict[str, Any]:
     """Kept stamps are the original messages' identity; new ones say that times are old."""
-    return {"backfill": True} if anew else {"stamp": False, "interceptors": []}
+    return {"backfill": True} if anew else {"audit": False}
 
 
 def _prepare_topic(

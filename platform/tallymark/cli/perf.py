@@ -61,7 +61,7 @@ def produce(**options: Any) -> None:
     figures, tally = Figures(), Tally()
     settings: dict[str, Any] = {**take_target(options).client, **take_producer(options)}
     if not options["stamp"]:
-        settings |= {"stamp": False, "interceptors": []}
+        settings |= {"audit": False}
     payloads = _payloads(options["payload_file"], options["record_size"])
     with stop_signals() as stop:
         producer = Producer(**settings, client_id="tallymark-perf")

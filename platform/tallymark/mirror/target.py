@@ -46,7 +46,7 @@ class Target:
         self._producer = Producer(
             client_id=client_id,
             acks="all",
-            stamp=False,
+            audit=False,
             interceptors=[_Attached(self._attached)],
             linger_ms=20,
             max_block_ms=MAX_BLOCK_MS,

@@ -65,7 +65,11 @@ class Hop:
     def publish(self) -> None:
         """Everything is acknowledged, or this fails."""
         with Producer(
-            bootstrap_servers=self.address, linger_ms=0, batch_num_messages=20, interceptors=[]
+            bootstrap_servers=self.address,
+            linger_ms=0,
+            batch_num_messages=20,
+            audit=False,
+            stamp=True,
         ) as producer:
             sent = [producer.send("orders", b"%d" % number) for number in range(COUNT)]
             for one in sent:

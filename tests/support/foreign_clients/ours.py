@@ -50,7 +50,7 @@ def write_columns(
 
 
 def _producer(servers: str, codec: str, config: dict[str, Any]) -> Producer:
-    settings: dict[str, Any] = {"stamp": False, "interceptors": [], "compression_type": codec}
+    settings: dict[str, Any] = {"audit": False, "compression_type": codec}
     settings |= {"linger_ms": LINGER_MS, **config}
     return Producer(bootstrap_servers=servers, **settings)
 

@@ -58,6 +58,17 @@ def load_interceptors() -> list[Interceptor]:
     return loaded
 
 
+def with_installed(given: Sequence[Interceptor]) -> list[Interceptor]:
+    """Those that are installed, then the given ones. A given one stands in place of what is
+    installed of its kind: an audit with settings of its own is the producer's audit."""
+    installed = load_interceptors()
+    return [one for one in installed if not _stands_for(one, given)] + list(given)
+
+
+def _stands_for(installed: Interceptor, given: Sequence[Interceptor]) -> bool:
+    return any(isinstance(one, type(installed)) for one in given)
+
+
 class InterceptorChain:
     """Several interceptors as one. ``errors`` counts what they raised."""
 

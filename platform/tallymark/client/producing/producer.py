@@ -24,7 +24,7 @@ from tallymark.client.producing.columns import BatchEncoder, Encoder
 from tallymark.client.producing.core import ProducerCore
 from tallymark.client.producing.delivery import Delivery, OnDelivery
 from tallymark.client.producing.intake import Intake
-from tallymark.client.producing.interceptor_chain import checked_interceptors, load_interceptors
+from tallymark.client.producing.interceptor_chain import checked_interceptors, with_installed
 from tallymark.client.producing.interceptors import ProducerInterceptor
 from tallymark.client.producing.interceptors_queue import (
     EventHandler,
@@ -78,10 +78,12 @@ class Producer:
     it (:mod:`.interceptors_queue`).
 
     The audit: every record gets a ``tm`` header saying who sent it as which of theirs
-    (:mod:`.stamps`), ``server`` being the name in it (default: this host);
-    ``stamp=False`` sends records as they are, for copying them from elsewhere; ``backfill`` says
-    that timestamps are old on purpose; ``interceptors`` listen (default: those that are installed
-    under the entry point ``tallymark.interceptors``; an empty list: none).
+    (:mod:`.stamps`), ``server`` being the name in it (default: this host), and what is installed
+    under the entry point ``tallymark.interceptors`` listens; ``interceptors`` are added to that,
+    or stand in place of an installed one of their class. ``audit=False`` leaves out what is
+    installed, and then nothing is stamped: for copying records from elsewhere as they are, and for
+    records that nobody is to account for. ``backfill`` says that timestamps are old on purpose.
+    ``stamp`` overrides whether records are stamped; stamps without an audit are found UNCLAIMED.
 
     ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
 
@@ -113,7 +115,8 @@ class Producer:
         key_encoder: Encoder | None = None,
         value_encoder: Encoder | None = None,
         server: str | None = None,
-        stamp: bool = True,
+        audit: bool = True,
+        stamp: bool | None = None,
         backfill: bool = False,
         metrics: Metrics | None = None,
         interceptors: Sequence[ProducerInterceptor | QueueInterceptor] | None = None,
@@ -138,7 +141,8 @@ class Producer:
             enable_idempotence=enable_idempotence,
             max_in_flight=max_in_flight,
             server=server_name(server),
-            stamp=stamp,
+            audit=audit,
+            stamp=audit if stamp is None else stamp,
             backfill=backfill,
             metrics=metrics,
         )
@@ -153,7 +157,7 @@ class Producer:
         self._partitioner = partitioner
         self._key_encoder = key_encoder
         self._value_encoder = value_encoder
-        self._interceptors = None if interceptors is None else checked_interceptors(interceptors)
+        self._interceptors = checked_interceptors(() if interceptors is None else interceptors)
         self._event_handler = event_handler
         self._intake: Intake
         self._lock = threading.Lock()
@@ -325,7 +329,8 @@ class Producer:
         return self._intake
 
     def _new_core(self) -> ProducerCore:
-        interceptors = load_interceptors() if self._interceptors is None else self._interceptors
+        given = self._interceptors
+        interceptors = with_installed(given) if self._settings.audit else given
         plain = self._partitioner is None and self._value_encoder is None
         core = ProducerCore(
             self._bootstrap, self._settings, interceptors, self._event_handler, quick=plain

@@ -68,6 +68,7 @@ class ProducerSettings:
     enable_idempotence: bool = True
     max_in_flight: int = 5
     server: str = ""
+    audit: bool = True
     stamp: bool = True
     backfill: bool = False
     metrics: Metrics | None = None
