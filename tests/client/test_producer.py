@@ -549,7 +549,7 @@ def test_settings_that_are_none_are_named_with_the_likely_one() -> None:
 def test_settings_that_cannot_be_are_user_errors(settings: dict[str, Any]) -> None:
     threads = threading.active_count()
     with pytest.raises(UserError):
-        Producer(**({"bootstrap_servers": "h:1", "audit": False} | settings))
+        Producer(**({"bootstrap_servers": "h:1"} | settings), audit=False)
     assert threading.active_count() == threads
 
 
