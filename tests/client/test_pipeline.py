@@ -189,7 +189,7 @@ def test_what_is_in_flight_expires_as_in_doubt_and_its_late_answer_is_ignored() 
     late.settled = True
     assert pipeline.expired(2.0) == []
     assert pipeline.refused(first, BROKEN, 0.0) is Verdict.OVER
-    assert send(pipeline).base_sequence == 1
+    assert send(pipeline, SECOND).base_sequence == 0
     assert not pipeline.idle
 
 
@@ -306,13 +306,3 @@ def test_halves_share_out_the_sequences_of_the_batch_they_replace() -> None:
     assert left == [*halves, behind, batches[3]]
     assert [(one.base_sequence, one.count) for one in left] == [(1, 2), (3, 2), (5, 2), (7, 3)]
     assert [one.order for one in left] == [1, 2, 3, 4]
-
-
-def test_what_may_be_in_the_log_already_is_not_sent_in_halves() -> None:
-    pipeline = Pipeline(True, 5, splits=True)
-    pipeline.add(batch(4))
-    one = send(pipeline)
-    pipeline.refused(one, BROKEN, 0.0)
-    send(pipeline)
-    too_large = KafkaError(CODES["MESSAGE_TOO_LARGE"])
-    assert pipeline.refused(one, too_large, 0.0) is Verdict.IN_DOUBT

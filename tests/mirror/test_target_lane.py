@@ -60,8 +60,8 @@ def run(lane: TargetLane, broker: Broker, chance: random.Random) -> None:
             error = broker.take(answered)
             if error is None:
                 lane.pipeline.acknowledged(answered)
-            elif lane.pipeline.refused(answered, error, 0.0) is Verdict.FAILED:
-                lane.too_large(answered)
+            elif lane.pipeline.refused(answered, error, 0.0) is Verdict.SPLIT:
+                lane.split(answered)
     raise AssertionError("it does not come to an end")
 
 

@@ -46,9 +46,6 @@ BUFFER_BYTES: Final = 32 * 1024 * 1024
 """What may be under way, before :meth:`BatchSender.wait_for_room` waits."""
 _TICK: Final = 1.0
 _UNWRITABLE_PAUSE: Final = 0.005
-_TOO_LARGE: Final = frozenset(
-    CODES[name] for name in ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
-)
 _REFUSALS: Final = frozenset(
     CODES[name] for name in ("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "CORRUPT_MESSAGE")
 )
@@ -288,9 +285,9 @@ class BatchSender:
             if code in _REFUSALS and self._is_lasting(lane, now):
                 self._give_up(lane, error)
             return
-        if code in _TOO_LARGE and batch.count > 1:
+        if verdict is Verdict.SPLIT:
             try:
-                size = lane.too_large(batch)
+                size = lane.split(batch)
             except CorruptRecordError as corrupt:
                 error = corrupt
             else:

@@ -41,7 +41,7 @@ class ReadyBatch(ProducerBatch):
         self.order = -1
         self.identity: Identity = NO_IDENTITY
         self.base_sequence = -1
-        self.ambiguous = False
+        self.ambiguous = self.part_of_ambiguous = False
         self.settled = False
 
     @property

@@ -144,6 +144,11 @@ class ScriptedBroker:
         with self._lock:
             self._actions[api].extend(actions)
 
+    def unscript(self, api: ApiKey) -> None:
+        """From now on requests of a kind are served, whatever was still to be done with them."""
+        with self._lock:
+            self._actions[api].clear()
+
     def create(self, name: str, partitions: int) -> None:
         """Have a topic with at least so many partitions."""
         if not partitions:

@@ -50,6 +50,7 @@ class ProducerBatch:
         "known",
         "known_payload",
         "order",
+        "part_of_ambiguous",
         "partition",
         "plain",
         "reports",
@@ -112,7 +113,9 @@ class ProducerBatch:
         self.identity = NO_IDENTITY
         self.base_sequence = -1
         self.ambiguous = False
-        """Whether bytes of it have left and no answer has said what became of them."""
+        """Whether it may be in the log, for all that answers have said."""
+        self.part_of_ambiguous = False
+        """Whether it is a half of a batch that may be in the log as a whole."""
         self.attempts = 0
         self.sent_at = 0.0
         self.settled = False
@@ -184,8 +187,8 @@ class ProducerBatch:
         return b"".join(self.pieces(compression, level))
 
     def split(self) -> tuple[ProducerBatch, ProducerBatch]:
-        """Two batches of half the records each, for a batch that the broker finds too large. They
-        keep identity and sequences, so that what comes behind them still fits."""
+        """Two batches of half the records each, for a batch that the broker finds too large. Their
+        numbers are the pipeline's business."""
         at = self.count // 2
         halves = self._part(0, at), self._part(at, self.count)
         timestamps = self.timestamps
@@ -220,10 +223,6 @@ class ProducerBatch:
         }
         part.reports = min(self.reports, stop - start)  # all of them or none in practice
         part.attempts = self.attempts
-        part.identity = self.identity
-        part.ambiguous = self.ambiguous
-        if self.base_sequence >= 0:
-            part.base_sequence = (self.base_sequence + start) % 2**31
         return part
 
 

@@ -14,11 +14,21 @@ given up. Rules:
 4. The first batch of an identity, and the first one after anything came back, is alone in flight
    until it is acknowledged: a broker that does not know (any more) a producer id takes any
    sequence, so the second batch must not arrive in place of the first.
-5. A broker that refuses the *first* batch not yet acknowledged for its sequence or producer id has
-   lost what we had acknowledged (its log was cut, its state expired). The partition then takes a
-   new identity and numbers its batches from 0. Only this partition does: a repetition of another
-   partition's batch must stay recognisable. A *later* batch refused so has merely run ahead of a
-   batch that failed, and is sent again behind it.
+5. Of a batch that came back, the log says nothing unless the error comes before an append only
+   (:mod:`.append_outcome`). Such a batch is *ambiguous*, whatever later attempts meet, and is sent
+   again under the same numbers: acknowledged then, as new or as a repetition, it is there once.
+   Given up, it is *in doubt*: its sequences are never used for other records, which a leader that
+   has it would take for a repetition. Batches without numbers go out under a new identity.
+6. A broker that refuses the *first* batch not yet acknowledged for its sequence or producer id has
+   lost what we had acknowledged (its log was cut, its state expired), or never had what we gave up.
+   The partition then takes a new identity and numbers its batches from 0. Only this partition does:
+   a repetition of another partition's batch must stay recognisable. A *later* batch refused so has
+   merely run ahead of a batch that failed, and is sent again behind it.
+7. That refusal says of an ambiguous batch that it is not in the log, nor ever will be: what stands
+   before it under its identity is acknowledged, so an attempt that is still on its way is refused
+   as well. Not so behind a batch in doubt, which may still arrive, with those behind it in its
+   wake; nor for a half of a batch that may be there as a whole; nor where the epoch is said to be
+   old, since repetitions are not looked for then. There the batch is in doubt as well.
 """
 
 from __future__ import annotations
@@ -28,6 +38,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
+from tallymark.client.producing.append_outcome import may_be_appended
 from tallymark.client.producing.batch import NO_IDENTITY, Identity, ProducerBatch
 from tallymark.errors import CODES, KafkaError, TallymarkError
 
@@ -38,17 +49,7 @@ _LOST_IDENTITY: Final = frozenset(
     CODES[name]
     for name in ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH")
 )
-_MAY_BE_WRITTEN: Final = frozenset(
-    CODES[name]
-    for name in (
-        "UNKNOWN_SERVER_ERROR",
-        "REQUEST_TIMED_OUT",
-        "NETWORK_EXCEPTION",
-        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-        "KAFKA_STORAGE_ERROR",
-    )
-)
-"""Answers after which the batch may be in the log all the same."""
+_STALE_EPOCH: Final = CODES["INVALID_PRODUCER_EPOCH"]
 _TOO_LARGE: Final = frozenset(
     CODES[name] for name in ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
 )
@@ -73,11 +74,12 @@ class Pipeline:
     """The batches of one partition after sealing. Times are monotonic seconds."""
 
     __slots__ = (
-        "_first_order",
+        "_doubted",
         "_next_order",
         "_next_sequence",
         "_proven",
         "_returned",
+        "_void",
         "idempotent",
         "identity",
         "in_flight",
@@ -97,12 +99,16 @@ class Pipeline:
         self.in_flight: list[ProducerBatch] = []
         self.identity: Identity = NO_IDENTITY
         self.needs_identity = idempotent
-        """Whether the next batch waits for an identity other than the present one."""
+        """Whether the next batch without numbers waits for an identity other than the present."""
         self.retry_at = 0.0
         self._next_order = 0
         self._next_sequence = 0
         self._proven = False
         self._returned = False
+        self._doubted = False
+        """Whether a batch of the present identity was given up in doubt."""
+        self._void = False
+        """Whether nothing that is pending under the present identity can ever be appended."""
 
     @property
     def idle(self) -> bool:
@@ -130,7 +136,7 @@ class Pipeline:
             if alone or self.pending[0].order - oldest >= self.max_in_flight:
                 return None
         self._returned = False
-        if self.needs_identity:
+        if self.needs_identity and not self._keeps_numbers(self.pending[0]):
             if newest == self.identity:
                 return None
             self._adopt(newest)
@@ -162,31 +168,39 @@ class Pipeline:
         or say that it is given up."""
         code = error.code if isinstance(error, KafkaError) else None
         self.in_flight.remove(batch)
-        batch.ambiguous = batch.ambiguous or code in _MAY_BE_WRITTEN
+        batch.ambiguous = batch.ambiguous or may_be_appended(error)
         if batch.settled:  # expired while it was in flight; what follows it must still line up
             self._returned = self._returned or bool(self.in_flight)
             return Verdict.OVER
-        lost_identity = self.idempotent and code in _LOST_IDENTITY
-        if lost_identity and self._is_first(batch) and batch.identity == self.identity:
-            self.needs_identity = True
-        if lost_identity or (isinstance(error, KafkaError) and error.retriable):
+        if self.idempotent and code in _LOST_IDENTITY:
+            retry = not self._is_first(batch) or self._lose_identity(batch, code)
+        else:
+            retry = isinstance(error, KafkaError) and error.retriable
+        if retry:
             self.retry_at = max(self.retry_at, retry_at)
             self._put_back(batch)
             return Verdict.RETRY
-        if self.splits and code in _TOO_LARGE and batch.count > 1 and not batch.ambiguous:
+        if self.splits and code in _TOO_LARGE and batch.count > 1:
             return Verdict.SPLIT
-        self._free_sequence(batch)
+        self._give_up(batch)
         return Verdict.IN_DOUBT if batch.ambiguous else Verdict.FAILED
 
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """Put ``parts`` where ``batch`` was, which came back to be split. They share out its
-        sequences, so what was sent behind it still fits behind them."""
+        sequences, so what was sent behind it still fits behind them; and where the whole is in the
+        log all the same, they are refused."""
         for later in (*self.in_flight, *self.pending):
             if later.order > batch.order:
                 later.order += len(parts) - 1
         self._next_order += len(parts) - 1
+        sequence = batch.base_sequence
         for place, part in enumerate(parts):
             part.order = batch.order + place
+            part.identity = batch.identity
+            part.ambiguous = part.part_of_ambiguous = batch.ambiguous
+            if sequence >= 0:
+                part.base_sequence = sequence
+                sequence = (sequence + part.count) % SEQUENCE_LIMIT
             self._put_back(part)
 
     def expired(self, now: float) -> list[ProducerBatch]:
@@ -195,9 +209,10 @@ class Pipeline:
         late = [b for b in self.in_flight if not b.settled and b.deadline <= now]
         for batch in late:
             batch.ambiguous = True
+            self._give_up(batch)
         while self.pending and self.pending[0].deadline <= now:
             batch = self.pending.popleft()
-            self._free_sequence(batch)
+            self._give_up(batch)
             late.append(batch)
         return late
 
@@ -207,6 +222,8 @@ class Pipeline:
         for batch in self.in_flight:
             batch.ambiguous = True
         self.pending.clear()
+        for batch in reversed(batches):  # the last numbers are given back first
+            self._give_up(batch)
         return batches
 
     def next_deadline(self) -> float | None:
@@ -228,16 +245,35 @@ class Pipeline:
         self._returned = True
         self._proven = False
 
+    def _keeps_numbers(self, batch: ProducerBatch) -> bool:
+        """Whether it goes out under numbers of the present identity that it has already."""
+        return batch.base_sequence >= 0 and batch.identity == self.identity and not self._void
+
+    def _lose_identity(self, batch: ProducerBatch, code: int | None) -> bool:
+        """The first batch was refused for its sequence or producer id: a new identity is needed.
+        Whether the batch may be sent again under that one: it surely is not in the log."""
+        self.needs_identity = True
+        if batch.ambiguous and (self._doubted or batch.part_of_ambiguous or code == _STALE_EPOCH):
+            return False
+        batch.ambiguous = False
+        self._void = True
+        return True
+
     def _adopt(self, identity: Identity) -> None:
+        if self._void:  # the first one is not there, so none of those behind it is
+            for batch in self.pending:
+                batch.ambiguous = batch.part_of_ambiguous = False
         self.identity = identity
-        self.needs_identity = False
+        self.needs_identity = self._doubted = self._void = False
         self._next_sequence = 0
         self._proven = False
 
-    def _free_sequence(self, batch: ProducerBatch) -> None:
-        """A batch that certainly is not in the log gives its numbers back, if none came after."""
-        if batch.ambiguous or batch.base_sequence < 0 or batch.identity != self.identity:
+    def _give_up(self, batch: ProducerBatch) -> None:
+        """See to the numbers of a batch that is given up. One that certainly is not in the log
+        gives them back, if none came after; those of another one are never used again."""
+        if batch.base_sequence < 0 or batch.identity != self.identity:
             return
-        after = (batch.base_sequence + batch.count) % SEQUENCE_LIMIT
-        if after == self._next_sequence:
+        if batch.ambiguous:
+            self._doubted = self.needs_identity = True
+        elif (batch.base_sequence + batch.count) % SEQUENCE_LIMIT == self._next_sequence:
             self._next_sequence = batch.base_sequence
