@@ -238,6 +238,12 @@ def test_flexible_versions_of_each_api() -> None:
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
         ApiKey.DESCRIBE_CLUSTER: 0,
         ApiKey.DESCRIBE_PRODUCERS: 0,
+        ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
+        ApiKey.ELECT_LEADERS: 2,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+        ApiKey.UPDATE_FEATURES: 0,
+        ApiKey.LIST_CONFIG_RESOURCES: 0,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
     }
     for request, response in RESPONSE_OF.items():
         for cls in (request, response):

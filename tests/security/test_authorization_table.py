@@ -270,6 +270,35 @@ RULES: dict[str, Rule] = {
         TOPIC,
         [(O.READ, TOPIC)],
     ),
+    "DescribeTopicPartitions": Rule(
+        m.DescribeTopicPartitionsRequest(
+            topics=topics(m.DescribeTopicPartitionsRequestTopic, name="secret")
+        ),
+        TOPIC,
+        [(O.DESCRIBE, TOPIC)],
+    ),
+    "ListConfigResources": Rule(
+        m.ListConfigResourcesRequest(), CLUSTER, [(O.DESCRIBE_CONFIGS, CLUSTER)]
+    ),
+    "ElectLeaders": Rule(
+        m.ElectLeadersRequest(
+            topic_partitions=topics(m.ElectLeadersRequestTopic, topic="secret", partitions=(0,))
+        ),
+        CLUSTER,
+        [(O.ALTER, CLUSTER)],
+    ),
+    "ListPartitionReassignments": Rule(
+        m.ListPartitionReassignmentsRequest(), CLUSTER, [(O.DESCRIBE, CLUSTER)]
+    ),
+    "UpdateFeatures": Rule(
+        m.UpdateFeaturesRequest(
+            feature_updates=topics(
+                m.UpdateFeaturesRequestFeature, feature="none", max_version_level=1
+            )
+        ),
+        CLUSTER,
+        [(O.ALTER, CLUSTER)],
+    ),
     "DescribeClientQuotas": Rule(
         m.DescribeClientQuotasRequest(), CLUSTER, [(O.DESCRIBE_CONFIGS, CLUSTER)]
     ),

@@ -33,6 +33,7 @@ from tallymark.protocol.varint import decode_uvarint
 UNBOUNDED: Final = 2**31
 MOST_IN_REQUEST: Final = 100_000
 """Elements of one array of a request."""
+_NEGATIVE: Final = 0x80
 
 Reader: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
 _Step: TypeAlias = Callable[[memoryview, int, list[Any]], int]
@@ -138,7 +139,18 @@ def _reader(kind: Any, version: int, flexible: bool, nullable: bool, most: int) 
         return _bytes_reader(flexible, nullable)
     if isinstance(kind, Array):
         return _array_reader(kind, version, flexible, nullable, most)
-    return struct_reader(kind, version, flexible, most)
+    read = struct_reader(kind, version, flexible, most)
+    return _nullable_reader(read) if nullable else read
+
+
+def _nullable_reader(read: Reader) -> Reader:
+    """A struct that may be null has one byte before it: -1 for null, 1 for a struct."""
+
+    def read_nullable(buf: memoryview, pos: int) -> tuple[Any, int]:
+        null = buf[pos] >= _NEGATIVE
+        return (None, pos + 1) if null else read(buf, pos + 1)
+
+    return read_nullable
 
 
 def _fixed_reader(kind: Fixed[Any]) -> Reader:

@@ -132,7 +132,21 @@ def _writer(kind: Any, version: int, flexible: bool, nullable: bool, name: str) 
         return _bytes_writer(flexible, nullable, name)
     if isinstance(kind, Array):
         return _array_writer(kind, version, flexible, nullable, name)
-    return struct_writer(kind, version, flexible)
+    write = struct_writer(kind, version, flexible)
+    return _nullable_writer(write) if nullable else write
+
+
+def _nullable_writer(write: Writer) -> Writer:
+    """A struct that may be null has one byte before it: -1 for null, 1 for a struct."""
+
+    def write_nullable(value: Any, out: list[Any]) -> None:
+        if value is None:
+            out.append(b"\xff")
+            return
+        out.append(b"\x01")
+        write(value, out)
+
+    return write_nullable
 
 
 def _fixed_writer(kind: Fixed[Any]) -> Writer:

@@ -26,6 +26,7 @@ from typing import Final
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, operations_bits
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from tallymark.broker.partition_facts import partition_facts
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topic_rules import check_name
 from tallymark.broker.topics import auto_create
@@ -170,24 +171,18 @@ class _Answer:
     def _partition(
         self, topic: str, index: int, partition: PartitionImage
     ) -> MetadataResponsePartition:
-        image, state = self.image, self.state
-        leader, error = image.leader_of(partition), 0
-        if leader < 0:
+        facts = partition_facts(self.state, self.call.connection.listener, topic, index, partition)
+        error = facts.error
+        if error == CODES["LISTENER_NOT_FOUND"] and self.call.version < _FIRST_WITH_LISTENER_ERRORS:
             error = CODES["LEADER_NOT_AVAILABLE"]
-        elif image.brokers[leader].at(self.call.connection.listener) is None:
-            known = self.call.version >= _FIRST_WITH_LISTENER_ERRORS
-            error = CODES["LISTENER_NOT_FOUND" if known else "LEADER_NOT_AVAILABLE"]
-            leader = NO_LEADER
-        elif state.partitions.is_offline(topic, index):  # ours, on a disk that failed
-            leader, error = NO_LEADER, CODES["LEADER_NOT_AVAILABLE"]
         return MetadataResponsePartition(
             error_code=error,
             partition_index=index,
-            leader_id=leader,
-            leader_epoch=state.partitions.epoch_of(topic, index, partition.leader_epoch),
-            replica_nodes=partition.replicas,
-            isr_nodes=partition.isr,
-            offline_replicas=[r for r in partition.replicas if r not in image.brokers],
+            leader_id=facts.leader,
+            leader_epoch=facts.leader_epoch,
+            replica_nodes=facts.replicas,
+            isr_nodes=facts.isr,
+            offline_replicas=facts.offline_replicas,
         )
 
     def _unknown(self, name: str) -> MetadataResponseTopic:

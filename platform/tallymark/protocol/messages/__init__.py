@@ -182,6 +182,14 @@ from tallymark.protocol.messages.k33_alter_configs import (
     AlterConfigsResponse,
     AlterConfigsResponseResource,
 )
+from tallymark.protocol.messages.k34_alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsRequestDir,
+    AlterReplicaLogDirsRequestTopic,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirsResponsePartition,
+    AlterReplicaLogDirsResponseTopic,
+)
 from tallymark.protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsRequestTopic,
@@ -206,12 +214,26 @@ from tallymark.protocol.messages.k42_delete_groups import (
     DeleteGroupsResponse,
     DeleteGroupsResponseResult,
 )
+from tallymark.protocol.messages.k43_elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersRequestTopic,
+    ElectLeadersResponse,
+    ElectLeadersResponsePartition,
+    ElectLeadersResponseTopic,
+)
 from tallymark.protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestConfig,
     IncrementalAlterConfigsRequestResource,
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponseResource,
+)
+from tallymark.protocol.messages.k46_list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequestTopic,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsResponsePartition,
+    ListPartitionReassignmentsResponseTopic,
 )
 from tallymark.protocol.messages.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -252,6 +274,12 @@ from tallymark.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResponseResult,
 )
+from tallymark.protocol.messages.k57_update_features import (
+    UpdateFeaturesRequest,
+    UpdateFeaturesRequestFeature,
+    UpdateFeaturesResponse,
+    UpdateFeaturesResponseResult,
+)
 from tallymark.protocol.messages.k60_describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -264,6 +292,19 @@ from tallymark.protocol.messages.k61_describe_producers import (
     DescribeProducersResponsePartition,
     DescribeProducersResponseProducer,
     DescribeProducersResponseTopic,
+)
+from tallymark.protocol.messages.k74_list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+    ListConfigResourcesResponseResource,
+)
+from tallymark.protocol.messages.k75_describe_topic_partitions import (
+    DescribeTopicPartitionsCursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestTopic,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
 )
 from tallymark.protocol.schema import Message, Request
 
@@ -293,18 +334,24 @@ _PAIRS: Final[tuple[tuple[type[Request[Any]], type[Message]], ...]] = (
     (DeleteAclsRequest, DeleteAclsResponse),
     (DescribeConfigsRequest, DescribeConfigsResponse),
     (AlterConfigsRequest, AlterConfigsResponse),
+    (AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
     (DescribeLogDirsRequest, DescribeLogDirsResponse),
     (SaslAuthenticateRequest, SaslAuthenticateResponse),
     (CreatePartitionsRequest, CreatePartitionsResponse),
     (DeleteGroupsRequest, DeleteGroupsResponse),
+    (ElectLeadersRequest, ElectLeadersResponse),
     (IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     (OffsetDeleteRequest, OffsetDeleteResponse),
     (DescribeClientQuotasRequest, DescribeClientQuotasResponse),
     (AlterClientQuotasRequest, AlterClientQuotasResponse),
     (DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
     (AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
+    (UpdateFeaturesRequest, UpdateFeaturesResponse),
     (DescribeClusterRequest, DescribeClusterResponse),
     (DescribeProducersRequest, DescribeProducersResponse),
+    (ListConfigResourcesRequest, ListConfigResourcesResponse),
+    (DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
 )
 
 REQUEST_CLASSES: Final[dict[int, type[Request[Any]]]] = {
