@@ -56,12 +56,14 @@ $(VENV)/bin/python:
 	@deploy/ensure-venv $(VENV)
 
 $(VENV)/.run: $(VENV)/bin/python deploy/requirements.txt pyproject.toml
+	@echo "installing the pinned Python packages into $(VENV): 0.9 GB, PySpark most of it; about a minute"
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r deploy/requirements.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
 	@deploy/vendor
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run deploy/requirements-dev.txt
+	@echo "installing what the checks and tests need into $(VENV): 0.4 GB; less than a minute"
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r deploy/requirements-dev.txt
 	@touch $@
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import jinja2  # fastapi.templating hides that it is missing until the first template
 from fastapi import Request
 from fastapi.templating import Jinja2Templates
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -39,7 +40,9 @@ class Context:
     @classmethod
     def of(cls, deployment: Deployment, store: Store) -> Context:
         """The context of a deployment's dashboards."""
-        templates = Jinja2Templates(HERE / "templates")
+        found = jinja2.FileSystemLoader(HERE / "templates")
+        environment = jinja2.Environment(loader=found, autoescape=True)
+        templates = Jinja2Templates(env=environment)
         # Jinja lists the types of its own filters only.
         filters: dict[str, Any] = templates.env.filters  # pyright: ignore[reportAssignmentType]
         filters.update(utc=utc, mark=mark, ranges=ranges_text, short=short_time)

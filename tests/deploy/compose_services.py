@@ -28,6 +28,7 @@ def main() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     services = {name: one for name, one in services.items() if "profiles" not in one}
     be_an_engine(scratch, list(services))
+    see_that_it_is_contained(services["registry"])
     processes: dict[str, subprocess.Popen[bytes]] = {}
     try:
         health = start_in_order(services, processes, scratch)
@@ -47,7 +48,7 @@ def be_an_engine(scratch: Path, names: list[str]) -> None:
     hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()} {' '.join(names)}\n")
     subprocess.run(["mount", "--bind", hosts, "/etc/hosts"], check=True)
     subprocess.run(["mount", "-t", "tmpfs", "none", "/srv"], check=True)
-    for folder in ("settings", "tallymark"):
+    for folder in ("settings", "tallymark", "volumes"):
         Path("/srv", folder).mkdir()
     subprocess.run(["mount", "--bind", ROOT / "deploy/compose", "/srv/settings"], check=True)
 
@@ -75,13 +76,53 @@ def start_in_order(
 def start(service: dict[str, Any], log_path: Path) -> subprocess.Popen[bytes]:
     with log_path.open("wb") as log:
         return subprocess.Popen(
-            service["command"],
+            [*contained(service), *service["command"]],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env={**os.environ, **service["environment"]},
-            cwd="/srv/tallymark",
         )
+
+
+def contained(service: dict[str, Any]) -> list[str]:
+    """A command in front that gives a service a view of its own, as the engine does: its volumes, a
+    file system that cannot be written to, an empty /tmp, and no capability."""
+    steps = [f"mount --bind {folder} {place}" for folder, place in volumes(service)]
+    steps += [f"mount -t tmpfs none {one.split(':')[0]}" for one in service["tmpfs"]]
+    if service["read_only"]:
+        steps += ["mount -o remount,ro,bind /"]
+        steps += ["mount -o remount,ro,bind /srv"]
+    steps += [f"cd {service.get('working_dir', '/srv/tallymark')}"]
+    drop = ["setpriv", "--no-new-privs"]
+    if service["cap_drop"] == ["ALL"]:
+        drop += ["--bounding-set=-all", "--inh-caps=-all"]
+    script = "; ".join(["set -e", *steps, 'exec "$@"'])
+    return ["unshare", "--mount", "sh", "-c", script, "sh", *drop]
+
+
+def see_that_it_is_contained(service: dict[str, Any]) -> None:
+    """A service writes into its volume and /tmp, and nowhere else: or this proves nothing."""
+    for place, writes in {
+        "/srv/tallymark": True,
+        "/tmp": True,
+        "/srv": False,
+        "/var": False,
+    }.items():
+        command = [*contained(service), "touch", f"{place}/written"]
+        done = subprocess.run(command, capture_output=True)
+        assert (done.returncode == 0) == writes, (place, done)
+
+
+def volumes(service: dict[str, Any]) -> list[tuple[Path, str]]:
+    """The named volumes of a service and where they are mounted; made where they are new."""
+    found: list[tuple[Path, str]] = []
+    for one in service["volumes"]:
+        name, place, *_ = one.split(":")
+        if not name.startswith("."):  # the settings, which are there already
+            folder = Path("/srv/volumes", name)
+            folder.mkdir(exist_ok=True)
+            found.append((folder, place))
+    return found
 
 
 def is_healthy(service: dict[str, Any]) -> bool:

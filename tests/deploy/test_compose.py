@@ -53,11 +53,38 @@ def test_ports_are_published_on_loopback_only(compose: dict[str, Any]) -> None:
 
 
 def test_every_service_has_a_health_check_and_its_settings(compose: dict[str, Any]) -> None:
-    settings = tomllib.loads((ROOT / "deploy/compose/deployment.toml").read_text())
     for name, service in compose["services"].items():
         assert service["environment"]["TALLYMARK_SETTINGS"] == "/srv/settings/deployment.toml"
         assert "healthcheck" in service or "profiles" in service, name
-        assert f"data:{settings['data_dir']}" in service["volumes"], name
+        assert "./deploy/compose:/srv/settings:ro" in service["volumes"], name
+
+
+def test_what_a_process_keeps_is_in_a_volume_of_its_own(compose: dict[str, Any]) -> None:
+    """One volume held everything: every broker could read and write the logs of the others, and
+    ZooKeeper's."""
+    place = tomllib.loads((ROOT / "deploy/compose/deployment.toml").read_text())["data_dir"]
+    users: dict[str, set[str]] = {}
+    for name, service in compose["services"].items():
+        for volume in service["volumes"]:
+            kept, where, *_ = volume.split(":")
+            if where == place:
+                users.setdefault(kept, set()).add(name)
+    shared = {kept for kept, names in users.items() if len(names) > 1}
+    assert shared == {"audit"}
+    assert users.keys() == compose["volumes"].keys()
+    audit = ["collector-dc1", "collector-dc2", "collector-aggregate", "dashboards", "reconcile"]
+    assert users["audit"] == set(audit)
+    keepers = ["zookeeper", "broker-dc1", "broker-dc2", "broker-aggregate", "registry"]
+    assert all(users[name] == {name} for name in keepers)
+
+
+def test_nobody_can_do_more_than_needed(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert service["read_only"], name
+        assert service["cap_drop"] == ["ALL"], name
+        assert "no-new-privileges:true" in service["security_opt"], name
+    dockerfile = (ROOT / "deploy/Dockerfile").read_text()
+    assert "\nUSER 10001:10001\n" in dockerfile
 
 
 @pytest.mark.process

@@ -59,6 +59,29 @@ def test_a_wrong_file_is_one_clear_line(tmp_path: Path, text: str, said: str) ->
     assert "\n" not in str(caught.value)
 
 
+def test_own_clusters_need_no_word_about_mirrors(tmp_path: Path) -> None:
+    """The first settings somebody writes name one cluster. They were refused for a mirror that they
+    do not mention: ``mirror dc1-to-aggregate: there is no cluster 'aggregate'``."""
+    path = tmp_path / "tallymark.toml"
+    path.write_text('[[clusters]]\nname = "dc1"\nbrokers = [{ port = 9092 }]\n')
+    assert load(path).mirrors == ()
+    assert [one.name for one in Deployment().mirrors] == ["dc1-to-aggregate", "dc2-to-aggregate"]
+    both = "".join(
+        f'[[clusters]]\nname = "{name}"\nbrokers = [{{ port = 9092 }}]\n'
+        for name in ("dc2", "aggregate")
+    )
+    path.write_text(both)
+    assert [one.name for one in load(path).mirrors] == ["dc2-to-aggregate"]
+
+
+@pytest.mark.parametrize("clusters", ["5", '"dc1"', "[5]", "[{ name = [] }]"])
+def test_clusters_that_are_none_are_refused_as_such(tmp_path: Path, clusters: str) -> None:
+    path = tmp_path / "tallymark.toml"
+    path.write_text(f"clusters = {clusters}\n")
+    with pytest.raises(UserError, match="clusters"):
+        load(path)
+
+
 def test_a_missing_file() -> None:
     with pytest.raises(UserError, match=r"there is no settings file /nowhere/x\.toml"):
         load("/nowhere/x.toml")

@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlencode
 
 from tallymark.deployment import AlertSettings
 from tallymark_audit.alerts.conditions import Condition, Severity, condition
 from tallymark_audit.alerts.payload import LINK
+from tallymark_audit.pages import topic_page, window_page
 from tallymark_audit.store.watching import Backlog, Silent, WrongWindows
 from tallymark_audit.text import utc
 
@@ -225,10 +225,8 @@ class Rules:
 
     def _link(self, edge: str = "", topic: str = "", window: int | None = None) -> str:
         if window is None:
-            return f"{self.console}/?{urlencode({'q': topic})}" if topic else f"{self.console}/"
-        return (
-            f"{self.console}/window?{urlencode({'edge': edge, 'topic': topic, 'window': window})}"
-        )
+            return topic_page(self.console, topic)
+        return window_page(self.console, edge, topic, window)
 
 
 def _named(members: Sequence[Silent]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from rich.console import Console
 
 from tallymark.cli.process import stop_signals
 from tallymark.errors import UserError
+from tallymark_audit.demo.afterwards import last_lines
 from tallymark_audit.demo.narrate import Narrator
 from tallymark_audit.demo.run import Demo, running_stack
 from tallymark_audit.demo.stack import demo_deployment, prepare_folder
@@ -58,11 +61,25 @@ def command(
     with running_stack(demo) as up:
         demo.run(with_fault=fault != "none")
         demo.narrator.say(f"done in {demo.narrator.elapsed:.0f} s")
-        demo.narrator.say(f"dashboards: {deployment.dashboards.url}")
-        if once:
-            return
-        demo.narrator.say("the stack stays up; Ctrl-C stops it")
-        with stop_signals() as stopped:
-            while not stopped.is_set():
-                up.check()
-                time.sleep(0.5)
+        if not once:
+            _say_goodbye(demo, stays=True)
+            with stop_signals() as stopped:
+                while not stopped.is_set():
+                    up.check()
+                    time.sleep(0.5)
+    if once:
+        _say_goodbye(demo, stays=False)
+
+
+def _say_goodbye(demo: Demo, stays: bool) -> None:
+    console = demo.deployment.dashboards.url
+    for line in last_lines(demo.settings, _program(), console, demo.lost, stays):
+        demo.narrator.say(line)
+
+
+def _program() -> str:
+    """How this command is called from here: by its name, or by its path where that is not found."""
+    if shutil.which("tallymark"):
+        return "tallymark"
+    beside = Path(sys.executable).with_name("tallymark")
+    return str(beside.relative_to(Path.cwd())) if beside.is_relative_to(Path.cwd()) else str(beside)

@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from rich.console import Console
 
+BEAT_SECONDS: Final = 15.0
+"""How long a step says nothing at most."""
+
 
 class Narrator:
-    """Prints steps as they begin and how long they took; a failed one is marked before the error
-    goes on."""
+    """Prints steps as they begin, that they still go on, and how long they took: the same into a
+    file as on a terminal. A failed one is marked before the error goes on.
 
-    def __init__(self, console: Console) -> None:
+    ``beat`` is how often (seconds) a step that says nothing tells that it goes on."""
+
+    def __init__(self, console: Console, beat: float = BEAT_SECONDS) -> None:
         self.console = console
+        self._beat = beat
         self._count = 0
         self._began = time.monotonic()
 
     @contextmanager
-    def step(self, title: str) -> Iterator[None]:
-        """One step of the story."""
+    def step(self, title: str, usual: float = 0.0) -> Iterator[None]:
+        """One step of the story. ``usual``: the seconds it takes on two cores that do nothing else,
+        said beforehand; 0 for a step that is over at once."""
         self._count += 1
-        self.console.print(f"[bold]{self._count:>2}. {title}[/]", highlight=False)
+        about = f" [dim](about {usual:.0f} s)[/]" if usual else ""
+        self.console.print(f"[bold]{self._count:>2}. {title}[/]{about}", highlight=False)
         began = time.monotonic()
+        over = threading.Event()
+        beats = threading.Thread(target=self._tell, args=(began, over), name="demo-progress")
+        beats.start()
         try:
             yield
         except BaseException:
             self.say("[red]failed[/]")
             raise
+        finally:
+            over.set()
+            beats.join()
         self.say(f"[dim]{time.monotonic() - began:.1f} s[/]")
+
+    def _tell(self, began: float, over: threading.Event) -> None:
+        while not over.wait(self._beat):
+            self.say(f"[dim]... {time.monotonic() - began:.0f} s so far[/]")
 
     def say(self, text: str) -> None:
         """A fact of the current step."""

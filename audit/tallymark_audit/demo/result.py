@@ -31,6 +31,15 @@ def located(result: Mapping[str, Any]) -> int:
     )
 
 
+def lost_windows(result: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    """Edge, topic and start (ms) of every window in which the result misses messages."""
+    return [
+        (verdict["edge"], verdict["topic"], verdict["window"])
+        for verdict in result["verdicts"]
+        if any(cell["missing"] for cell in verdict["cells"])
+    ]
+
+
 def total(result: Mapping[str, Any], name: str) -> int:
     """One of the sums over all edges, in messages."""
     return sum(edge[name] for edge in result["edges"])

@@ -22,9 +22,10 @@ from tallymark.cli.supervisor.run import control_file
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark_audit.demo import fault, truth
+from tallymark_audit.demo.afterwards import LostWindow
 from tallymark_audit.demo.narrate import Narrator
 from tallymark_audit.demo.processes import Command
-from tallymark_audit.demo.result import located, named_missing, total
+from tallymark_audit.demo.result import located, lost_windows, named_missing, total
 from tallymark_audit.demo.stack import AGGREGATE, DATACENTERS, SETTLE_MS, WINDOW_MS, broker_folder
 from tallymark_audit.demo.truth import Identity
 from tallymark_audit.demo.visitor import Visitor
@@ -47,6 +48,8 @@ class Demo:
     narrator: Narrator
     chance: random.Random
     input_file: Path | None
+    lost: list[LostWindow] = field(default_factory=list[LostWindow])
+    """The windows in which Spark missed messages, before the repair."""
     _publishers: dict[str, Command] = field(default_factory=dict[str, Command])
 
     @property
@@ -70,7 +73,7 @@ class Demo:
     # -- publishing -------------------------------------------------------------------------
 
     def _publish_live(self) -> None:
-        with self.narrator.step("publishing live host metrics and the stack's own access logs"):
+        with self.narrator.step("publishing live host metrics and the stack's own access logs", 14):
             logs = zip(DATACENTERS, ("registry-access", "dashboards-access"), strict=True)
             for cluster, log in logs:
                 self._publish(cluster, "host_metrics", "--format", "metrics", "--interval", "0.05")
@@ -86,7 +89,7 @@ class Demo:
     def _publish_input(self) -> None:
         if self.input_file is None:
             return
-        with self.narrator.step(f"publishing {self.input_file} from both datacenters"):
+        with self.narrator.step(f"publishing {self.input_file} from both datacenters", 10):
             topic = f"input_{_topic_part(self.input_file)}"
             shards = [
                 self._publish(
@@ -129,7 +132,7 @@ class Demo:
     # -- the fault --------------------------------------------------------------------------
 
     def _fault(self) -> fault.Cut:
-        with self.narrator.step("the aggregate's machine loses its power"):
+        with self.narrator.step("the aggregate's machine loses its power", 10):
             tails: list[fault.UnflushedTail] = []
             while not tails:  # a flush may come between the look and the kill: then once more
                 self._control("release", BROKER)
@@ -184,7 +187,7 @@ class Demo:
     # -- verdicts ---------------------------------------------------------------------------
 
     def _let_settle(self) -> int:
-        with self.narrator.step("letting the windows settle"):
+        with self.narrator.step("letting the windows settle", 8):
             now = time.time_ns() // 1_000_000
             until = now - now % WINDOW_MS
             wait_ms = until + SETTLE_MS + 3_000 - now
@@ -206,9 +209,10 @@ class Demo:
 
     def _reconcile_and_name(self, until: int) -> set[Identity]:
         title = "Spark counts the data of all three clusters by itself; it was told nothing"
-        with self.narrator.step(title):
+        with self.narrator.step(title, 25):
             result = self._reconcile(until, DISCREPANCIES)
             named = named_missing(result, AGGREGATE)
+            self.lost = lost_windows(result)
             if located(result) != len(named):
                 raise UserError(
                     f"of {len(named)} missing messages only {located(result)} were found upstream"
@@ -234,7 +238,7 @@ class Demo:
             self.narrator.say("[green]identities are equal, one by one[/]")
 
     def _repair(self) -> None:
-        with self.narrator.step("repairing: copying exactly those from upstream"):
+        with self.narrator.step("repairing: copying exactly those from upstream", 2):
             repair = Command("repair", ["audit", "repair", "--apply"], self.settings, self.logs)
             code = repair.wait(PATIENCE_SECONDS)
             text = repair.log.read_text(encoding="utf-8").rstrip()
@@ -243,7 +247,7 @@ class Demo:
                 raise repair.fail(f"failed (exit {code})")
 
     def _expect_complete(self, until: int, title: str) -> None:
-        with self.narrator.step(f"Spark counts again: {title}"):
+        with self.narrator.step(f"Spark counts again: {title}", 20):
             result = self._reconcile(until, COMPLETE)
             wrong = {name: total(result, name) for name in ("missing", "duplicated", "unclaimed")}
             if any(wrong.values()):
@@ -256,7 +260,9 @@ def running_stack(demo: Demo) -> Iterator[Command]:
     """The stack, up and serving, with somebody who visits its pages; stopped afterwards."""
     deployment = demo.deployment
     with ExitStack() as stack:
-        with demo.narrator.step("starting the stack: ZooKeeper, brokers, mirrors, collectors ..."):
+        with demo.narrator.step(
+            "starting the stack: ZooKeeper, brokers, mirrors, collectors ...", 8
+        ):
             up = Command("up", ["up", "--settings", demo.settings], demo.settings, demo.logs)
             stack.callback(up.stop)
             up.wait_for(lambda: up.said("The stack is up"), "start", 90)

@@ -44,7 +44,7 @@ def demo_deployment(data_dir: Path, kind: Kind = "tallymark") -> Deployment:
     return free.model_copy(
         update={
             "name": "demo",
-            "data_dir": data_dir,
+            "data_dir": data_dir.absolute(),
             "dashboards": dashboards,
             "clusters": tuple(_cluster(one, kind) for one in free.clusters),
             "audit": free.audit.model_copy(

@@ -1,18 +1,16 @@
-"""``tallymark status``: the processes of the running stack."""
+"""``tallymark status``: the processes of the stacks that run here."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from tallymark.cli.supervisor.control import ask
-from tallymark.cli.supervisor.run import control_file
-from tallymark.deployment import load
+from tallymark.cli.stacks import Stack, named_stack, running_stacks
 
 
 @click.command("status")
@@ -21,26 +19,44 @@ from tallymark.deployment import load
 def command(settings: str | None, as_json: bool) -> None:
     """Show the processes of the stack that ``tallymark up`` keeps running.
 
+    Without --settings and TALLYMARK_SETTINGS: every stack that runs below ./.tallymark, with the
+    line to set for talking to it.
+
     Exits with 1 when no stack runs or one of its processes does not serve.
     """
-    processes: list[dict[str, Any]] = ask(control_file(load(settings)), {"do": "status"})[
-        "processes"
-    ]
+    stacks = [named_stack(settings)] if settings else running_stacks()
     if as_json:
-        click.echo(json.dumps(processes, indent=2))
+        click.echo(json.dumps(_rows(stacks), indent=2))
     else:
-        Console().print(_table(processes))
-    if any(process["state"] != "ready" for process in processes):
+        _show(stacks)
+    if not all(stack.ready for stack in stacks):
         raise click.exceptions.Exit(1)
 
 
-def _table(processes: list[dict[str, Any]]) -> Table:
+def _rows(stacks: Sequence[Stack]) -> list[dict[str, object]]:
+    return [
+        {**process, "settings": str(stack.settings)}
+        for stack in stacks
+        for process in stack.processes
+    ]
+
+
+def _show(stacks: Sequence[Stack]) -> None:
+    console = Console()
+    for number, stack in enumerate(stacks):
+        if number:
+            console.print()
+        console.print(_table(stack))
+        console.print(f"TALLYMARK_SETTINGS={stack.settings}", highlight=False, soft_wrap=True)
+
+
+def _table(stack: Stack) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("process", "state", "for", "pid", "restarts", "address"):
         table.add_column(
             column, justify="right" if column in ("for", "pid", "restarts") else "left"
         )
-    for process in processes:
+    for process in stack.processes:
         ready = process["state"] == "ready"
         table.add_row(
             process["name"],

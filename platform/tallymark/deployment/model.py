@@ -7,8 +7,9 @@ an aggregate cluster, all on loopback.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -263,6 +264,12 @@ def _mirrors() -> tuple[Mirror, ...]:
     return tuple(Mirror(source=dc, target="aggregate") for dc in ("dc1", "dc2"))
 
 
+def _name_of(cluster: object) -> object:
+    if isinstance(cluster, dict):
+        return cast("dict[str, object]", cluster).get("name")
+    return getattr(cluster, "name", None)
+
+
 class Deployment(Part):
     """A whole deployment. Every part of Tallymark takes this one object."""
 
@@ -276,7 +283,7 @@ class Deployment(Part):
     clusters: tuple[Cluster, ...] = Field(default_factory=_clusters)
     """Default: ``dc1``, ``dc2`` and ``aggregate``, one broker each."""
     mirrors: tuple[Mirror, ...] = Field(default_factory=_mirrors)
-    """Default: ``dc1`` and ``dc2`` into ``aggregate``."""
+    """Default: ``dc1`` and ``dc2`` into ``aggregate``, where there are clusters of these names."""
     registry: RegistrySettings = RegistrySettings()
     """The schema registry."""
     audit: AuditSettings = AuditSettings()
@@ -285,6 +292,20 @@ class Deployment(Part):
     """The web pages."""
     lake: LakeSettings = LakeSettings()
     """The tables of the load job."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mirrors_of_clusters_that_are_there(cls, given: object) -> object:
+        """Settings that name clusters and no mirrors say nothing of ``aggregate``."""
+        if not isinstance(given, dict) or "clusters" not in given or "mirrors" in given:
+            return given
+        raw = cast("dict[str, object]", given)
+        clusters = raw["clusters"]
+        if not isinstance(clusters, list | tuple):
+            return raw  # refused as such
+        names = [_name_of(one) for one in cast("Iterable[object]", clusters)]
+        kept = tuple(one for one in _mirrors() if one.source in names and one.target in names)
+        return {**raw, "mirrors": kept}
 
     @model_validator(mode="after")
     def _mirrors_name_clusters(self) -> Self:

@@ -52,7 +52,10 @@ class Supervisor:
         run_dir(self.deployment).mkdir(parents=True, exist_ok=True)
         self.deployment.log_dir.mkdir(parents=True, exist_ok=True)
         self._lock = _take_lock(run_dir(self.deployment) / "lock")
-        self.settings_file.write_text(dump_toml(self.deployment), encoding="utf-8")
+        # Absolute: commands that are pointed at the file may run in another folder.
+        absolute = {"data_dir": self.deployment.data_dir.absolute()}
+        resolved = self.deployment.model_copy(update=absolute)
+        self.settings_file.write_text(dump_toml(resolved), encoding="utf-8")
         self._control = ControlServer(control_file(self.deployment))
 
     def step(self) -> None:
