@@ -8,7 +8,7 @@ which is a counter's reset to Prometheus.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -26,6 +26,7 @@ from tallymark_audit import sketches
 from tallymark_audit.alerts.alerter import Counts
 from tallymark_audit.cells import Edge
 from tallymark_audit.collector.counters import Counters
+from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.watching import MILLIONTHS, Tally, WrongWindows
 
@@ -58,6 +59,7 @@ class Reading:
     heartbeats: Mapping[str, int] = field(default_factory=dict[str, int])
     silent: Mapping[str, int] = field(default_factory=dict[str, int])
     jobs: Sequence[Row] = ()
+    damaged: Sequence[Damaged] = ()
 
 
 def families(reading: Reading) -> list[Metric]:
@@ -208,9 +210,18 @@ def _watchers(reading: Reading) -> Iterator[Metric]:
     )
     for cluster, count in sorted(reading.silent.items()):
         silent.add_metric([cluster], count)
+    damaged = GaugeMetricFamily(
+        f"{PREFIX}damaged_partitions",
+        "Partitions that are not counted to their end, since a batch there cannot be read.",
+        labels=["cluster", "topic"],
+    )
+    places = Counter((one.cluster, one.topic) for one in reading.damaged)
+    for place, count in sorted(places.items()):
+        damaged.add_metric(place, count)
     yield alerts
     yield beats
     yield silent
+    yield damaged
 
 
 def _jobs(rows: Iterable[Row]) -> Iterator[Metric]:

@@ -26,6 +26,7 @@ from tallymark_audit.judge.hops import Hop
 from tallymark_audit.judge.judging import settle_ms
 from tallymark_audit.metrics import Place, Reading, families, state_families
 from tallymark_audit.store import Store, watching
+from tallymark_audit.store.damage import damaged
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.watching import Tally
 
@@ -115,6 +116,7 @@ class AuditMetrics(Collector):
                 for cluster in self._clusters
             },
             jobs=watching.jobs(connection),
+            damaged=[one for name in self._clusters for one in damaged(connection, name)],
         )
 
     def _learn(

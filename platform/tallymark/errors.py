@@ -234,7 +234,8 @@ class LogTruncatedError(KafkaError):
 
 class CorruptMessageError(KafkaError, CorruptRecordError):
     """What a broker gave is no record batch, or its records are not what it says (CORRUPT_MESSAGE):
-    of which partition, in the batch at or behind which ``offset``, from whom."""
+    of which partition, in the batch at or behind which ``offset``, from whom. ``reason``: what does
+    not hold."""
 
     def __init__(
         self, topic: str, partition: int, offset: int, reason: object, source: str = ""
@@ -242,6 +243,7 @@ class CorruptMessageError(KafkaError, CorruptRecordError):
         by = f"{source}: " if source else ""
         context = f"{by}{topic}-{partition} at offset {offset}: {reason}"
         super().__init__(CODES["CORRUPT_MESSAGE"], context)
+        self.reason = str(reason)
         self.topic = topic
         self.partition = partition
         self.offset = offset

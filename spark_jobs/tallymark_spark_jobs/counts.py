@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from tallymark_spark_jobs.rows import ABORTED, BROKEN_STAMP, STAMPED
+from tallymark_spark_jobs.rows import ABORTED, BROKEN_STAMP, DAMAGED, STAMPED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,21 +33,24 @@ def cell_runs(stamps: DataFrame, window_ms: int, by: Sequence[str] = ()) -> Data
     """The runs of every cell. Rows without a readable stamp make one run a cell, with null
     sequences: server and instance ``""``, the partition they lie in as their origin.
 
-    What was aborted makes runs of its own, and without a stamp none.
+    What was aborted makes runs of its own, and without a stamp none. So does what cannot be read
+    (``damaged``): no messages, but a place.
 
-    Columns: ``by``, :data:`CELL`, ``aborted``, ``first_sequence``, ``last_sequence``,
+    Columns: ``by``, :data:`CELL`, ``aborted``, ``damaged``, ``first_sequence``, ``last_sequence``,
     ``messages`` (every copy), ``extra`` (copies beyond the first of a sequence), ``copies`` (where
     these lie: partition, offset, sequence; at most :data:`COPIES_NAMED`), ``bytes``, ``malformed``
     (stamps that could not be read), ``first_partition`` and ``last_partition`` (smallest and
     largest that hold the run), ``first_offset``, ``last_offset``, ``min_timestamp``,
     ``max_timestamp``.
     """
-    keys = [*by, *CELL, "aborted"]
+    keys = [*by, *CELL, "aborted", "damaged"]
     in_order = Window.partitionBy(*keys).orderBy("sequence", "partition", "offset")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     again = F.coalesce(F.col("sequence") == F.lag("sequence").over(in_order), F.lit(False))
     # One shuffle serves all: rows of a cell meet, and both windows and groups are finer than that.
-    counted = stamps.withColumn("aborted", F.col("stamped") == ABORTED)
+    counted = stamps.withColumn("aborted", F.col("stamped") == ABORTED).withColumn(
+        "damaged", F.col("stamped") == DAMAGED
+    )
     counted = counted.where(~F.col("aborted") | F.col("sequence").isNotNull())
     together = with_cells(counted, window_ms).repartition(*by, *CELL[:3])
     marked = together.withColumn("again", again.cast("long"))

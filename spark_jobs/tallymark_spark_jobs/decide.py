@@ -8,7 +8,7 @@ Spark's.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tallymark.deployment import Deployment
@@ -23,9 +23,19 @@ from tallymark_audit.edges import (
     is_audited,
 )
 from tallymark_audit.judge.assemble import consumer_facts
+from tallymark_audit.judge.damage import Damage, Damaged
 from tallymark_audit.judge.hops import Hop, Known, Place, Sides, beside, hops_into
 from tallymark_audit.judge.judging import learned_settle_ms
-from tallymark_audit.judge.passing import GAP_MEANS, GapOf, Part, Passed, in_flight, mirror_of
+from tallymark_audit.judge.passing import (
+    GAP_MEANS,
+    STOPPED,
+    GapOf,
+    Part,
+    Passed,
+    in_flight,
+    mirror_of,
+    stopped,
+)
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import CellFacts, Claim, Observation, merge_observations
@@ -48,7 +58,8 @@ class Facts:
     by edge and topic, since when (ms) the edge owes the topic, if not always. ``retired``: by
     cluster, reporters that a person has ended. ``changed``: by cluster, topic and window, when (ms)
     a collector last saw a count or claim change; it only makes a verdict wait, it never makes one.
-    ``retained_from``: by cluster and topic, the time (ms) before which records may have expired."""
+    ``retained_from``: by cluster and topic, the time (ms) before which records may have expired.
+    ``damaged``: partitions that cannot be read to their end."""
 
     as_of: int
     observed: Mapping[tuple[str, str], ByWindow]
@@ -65,6 +76,7 @@ class Facts:
         default_factory=dict[tuple[str, str], sketches.Sketch]
     )
     owed_from: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    damaged: Sequence[Damaged] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +259,30 @@ class _Judge:
         why = collision(hop.edge, topic, known) if hop.edge.kind == "mirror" else ""
         if why:
             return [undecidable(hop.edge, topic, at, cells[at], why) for at in sorted(cells)]
-        reporters = self._reporters(hop, topic, cells.values())
+        reporters, damage = self._reporters(hop, topic, cells.values()), self._damage(hop, topic)
         return [
-            judge(hop.edge, topic, at, found, reporters, self._clock(hop, topic, at))
+            judge(hop.edge, topic, at, found, reporters, self._clock(hop, topic, at), damage)
             for at, found in sorted(cells.items())
         ]
+
+    def _damage(self, hop: Hop, topic: str) -> Damage:
+        """The logs of the hop that cannot be read to their end."""
+        down, up = (
+            tuple(one for one in self.facts.damaged if (one.cluster, one.topic) in sides)
+            for sides in hop.sides(topic, self.known)
+        )
+        return Damage(down, up, tuple(self._stopped(hop.edge, topic)))
+
+    def _stopped(self, edge: Edge, topic: str) -> Iterator[Damaged]:
+        """Where the edge's mirror has said that it cannot read on, and has not come further."""
+        if edge.kind == "mirror":
+            passed = self._passed(edge, topic)
+            for reporter, gap in self._book(edge.home).gaps:
+                mine = reporter == mirror_of(edge) and gap.topic == topic
+                if mine and gap.reason == STOPPED:
+                    at = passed.get(gap.partition)
+                    if at is None or at.offset <= gap.first_offset:
+                        yield stopped(edge, topic, gap.partition, gap.first_offset)
 
     def retained_from(self, hop: Hop, topic: str) -> int:
         """Windows that begin earlier may have lost records to retention on either side."""

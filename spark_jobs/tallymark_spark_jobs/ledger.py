@@ -13,6 +13,8 @@ from tallymark_audit.edges import derive_edges, discovered_group
 from tallymark_audit.judge.judging import DAY_MS, LEARNED_DAYS
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.store import Store, facts, graph, queries, tables
+from tallymark_audit.store.damage import DAMAGED
+from tallymark_audit.store.incidents import Incident, fold_incident
 from tallymark_audit.store.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
 from tallymark_spark_jobs.decide import Window
 from tallymark_spark_jobs.outcome import Outcome, to_json
@@ -108,9 +110,14 @@ def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) ->
     transaction. The same run again changes nothing but the list of runs."""
     decided = [verdict for verdict in outcome.verdicts if verdict.state not in LATER]
     result = to_json(outcome)
-    detail = {name: result[name] for name in ("edges", "damaged_events", "seconds", "exit")}
+    detail = {
+        name: result[name] for name in ("edges", "damaged_events", "damaged", "seconds", "exit")
+    }
     with store.write() as connection:
         record_verdicts(connection, decided, SPARK, outcome.as_of)
+        for one in outcome.damaged:
+            incident = Incident(DAMAGED, one.reason, one.topic, one.partition, one.offset, -1)
+            fold_incident(connection, one.cluster, incident, outcome.as_of)
         for verdict in decided:
             if any(cell.missing for cell in verdict.cells):
                 _locate(connection, verdict, outcome.places)

@@ -36,6 +36,7 @@ KNOWN: Final = (
     "endingTimestamp",
     "includeHeaders",
     "failOnDataLoss",
+    "failOnCorruptBatch",
     "minPartitions",
     "rowsPerPartition",
     "mode",
@@ -60,6 +61,7 @@ class SourceOptions:
     ending_timestamp: int | None = None
     include_headers: bool = False
     fail_on_data_loss: bool = True
+    fail_on_corrupt_batch: bool = True
     min_partitions: int = 1
     rows_per_partition: int = ROWS_PER_PARTITION
     mode: Mode = "records"
@@ -88,6 +90,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         ending_timestamp=_timestamp(options, "endingTimestamp"),
         include_headers=_flag(options, "includeHeaders", False),
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
+        fail_on_corrupt_batch=_flag(options, "failOnCorruptBatch", True),
         min_partitions=_positive(options, "minPartitions", 1),
         rows_per_partition=_positive(options, "rowsPerPartition", ROWS_PER_PARTITION),
         mode=_mode(options),

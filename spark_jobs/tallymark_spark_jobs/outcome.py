@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any
 
 from tallymark_audit.claims import ClaimBook
+from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.verdicts import (
     GOOD,
     SEVERITY,
@@ -54,7 +55,8 @@ class Line:
 class Outcome:
     """A finished run. ``deferred``: windows whose data has expired, with the collector's state
     (UNKNOWN where it has none). ``disagreements``: rows of the store where the collector, which
-    counts by itself, came to something else. ``seconds``: how long each step took."""
+    counts by itself, came to something else. ``damaged``: partitions that cannot be read to their
+    end. ``seconds``: how long each step took."""
 
     period: Period
     as_of: int
@@ -63,6 +65,7 @@ class Outcome:
     deferred: Mapping[Window, State]
     idle: bool
     damaged_events: int = 0
+    damaged: tuple[Damaged, ...] = ()
     disagreements: tuple[Mapping[str, Any], ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
 
@@ -73,7 +76,8 @@ class Outcome:
         states = {verdict.state for verdict in self.verdicts} | set(self.deferred.values())
         if states - GOOD - UNDECIDED:
             return Exit.DISCREPANCIES
-        if states & UNDECIDED or not (states or self.idle):
+        unread = any(one.since < self.period.end for one in self.damaged)
+        if states & UNDECIDED or unread or not (states or self.idle):
             return Exit.UNDECIDED
         return Exit.COMPLETE
 
@@ -156,6 +160,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         ],
         "disagreements": [dict(row) for row in outcome.disagreements],
         "damaged_events": outcome.damaged_events,
+        "damaged": [{**one._asdict(), "reason": one.reason} for one in outcome.damaged],
         "seconds": {name: round(taken, 2) for name, taken in outcome.seconds.items()},
     }
 

@@ -6,13 +6,33 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from tallymark.errors import KafkaError, UserError
+from tallymark.errors import CorruptMessageError, CorruptRecordError, KafkaError, UserError
 from tallymark.protocol.records import Batch, BatchHeader, Record
 from tallymark_spark_jobs.planning import Span
 
 FETCH_BYTES = 4 << 20
 STALLED_SECONDS = 30.0
 """How long a partition may answer with nothing before a read fails."""
+
+
+TRIES = 3
+"""How often a batch is fetched that cannot be read: it may have been damaged on the way."""
+
+
+class DamagedError(UserError):
+    """The batch at ``offset`` of a partition cannot be read, its CRC does not hold for instance;
+    ``why`` says what. ``since``: the newest time (ms) of what was read of the span before it, -1
+    where it was the first."""
+
+    def __init__(self, span: Span, offset: int, why: str, since: int) -> None:
+        super().__init__(
+            f"{span.topic}-{span.partition} cannot be read from offset {offset} on: {why}",
+            "tallymark verify-log on its broker shows what the log has there; "
+            "failOnCorruptBatch=false reads what stands before it",
+        )
+        self.offset = offset
+        self.why = why
+        self.since = since
 
 
 class Fetch(Protocol):
@@ -58,18 +78,31 @@ def read_span(consumer: Fetcher, span: Span) -> Iterator[list[Piece]]:
     """The records of the span, a list of pieces a fetch, those that were left out at its end.
     Control batches are passed over.
 
-    Raises UserError when the log was cut or its beginning deleted while it was read, or when it
-    gives nothing for :data:`STALLED_SECONDS`; else the client's errors, which has by then tried
-    again for its request timeout.
+    Raises DamagedError when a batch cannot be read, once all before it was given; UserError when
+    the log was cut or its beginning deleted while it was read, or when it gives nothing for
+    :data:`STALLED_SECONDS`; else the client's errors, which has by then tried again for its request
+    timeout.
     """
-    offset, epoch = span.start, -1
+    offset, epoch, newest = span.start, -1, -1
     deadline = time.monotonic() + STALLED_SECONDS
     while offset < span.end:
-        fetched = _fetch(consumer, span, offset, epoch)
+        try:
+            fetched = _whole_fetch(consumer, span, offset, epoch)
+        except CorruptMessageError as error:
+            raise DamagedError(span, error.offset, error.reason, newest) from error
         if fetched.next_offset > offset:
-            pieces = list(_pieces(fetched.batches, offset, span.end))
-            aborted = _pieces(fetched.left_out, offset, span.end)
-            yield [*pieces, *(piece._replace(aborted=True) for piece in aborted)]
+            found: list[Piece] = []
+            try:
+                found.extend(_pieces(fetched.batches, offset, span.end))
+                aborted = _pieces(fetched.left_out, offset, span.end)
+                found.extend(piece._replace(aborted=True) for piece in aborted)
+            except _UnreadableError as error:
+                before = [one for one in found if one.header.base_offset < error.offset]
+                yield before
+                newest = max([newest, *_times(before)])
+                raise DamagedError(span, error.offset, str(error.__cause__), newest) from error
+            yield found
+            newest = max([newest, *_times(found)])
             offset, epoch = fetched.next_offset, fetched.last_epoch
             deadline = time.monotonic() + STALLED_SECONDS
         elif time.monotonic() > deadline:
@@ -77,6 +110,28 @@ def read_span(consumer: Fetcher, span: Span) -> Iterator[list[Piece]]:
                 f"{span.topic}-{span.partition} gives nothing at offset {offset} of {span.end}",
                 "look at the broker's log",
             )
+
+
+class _UnreadableError(Exception):
+    """The batch at ``offset`` does not decode, says the cause."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
+def _times(pieces: Sequence[Piece]) -> Iterator[int]:
+    return (record.timestamp for piece in pieces for record in piece.records)
+
+
+def _whole_fetch(consumer: Fetcher, span: Span, offset: int, epoch: int) -> Fetch:
+    """CorruptMessageError: each of :data:`TRIES` times."""
+    for _ in range(TRIES - 1):
+        try:
+            return _fetch(consumer, span, offset, epoch)
+        except CorruptMessageError:
+            continue
+    return _fetch(consumer, span, offset, epoch)
 
 
 def _fetch(consumer: Fetcher, span: Span, offset: int, epoch: int) -> Fetch:
@@ -111,7 +166,10 @@ def _pieces(batches: Sequence[Batch], first: int, end: int) -> Iterator[Piece]:
         header = batch.header
         if header.is_control or header.next_offset <= first or header.base_offset >= end:
             continue
-        records = batch.records()
+        try:
+            records = batch.records()
+        except CorruptRecordError as error:
+            raise _UnreadableError(header.base_offset) from error
         if header.base_offset < first or header.next_offset > end:
             records = [record for record in records if first <= record.offset < end]
         if records:

@@ -113,6 +113,7 @@ def _look(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
             retired=ledger.retired_reporters(store),
             changed=ledger.last_changes(store, observed),
             parts=parts(read.runs),
+            damaged=read.damaged,
             late=ledger.lateness(store, as_of),
             owed_from=ledger.owed_from(store, deployment, {topic for _, topic in observed}),
             retained_from={
@@ -130,6 +131,7 @@ def _look(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
         deferred=ledger.collector_states(store, decision.deferred),
         idle=idle_through(read.claims.books, period.end, as_of),
         damaged_events=read.claims.damaged,
+        damaged=read.damaged,
     )
 
 

@@ -119,6 +119,8 @@ def _asides(outcome: Outcome) -> Iterable[Text]:
             f"{len(outcome.deferred):,} windows are older than what the logs still hold: "
             "for these the collector's verdict stands"
         )
+    for one in outcome.damaged[:NAMED]:
+        yield Text(f"{one.reason}; the rest was judged", style="red")
     if outcome.damaged_events:
         yield Text(
             f"{outcome.damaged_events:,} records of the audit topics are no audit events",
@@ -140,7 +142,7 @@ def _summary(outcome: Outcome, table: Sequence[Line]) -> Text:
         wrong = sum(line.missing for line in table), sum(line.duplicated for line in table)
         text = f"DISCREPANCIES: {wrong[0]:,} missing, {wrong[1]:,} duplicated"
         return Text(f"{text} ({span})", style="bold red")
-    if not outcome.verdicts and not outcome.deferred:
+    if not outcome.verdicts and not outcome.deferred and not outcome.damaged:
         why = "and every reporter says so" if outcome.idle else "and no reporter vouches for that"
         return Text(f"nothing was published or seen from {outcome.period}, {why}", style="bold")
     if outcome.state is Exit.UNDECIDED:

@@ -64,8 +64,32 @@ UNSTAMPED: Final = 0
 STAMPED: Final = 1
 BROKEN_STAMP: Final = -1
 ABORTED: Final = 2
+DAMAGED: Final = 3
 """The values of the column ``stamped``. Rows of UNSTAMPED and BROKEN_STAMP have no origin and no
-sequence; ABORTED ones are of a transaction that was aborted, and have them if they are stamped."""
+sequence; ABORTED ones are of a transaction that was aborted, and have them if they are stamped.
+A row DAMAGED is no record: the batch at its offset cannot be read, ``server`` says why, and
+``timestamp`` is the newest that was read before it (-1: none was)."""
+NO_RECORD: Final = -1
+"""The ``timestampType`` of such a row among records; its value says why."""
+
+
+def damaged_stamp(topic: str, partition: int, offset: int, why: str, since: int) -> Any:
+    """The one row of :data:`STAMPS` that says where a partition cannot be read."""
+    row = [topic, partition, offset, since, 0, DAMAGED, why, "", None, None]
+    return _one(STAMPS, row)
+
+
+def damaged_record(
+    topic: str, partition: int, offset: int, why: str, since: int, headers: bool
+) -> Any:
+    """The same among :data:`RECORDS`."""
+    row = [None, why.encode(), topic, partition, offset, _micros(since), NO_RECORD]
+    return _one(RECORDS_WITH_HEADERS, [*row, None]) if headers else _one(RECORDS, row)
+
+
+def _one(schema: Any, row: Sequence[object]) -> Any:
+    made = [pa.array([value], field.type) for value, field in zip(row, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
 def record_rows(

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from tallymark_audit.cells import CellKey, Copy
 from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.passing import Part
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import Observation
 from tallymark_spark_jobs.claims import Claims, events_of, read_claims
 from tallymark_spark_jobs.decide import ByWindow
 from tallymark_spark_jobs.period import Period
+from tallymark_spark_jobs.rows import NO_RECORD
 from tallymark_spark_jobs.search import Run
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ class Scan:
 
     runs: tuple[Run, ...]
     claims: Claims
+    damaged: tuple[Damaged, ...] = ()
+    """Where logs cannot be read, the audit topics too."""
 
 
 def scan(
@@ -42,8 +46,35 @@ def scan(
     """Count the data of the period and read all claims, each with one Spark action."""
     with ThreadPoolExecutor(1, thread_name_prefix="spark-warm-up") as pool:
         pool.submit(_warm_up, spark)
-        claims = _claims(spark, clusters, window_ms)
-        return Scan(_runs(spark, clusters, period, window_ms), claims)
+        claims, unread = _claims(spark, clusters, window_ms)
+        rows = _runs(spark, clusters, period, window_ms)
+    runs = tuple(row for row in rows if not row["damaged"])
+    found = [_damaged(row, runs) for row in rows if row["damaged"]]
+    return Scan(runs, claims, first_of_each([*found, *unread]))
+
+
+def _damaged(row: Run, runs: Sequence[Run]) -> Damaged:
+    """A row that says where a log cannot be read. Its own time is that of the records before it in
+    the same span; what was read in other spans is among the runs."""
+    cluster, topic, partition = row["cluster"], row["topic"], row["first_partition"]
+    mine = [run for run in runs if (run["cluster"], run["topic"]) == (cluster, topic)]
+    before = [
+        run["max_timestamp"]
+        for run in mine
+        if run["last_partition"] == partition and run["last_offset"] < row["first_offset"]
+    ]
+    spread = any(run["last_partition"] != run["origin_partition"] for run in mine)
+    since = max([row["max_timestamp"], *before])
+    place = (cluster, topic, partition, row["first_offset"])
+    return Damaged(*place, row["server"], since, spread)
+
+
+def first_of_each(found: Iterable[Damaged]) -> tuple[Damaged, ...]:
+    """Of each partition the damage that comes first: it may have been read in several spans."""
+    first: dict[tuple[str, str, int], Damaged] = {}
+    for one in sorted(found, key=lambda each: each[:4]):
+        first.setdefault(one[:3], one)
+    return tuple(first.values())
 
 
 def _warm_up(spark: SparkSession) -> None:
@@ -74,16 +105,47 @@ def _runs(
 
 def stamps(spark: SparkSession, cluster: ClusterSurvey, options: Mapping[str, str]) -> DataFrame:
     """Stamped rows of a cluster, with its name in the column ``cluster``."""
-    return _load(spark, cluster, {"mode": "stamps", **options})
+    return _load(spark, cluster, {"mode": "stamps", "failOnCorruptBatch": "false", **options})
 
 
-def _claims(spark: SparkSession, clusters: Sequence[ClusterSurvey], window_ms: int) -> Claims:
+def _claims(
+    spark: SparkSession, clusters: Sequence[ClusterSurvey], window_ms: int
+) -> tuple[Claims, list[Damaged]]:
+    """What the audit topics say, and where they cannot be read."""
+    from pyspark.sql import functions as F
+
+    options = {"subscribe": AUDIT_TOPIC, "failOnCorruptBatch": "false"}
+    # Offset and time of a record are only asked for where it is none.
+    place = [
+        F.when(F.col("timestampType") == NO_RECORD, column).alias(name)
+        for name, column in (
+            ("partition", F.col("partition")),
+            ("offset", F.col("offset")),
+            ("since", F.unix_millis("timestamp")),
+        )
+    ]
     frames = [
-        _load(spark, cluster, {"subscribe": AUDIT_TOPIC}).select("cluster", "value")
+        _load(spark, cluster, options).select("cluster", "value", *place)
         for cluster in clusters
         if cluster.has_claims
     ]
-    return read_claims(events_of(union(frames).toArrow()) if frames else (), window_ms)
+    if not frames:
+        return read_claims((), window_ms), []
+    read = union(frames).toArrow()
+    damaged = read.filter(read["offset"].is_valid()).to_pylist()
+    events = read.filter(read["offset"].is_null())
+    return read_claims(events_of(events), window_ms), [
+        Damaged(
+            row["cluster"],
+            AUDIT_TOPIC,
+            row["partition"],
+            row["offset"],
+            row["value"].decode(),
+            row["since"],
+            spread=True,
+        )
+        for row in damaged
+    ]
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:

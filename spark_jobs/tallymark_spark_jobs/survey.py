@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from tallymark.client import SimpleConsumer, TopicInfo
 from tallymark.client.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Cluster, Deployment
-from tallymark.errors import TallymarkError, UserError
+from tallymark.errors import CorruptRecordError, TallymarkError, UserError
 from tallymark_audit.cells import Edge
 from tallymark_audit.edges import AUDIT_TOPIC, derive_edges, is_audited, passes
 
+NOT_KNOWN = -(1 << 63)
+"""Of a log whose first batch cannot be read. Nothing of it is judged anyway."""
 TIMEOUT_MS = 10_000
 """How long a cluster has to answer before it counts as unreachable."""
 
@@ -109,6 +111,9 @@ def _retained(
 def _first_time(consumer: SimpleConsumer, topic: str, partition: int, first: int, end: int) -> int:
     """The time of the first record that is left; of a log with none left, now."""
     if first < end:
-        for record in consumer.fetch(topic, partition, first, max_bytes=1).records():
-            return record.timestamp
+        try:
+            for record in consumer.fetch(topic, partition, first, max_bytes=1).records():
+                return record.timestamp
+        except CorruptRecordError:
+            return NOT_KNOWN
     return time.time_ns() // 1_000_000

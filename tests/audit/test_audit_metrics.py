@@ -31,6 +31,7 @@ from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.tables import (
     alerts,
     collectors,
+    damage,
     lateness,
     progress,
     reporters,
@@ -102,6 +103,8 @@ def fill(store: Store) -> None:
     labels = {"alertname": "TallymarkMissingMessages", "severity": "critical", "edge": EDGE}
     put(store, alerts, fingerprint="a", status="firing", labels=labels, annotations={})
     put(store, alerts, fingerprint="b", status="resolved", labels=labels, annotations={})
+    put(store, progress, cluster="dc1", topic="views", partition=0)
+    put(store, damage, cluster="dc1", topic="views", partition=0, from_offset=7, reason="CRC")
     put(store, collectors, cluster="dc1", heartbeat=NOON)
     put(
         store,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
@@ -120,7 +121,8 @@ def test_timestamps_beyond_64_bits_are_what_java_makes_of_them(store: Store) -> 
     the window with an error that nobody expected, and the collector ended."""
     bench = Bench(store)
     data = bytearray(encode_batch([(None, b"v", (), 2**63 - 10), (None, b"v", (), 2**63 - 1)]))
-    data[27:35] = (2**63 - 1).to_bytes(8, "big")  # the base, behind what the CRC is checked by
+    data[27:35] = (2**63 - 1).to_bytes(8, "big")  # the base
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
     bench.cluster.log("t").batches += split_batches(bytes(data))
     cells = {key.window: seen.count for key, seen in bench.drain().items()}
     assert cells == {(2**63 - 1) // W * W: 1, -W: 1}

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tallymark.errors import CODES, KafkaError, UserError
+from tallymark.errors import CODES, CorruptMessageError, KafkaError, UserError
 from tallymark.protocol.records import Batch, encode_batch, split_batches
 from tallymark_spark_jobs import reading
 from tallymark_spark_jobs.planning import Span
-from tallymark_spark_jobs.reading import read_span
+from tallymark_spark_jobs.reading import DamagedError, read_span
 
 
 def batch(base: int, count: int) -> Batch:
@@ -74,6 +74,36 @@ def test_holes_that_compaction_left_are_passed() -> None:
     broker = Broker([batch(0, 5), batch(40, 5)])
     assert offsets(broker, 0, 45) == [*range(5), *range(40, 45)]
     assert offsets(broker, 0, 30) == list(range(5))
+
+
+def test_a_batch_that_cannot_be_read_ends_the_span_after_what_stands_before_it() -> None:
+    """One batch with a broken CRC ended the whole reconciliation: no verdict of anything."""
+    broken = CorruptMessageError("t", 0, 10, "batch at offset 10 has CRC 0x1, its bytes 0x2")
+    broker = Broker([batch(0, 10), batch(10, 10)])
+    reads = read_span(broker, Span("t", 0, 0, 20))
+    assert [record.offset for piece in next(reads) for record in piece.records] == list(range(10))
+    broker.errors = [broken] * reading.TRIES
+    with pytest.raises(DamagedError, match=r"t-0 cannot be read from offset 10 on: .*CRC") as found:
+        next(reads)
+    assert (found.value.offset, found.value.since) == (10, 1_009)
+    assert "failOnCorruptBatch=false" in str(found.value)
+
+
+def test_what_was_damaged_on_the_way_is_fetched_again() -> None:
+    broker = Broker([batch(0, 10)], errors=[CorruptMessageError("t", 0, 0, "CRC")])
+    assert offsets(broker, 0, 10) == list(range(10))
+
+
+def test_a_batch_that_does_not_decode_is_named() -> None:
+    """Its CRC is right: a producer sent garbage. What stands before it in the fetch is read."""
+    made = bytearray(batch(10, 10).data)
+    made[61:] = b"\xff" * len(made[61:])
+    (bad,) = split_batches(bytes(made))
+    broker = Broker([batch(0, 10), bad], at_once=2)
+    reads = read_span(broker, Span("t", 0, 0, 20))
+    assert [record.offset for piece in next(reads) for record in piece.records] == list(range(10))
+    with pytest.raises(DamagedError, match="from offset 10 on"):
+        next(reads)
 
 
 def test_what_the_client_gives_up_on_is_raised_as_it_is() -> None:

@@ -14,6 +14,7 @@ from tallymark_audit.edges import consumer_edge, derive_edges, edges_into
 from tallymark_audit.judge.hops import Hop
 from tallymark_audit.judge.judging import settle_ms
 from tallymark_audit.store import queries, watching
+from tallymark_audit.store.damage import damaged
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.watching import Backlog, WrongWindows
 from tallymark_audit.text import utc
@@ -37,6 +38,7 @@ def read_facts(
         marks=_marks_behind(connection, edges, audit, now),
         silent=watching.silent_reporters(connection, cluster, audit.silence_ms),
         missing_groups=[one for one in expected if one[1] not in reporting],
+        damaged=damaged(connection, cluster),
         heartbeats=_watched(connection, deployment, cluster),
     )
 

@@ -2,6 +2,7 @@
 
     TallymarkMissingMessages    critical  more missing in a settled window than ``missing``
     TallymarkCorruptMessages    critical  a window holds messages that are not what was sent
+    TallymarkPartitionDamaged   critical  a batch of a partition cannot be read: it is not counted
     TallymarkDuplicateMessages  warning   more copies in a settled window than ``duplicates``
     TallymarkWatermarkStalled   warning   not moved for ``stalled_ms`` beyond its settle time
     TallymarkReporterSilent     warning   a run of a producer or consumer that went silent
@@ -22,12 +23,14 @@ from typing import Final
 from tallymark.deployment import AlertSettings
 from tallymark_audit.alerts.conditions import Condition, Severity, condition
 from tallymark_audit.alerts.payload import LINK
+from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.pages import topic_page, window_page
 from tallymark_audit.store.watching import Backlog, Silent, WrongWindows
 from tallymark_audit.text import utc
 
 MISSING: Final = "TallymarkMissingMessages"
 CORRUPT: Final = "TallymarkCorruptMessages"
+DAMAGED: Final = "TallymarkPartitionDamaged"
 DUPLICATES: Final = "TallymarkDuplicateMessages"
 STALLED: Final = "TallymarkWatermarkStalled"
 REPORTER: Final = "TallymarkReporterSilent"
@@ -36,7 +39,8 @@ COLLECTOR: Final = "TallymarkCollectorSilent"
 DISAGREE: Final = "TallymarkCountersDisagree"
 RETENTION: Final = "TallymarkRetentionRisk"
 RULES: Final = (
-    MISSING, CORRUPT, DUPLICATES, STALLED, REPORTER, MIRROR, COLLECTOR, DISAGREE, RETENTION
+    MISSING, CORRUPT, DAMAGED, DUPLICATES, STALLED, REPORTER, MIRROR, COLLECTOR, DISAGREE,
+    RETENTION,
 )  # fmt: skip
 
 HOLD_MS: Final = 5_000
@@ -69,6 +73,7 @@ class Facts:
     duplicates: Sequence[WrongWindows] = ()
     corrupt: Sequence[WrongWindows] = ()
     disagreements: Sequence[WrongWindows] = ()
+    damaged: Sequence[Damaged] = ()
     marks: Sequence[Mark] = ()
     silent: Sequence[Silent] = ()
     missing_groups: Sequence[tuple[str, str]] = ()
@@ -91,6 +96,7 @@ class Rules:
         return [
             *self._windows(MISSING, "critical", facts.missing, "missing"),
             *self._windows(CORRUPT, "critical", facts.corrupt, "in windows with changed ones"),
+            *self._damaged(facts.damaged),
             *self._windows(DUPLICATES, "warning", facts.duplicates, "there more than once"),
             *self._windows(
                 DISAGREE, "warning", facts.disagreements, "counted differently by Spark"
@@ -116,6 +122,22 @@ class Rules:
                     "description": f"{one.windows} windows, the newest is {newest}. See: "
                     f"tallymark audit evidence {one.edge} {one.topic} {newest}",
                     LINK: self._link(one.edge, one.topic, one.newest),
+                },
+                HOLD_MS,
+            )
+
+    def _damaged(self, found: Iterable[Damaged]) -> Iterator[Condition]:
+        for one in found:
+            yield condition(
+                DAMAGED,
+                "critical",
+                {"cluster": one.cluster, "topic": one.topic, "partition": str(one.partition)},
+                {
+                    "summary": one.reason,
+                    "description": "it is not counted from there on, and windows that may have "
+                    "records there are UNKNOWN; the other partitions are judged. See what the log "
+                    "has: tallymark verify-log on its broker. Counting goes on when it is mended",
+                    LINK: self._link(topic=one.topic),
                 },
                 HOLD_MS,
             )

@@ -9,12 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tallymark.client import FetchSpec
-from tallymark.errors import CODES, CorruptRecordError, KafkaError, LogTruncatedError
+from tallymark.errors import (
+    CODES,
+    CorruptMessageError,
+    CorruptRecordError,
+    KafkaError,
+    LogTruncatedError,
+)
 from tallymark_audit.collector.bounds import WindowBound
 from tallymark_audit.collector.counting import MAX_RANGES
 from tallymark_audit.collector.ledger import Counted, Ledger
 from tallymark_audit.collector.malformed import malformed_incidents
 from tallymark_audit.collector.monitoring import read_events
+from tallymark_audit.collector.readable import Met, readable_part
 from tallymark_audit.collector.reading import EARLIEST, LATEST, FetchedLike, LogReader
 from tallymark_audit.collector.recount import count_again
 from tallymark_audit.collector.runs import MIN_TIMESTAMP, Rules, runs_in
@@ -62,6 +69,7 @@ class Fetching:
         self._clock = clock
         self._commit = commit
         self._bound = WindowBound(settings.window_ms)
+        self._met = Met()
 
     def step(self, now: int) -> list[Counted]:
         """Ask for the next records of every partition that is well, and count them."""
@@ -94,12 +102,34 @@ class Fetching:
                 self._mend(position, answer)
                 counted = None
             else:
-                counted = self._count(position, answer, sent_at)
+                counted = self._count_readable(position, answer, sent_at)
         except (KafkaError, CorruptRecordError) as error:
             self._troubles.begin(place, f"cannot read {place[0]}-{place[1]}: {error}", sent_at)
+            if isinstance(error, CorruptMessageError):
+                self._damaged(place, error)
             return None
         self._troubles.end(place)
+        self._met.forget(place)
+        if counted is not None and place in self._ledger.damaged:
+            self._commit(self._clock())
+            self._ledger.go_on(position, self._clock())
         return counted
+
+    def _damaged(self, place: Place, error: CorruptMessageError) -> None:
+        """A batch cannot be read: if that lasts, say so where verdicts and alerts are made. It is
+        tried again all the same, since somebody may mend the log."""
+        if self._met.is_lasting(place, error.offset):
+            now = self._clock()
+            self._commit(now)
+            self._ledger.stop(self._ledger.positions[place], error.offset, error.reason, now)
+
+    def _count_readable(self, position: Position, fetched: FetchedLike, sent_at: int) -> Counted:
+        """Count it up to a batch that does not decode. CorruptMessageError: that is the first."""
+        try:
+            return self._count(position, fetched, sent_at)
+        except CorruptRecordError:
+            part = readable_part(fetched, position.place, position.next_offset)
+            return self._count(position, part, sent_at)
 
     def _count(self, position: Position, fetched: FetchedLike, sent_at: int) -> Counted:
         start, place = position.next_offset, position.place

@@ -23,6 +23,7 @@ from tallymark_audit.sides import Observation
 from tallymark_audit.store import Store, counts
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.counts import FencedError, Place, Position
+from tallymark_audit.store.damage import MENDED, damaged_places, end_damage, note_damage
 from tallymark_audit.store.incidents import Incident, add_gap, add_incident, fold_incident
 from tallymark_audit.store.lateness import add_lateness
 from tallymark_audit.store.tables import reporters
@@ -72,6 +73,8 @@ class Ledger:
     backfills: frozenset[str] = frozenset()
     """Instances that say that they fill in old data."""
     lateness: Lateness = field(default_factory=Lateness)
+    damaged: frozenset[Place] = frozenset()
+    """Partitions that the store has as not to be read any further."""
     _held: dict[Place, int] = field(default_factory=dict[Place, int])
     _cells: dict[Place, Cells] = field(default_factory=dict[Place, Cells])
     _lateness_at: int = 0
@@ -104,6 +107,7 @@ class Ledger:
         """Count these from now on, from where the store says."""
         with self.store.write() as connection:
             taken = counts.take(connection, self.cluster, wanted)
+            self.damaged = damaged_places(connection, self.cluster)
         for position in taken:
             self.positions[position.place] = position
             self._held[position.place] = position.generation
@@ -119,6 +123,7 @@ class Ledger:
         """Only the store knows what holds. Returns what others have taken meanwhile."""
         with self.store.read() as connection:
             known = counts.load_positions(connection, self.cluster)
+            self.damaged = damaged_places(connection, self.cluster)
         ours = {at.place: at for at in known if self._held.get(at.place) == at.generation}
         lost = self._held.keys() - ours.keys()
         self._cells = {}
@@ -174,6 +179,7 @@ class Ledger:
         with self.store.write() as connection:
             self._jump(connection, known, fresh, "recreated", reason, now)
             counts.detach_offsets(connection, self.cluster, *known.place, now)
+            end_damage(connection, self.cluster, known.place)
         self._jumped(fresh)
 
     def skip(self, known: Position, to: Position, reason: str, now: int) -> None:
@@ -181,6 +187,22 @@ class Ledger:
         with self.store.write() as connection:
             self._jump(connection, known, to, "expired", reason, now)
         self._jumped(to)
+
+    def stop(self, at: Position, offset: int, why: str, now: int) -> None:
+        """The partition cannot be read from ``offset`` on: let it be known, once."""
+        with self.store.write() as connection:
+            counts.move(connection, self.cluster, at.next_offset, at)
+            note_damage(connection, self.cluster, at, offset, why, now)
+        self.damaged |= {at.place}
+
+    def go_on(self, at: Position, now: int) -> None:
+        """The partition can be read again."""
+        with self.store.write() as connection:
+            counts.move(connection, self.cluster, at.next_offset, at)
+            if end_damage(connection, self.cluster, at.place):
+                incident = Incident(MENDED, "it can be read again", *at.place, at.next_offset)
+                add_incident(connection, self.cluster, incident, now)
+        self.damaged -= {at.place}
 
     def cut(self, known: Position, to: Position, rebuilt: Cells, reason: str, now: int) -> None:
         """The log was cut at ``to.next_offset``: the cells that reach beyond are replaced by

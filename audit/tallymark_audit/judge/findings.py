@@ -20,7 +20,8 @@ class Findings:
 
     ``missing``: of what was promised some is not there; ``expired``: all of that is gone upstream,
     too. ``unclaimed`` says who did not claim what was seen; ``pending``: accepted, and nobody said
-    what became of it. ``undecided``: why the numbers do not tell; ``note`` goes with any state."""
+    what became of it. ``undecided``: why the numbers do not tell; ``note`` goes with any state.
+    ``partition`` is the cell's."""
 
     missing: bool = False
     expired: bool = False
@@ -31,6 +32,7 @@ class Findings:
     explained: bool = False
     in_flight: bool = False
     surplus: bool = False
+    partition: int = -1
     undecided: str = ""
     note: str = ""
 
@@ -61,22 +63,24 @@ def state_of(
 
 def _shown(gate: Gate, found: Findings, owing: Held | None) -> list[Held]:
     shown: list[Held] = [(State.COMPLETE, "")]
+    unclaimed = gate.unclaimed(found.partition)
     if found.explained:
         shown.append((State.EXPLAINED, "not seen, and it is known why"))
     if found.missing:
         why = GONE_UPSTREAM if found.expired else ""
-        shown.append(gate.missing(found.in_flight and not found.expired) or (State.LOSS, why))
+        held = gate.missing(found.in_flight and not found.expired, found.partition)
+        shown.append(held or (State.LOSS, why))
     if found.duplicates:
-        shown.append((State.DUPLICATION, ""))
+        shown.append(gate.repeated(found.partition) or (State.DUPLICATION, ""))
     if found.surplus:
-        shown.append(owing or gate.upstream or (State.DUPLICATION, ""))
+        shown.append(owing or unclaimed or (State.DUPLICATION, ""))
     if found.corrupt:
         shown.append((State.CORRUPT, "the same records hold other contents"))
     if found.unclaimed:
-        shown.append(owing or gate.upstream or (State.UNCLAIMED, found.unclaimed))
+        shown.append(owing or unclaimed or (State.UNCLAIMED, found.unclaimed))
     if found.pending:
         silent = State.UNKNOWN, "accepted, but no report says what became of it"
-        shown.append(owing or gate.upstream or silent)
+        shown.append(owing or unclaimed or silent)
     if found.undecided:
         shown.append((State.UNKNOWN, found.undecided))
     return shown

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tallymark_audit.cells import Edge
+from tallymark_audit.judge.damage import UNDAMAGED, Damage
 from tallymark_audit.judge.states import SEVERITY, Clock, ReporterFacts, State
 from tallymark_audit.text import utc
 
@@ -23,7 +24,8 @@ class Gate:
     """What may be concluded yet. ``young``: nothing, the window is too fresh. ``downstream``: no
     loss, since what is missing may still be uncounted. ``upstream``: nothing unclaimed, since the
     claim may still be unread. ``held``: the worst of all that holds it. ``carriers``: why what has
-    not been passed yet is not lost, None if nobody will bring it any more."""
+    not been passed yet is not lost, None if nobody will bring it any more. ``damage``: logs that
+    cannot be read to their end."""
 
     clock: Clock
     kind: str
@@ -33,9 +35,17 @@ class Gate:
     upstream: Held | None
     held: Held | None
     carriers: Held | None
+    damage: Damage = UNDAMAGED
 
     @classmethod
-    def of(cls, edge: Edge, window: int, reporters: Sequence[ReporterFacts], clock: Clock) -> Gate:
+    def of(
+        cls,
+        edge: Edge,
+        window: int,
+        reporters: Sequence[ReporterFacts],
+        clock: Clock,
+        damage: Damage = UNDAMAGED,
+    ) -> Gate:
         """The gate of a window (start, ms); ``reporters`` as :func:`.verdicts.judge` has them."""
         end = window + clock.window_ms
         young = _young(end, clock)
@@ -52,13 +62,23 @@ class Gate:
             held = _worst_held((held, silent))
         else:
             carriers = _mirror(reporters, clock) if reporters else _nobody_tells(end, clock)
-        return cls(
-            clock, edge.kind, by_instance, young, downstream, upstream, young or held, carriers
-        )
+        held = young or _worst_held((damage.of_window(end), held))
+        sides = young, downstream, upstream, held, carriers
+        return cls(clock, edge.kind, by_instance, *sides, damage)
 
-    def missing(self, in_flight: bool) -> Held | None:
-        """Why what is missing is not lost yet; None: it is."""
-        return self.downstream or (self.carriers if in_flight else None)
+    def missing(self, in_flight: bool, partition: int = -1) -> Held | None:
+        """Why what a cell of the (origin) partition lacks is not lost yet; None: it is."""
+        behind = self.carriers if in_flight else None
+        return self.damage.missing(partition, in_flight) or self.downstream or behind
+
+    def unclaimed(self, partition: int = -1) -> Held | None:
+        """Why what nobody claimed, or counted upstream, may be claimed all the same."""
+        return self.damage.surprising(partition) or self.upstream
+
+    def repeated(self, partition: int = -1) -> Held | None:
+        """Why copies may not be this edge's: upstream may have them, too, where nobody can read.
+        A producer claims each record once."""
+        return None if self.kind == "producer" else self.damage.surprising(partition)
 
 
 def reporter_held(reporter: ReporterFacts, clock: Clock) -> Held:

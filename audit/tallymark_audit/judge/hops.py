@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tallymark_audit.cells import CellKey, Edge
-from tallymark_audit.edges import origins, passes
+from tallymark_audit.edges import AUDIT_TOPIC, origins, passes
 from tallymark_audit.judge.assemble import Counted, mirror_facts, producer_facts, renamed
 from tallymark_audit.judge.passing import GapOf, Parts, Passed, in_flight, reasons_of
 from tallymark_audit.sides import CellFacts, Claim, Observation, merge_observations
@@ -89,6 +89,17 @@ class Hop:
             return ((edge.downstream, edge.downstream_topic(topic)), (edge.upstream, topic))
         ups = self.upstreams(topic, known)
         return ((edge.downstream, topic), *((up, name) for up in ups for name in ups[up]))
+
+    def sides(self, topic: str, known: Known) -> tuple[list[Place], list[Place]]:
+        """What has to be counted downstream, and upstream, before the hop is judged."""
+        edge = self.edge
+        if edge.kind == "consumer":
+            return [(edge.upstream, AUDIT_TOPIC)], [(edge.upstream, topic)]
+        down = [(edge.downstream, edge.downstream_topic(topic))]
+        if edge.kind == "mirror":
+            return down, [(edge.upstream, topic)]
+        # Where mirrors end too, "nobody claimed it" also needs every upstream to have been counted.
+        return down, [(edge.downstream, AUDIT_TOPIC), *self.places(topic, known)[1:]]
 
     def clusters(self) -> tuple[str, ...]:
         """The clusters of :meth:`places`, whatever the topic."""

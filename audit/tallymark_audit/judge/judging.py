@@ -14,11 +14,13 @@ from tallymark_audit import sketches
 from tallymark_audit.cells import Edge
 from tallymark_audit.edges import AUDIT_TOPIC, collision
 from tallymark_audit.judge.assemble import consumer_facts
+from tallymark_audit.judge.damage import Damage, Damaged
 from tallymark_audit.judge.hops import Hop, Known, Place, Sides, beside
 from tallymark_audit.judge.passing import Passed, in_flight
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
 from tallymark_audit.sides import CellFacts
 from tallymark_audit.store import carried, facts
+from tallymark_audit.store.damage import damaged, is_spread
 
 DAY_MS: Final = 86_400_000
 LEARNED_DAYS: Final = 7
@@ -64,9 +66,10 @@ def judge_windows(
 ) -> list[Verdict]:
     """The verdicts of these windows (starts, ms) of one topic on one edge, as of now."""
     known = topics_known(connection, hop)
-    downstream, upstream = counters_through(connection, hop, topic, known)
+    downstream, upstream = counters_through(connection, hop, topic, known, undamaged=True)
     mirror = carried.mirror_reporter(connection, hop.edge) if hop.edge.kind == "mirror" else None
     passed = _passed(connection, hop.edge, topic, told=mirror is not None)
+    damage = damage_of(connection, hop, topic, known, passed)
     cells = _Gathering(connection, hop, topic, windows, known).cells(passed, downstream)
     collides = hop.edge.kind == "mirror" and collision(
         hop.edge, topic, known.get(hop.edge.upstream, ())
@@ -92,23 +95,47 @@ def judge_windows(
                 upstream_through=upstream,
                 changed=changed.get(window, 0),
             ),
+            damage,
         )
         for window in windows
     ]
 
 
-def counters_through(connection: Connection, hop: Hop, topic: str, known: Known) -> tuple[int, int]:
-    """Up to when (ms) the counters downstream and upstream of the hop have counted."""
-    edge = hop.edge
-    if edge.kind == "consumer":
-        told = facts.counted_through(connection, edge.upstream, AUDIT_TOPIC)
-        return told, facts.counted_through(connection, edge.upstream, topic)
-    downstream = facts.counted_through(connection, edge.downstream, edge.downstream_topic(topic))
-    if edge.kind == "mirror":
-        return downstream, facts.counted_through(connection, edge.upstream, topic)
-    # Where mirrors end too, "nobody claimed it" also needs every upstream to have been counted.
-    sources = [(edge.downstream, AUDIT_TOPIC), *hop.places(topic, known)[1:]]
-    return downstream, min(facts.counted_through(connection, *source) for source in sources)
+def counters_through(
+    connection: Connection, hop: Hop, topic: str, known: Known, *, undamaged: bool = False
+) -> tuple[int, int]:
+    """Up to when (ms) the counters downstream and upstream of the hop have counted; ``undamaged``:
+    without partitions that nobody can read, of which :func:`damage_of` tells."""
+    down, up = hop.sides(topic, known)
+
+    def through(sides: Iterable[Place]) -> int:
+        return min(facts.counted_through(connection, *side, undamaged) for side in sides)
+
+    return through(down), through(up)
+
+
+def damage_of(
+    connection: Connection, hop: Hop, topic: str, known: Known, passed: Mapping[int, Passed]
+) -> Damage:
+    """The logs on both sides of the hop that cannot be read to their end, and those upstream in
+    which its mirror says that it stands still. ``passed``: how far that has come."""
+    down, up = (
+        tuple(_spread(connection, one) for side in sides for one in damaged(connection, *side))
+        for sides in hop.sides(topic, known)
+    )
+    if hop.edge.kind != "mirror":
+        return Damage(down, up)
+    stopped = [
+        one
+        for one in carried.stopped_at(connection, hop.edge, topic)
+        if one.partition not in passed or passed[one.partition].offset <= one.offset
+    ]
+    return Damage(down, up, tuple(_spread(connection, one) for one in stopped))
+
+
+def _spread(connection: Connection, one: Damaged) -> Damaged:
+    anywhere = one.topic == AUDIT_TOPIC or is_spread(connection, one.cluster, one.topic)
+    return one._replace(spread=anywhere)
 
 
 def _changes(

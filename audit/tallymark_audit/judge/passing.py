@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from tallymark_audit.cells import ABORTED, EXPIRED, CellKey, Edge, Explanation
+from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import Observation
 
@@ -18,9 +19,20 @@ GAP_MEANS: Final = {
 """What the reason of a mirror's gap means for the messages in it."""
 
 
+STOPPED: Final = "damaged"
+"""The reason of a mirror's gap where it stands still: a batch cannot be read. No excuse, and over
+when it has come further."""
+
+
 def mirror_of(edge: Edge) -> str:
     """What the mirror of an edge calls itself as a reporter."""
     return f"mirror-{edge.name}"
+
+
+def stopped(edge: Edge, topic: str, partition: int, offset: int) -> Damaged:
+    """Where the edge's mirror stands still."""
+    why = f"a batch cannot be read (its CRC), and {mirror_of(edge)} waits there"
+    return Damaged(edge.upstream, topic, partition, offset, why)
 
 
 class Part(NamedTuple):

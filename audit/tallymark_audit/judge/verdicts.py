@@ -9,7 +9,7 @@ be trusted yet; absence of data never makes a window COMPLETE:
 
     OPEN        the window has not ended
     SETTLING    it has; records, reports or counters may still be under way
-    UNKNOWN     a reporter or a counter that is needed has gone silent
+    UNKNOWN     a reporter or a counter that is needed has gone silent, or a log cannot be read
     COMPLETE    all that was claimed is there, once
     EXPLAINED   complete but for records whose absence has a stated reason: failed, in doubt,
                 aborted, filtered
@@ -40,6 +40,7 @@ from tallymark_audit.cells import (
 )
 from tallymark_audit.hashing import BLOCK
 from tallymark_audit.judge.counted import NAMELESS, is_nameless, weigh
+from tallymark_audit.judge.damage import UNDAMAGED, Damage
 from tallymark_audit.judge.findings import Findings, state_of
 from tallymark_audit.judge.gate import Gate, Held
 from tallymark_audit.judge.states import (
@@ -132,12 +133,14 @@ def judge(
     cells: Iterable[CellFacts],
     reporters: Sequence[ReporterFacts],
     clock: Clock,
+    damage: Damage = UNDAMAGED,
 ) -> Verdict:
     """The verdict of ``window`` (start, ms). ``cells`` are those of the window on the edge;
     ``reporters`` those who answer for the hop: on a producer edge the runs that publish to the
     topic or whose instance was seen; on a mirror edge the mirror, if it tells how far it has
-    copied; on a consumer edge the runs of the group."""
-    gate = Gate.of(edge, window, reporters, clock)
+    copied; on a consumer edge the runs of the group. ``damage``: logs that cannot be read to their
+    end."""
+    gate = Gate.of(edge, window, reporters, clock, damage)
     judged = [_judge_cell(edge, facts, gate) for facts in cells]
     states = [cell.state for cell in judged] + ([gate.held[0]] if gate.held else [])
     bad = sorted(
@@ -202,6 +205,7 @@ def _judge_named(
             pending=bool(pending - seen.ranges - explained),
             explained=bool(explained),
             in_flight=facts.in_flight,
+            partition=facts.key.partition,
         ),
         facts.key.window + gate.clock.window_ms,
     )
@@ -244,6 +248,7 @@ def _judge_nameless(facts: CellFacts, claim: Claim, seen: Observation, gate: Gat
             pending=pending > 0 and claim.acks != 0 and seen.count < told.accepted,
             explained=weighed.excused or bool(weighed.same and told.failed + told.in_doubt),
             in_flight=facts.in_flight,
+            partition=facts.key.partition,
             undecided=weighed.undecided,
             note=NAMELESS,
         ),
@@ -270,6 +275,7 @@ def _judge_unstamped(facts: CellFacts, claim: Claim, seen: Observation, gate: Ga
         missing=bool(missing),
         unclaimed=_UNCLAIMED[gate.kind == "producer"] if excess else "",
         in_flight=facts.in_flight,
+        partition=facts.key.partition,
         note="no stamp: counted, not named",
     )
     state, reason = state_of(gate, None, findings, facts.key.window + gate.clock.window_ms)

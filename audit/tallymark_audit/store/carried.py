@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, exists, select
 
 from tallymark_audit.cells import Edge
-from tallymark_audit.judge.passing import GAP_MEANS, GapOf, Passed, mirror_of
+from tallymark_audit.judge.damage import Damaged
+from tallymark_audit.judge.passing import GAP_MEANS, STOPPED, GapOf, Passed, mirror_of, stopped
 from tallymark_audit.judge.states import ReporterFacts
 from tallymark_audit.store.facts import reporter_facts
 from tallymark_audit.store.incidents import GAP_TEXT
@@ -91,6 +92,21 @@ def mirrored_through(connection: Connection, edge: Edge, topic: str) -> dict[int
         if offset is not None:
             found[partition] = Passed(offset + 1)
     return found
+
+
+def stopped_at(connection: Connection, edge: Edge, topic: str) -> list[Damaged]:
+    """Where the edge's mirror has said that it cannot read on; it may have come further since."""
+    start = GAP_TEXT.format(mirror=mirror_of(edge), reason=STOPPED)
+    query = select(incidents).where(
+        incidents.c.cluster == edge.downstream,
+        incidents.c.topic == topic,
+        incidents.c.kind == "gap",
+        incidents.c.reason == start,
+    )
+    return [
+        stopped(edge, topic, row["partition"], row["from_offset"])
+        for row in connection.execute(query).mappings()
+    ]
 
 
 def gaps_of(connection: Connection, edge: Edge, topic: str) -> list[GapOf]:

@@ -45,6 +45,22 @@ progress = Table(
 """``next_offset``: all before it is in ``observations`` (in ``claims``, for the audit topic).
 ``counted_through``: when it last was at the high watermark."""
 
+damage = Table(
+    "damage",
+    metadata,
+    text("cluster"),
+    text("topic"),
+    big("partition"),
+    big("from_offset"),
+    text("reason"),
+    big("since"),
+    big("at"),
+    PrimaryKeyConstraint("cluster", "topic", "partition"),
+)
+"""Partitions that are not counted from ``from_offset`` on, since a batch there cannot be read;
+found at ``at``. Windows that ended by ``since`` were counted before. The row goes when the log can
+be read again."""
+
 observations = Table(
     "observations",
     metadata,

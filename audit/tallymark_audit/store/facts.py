@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sqlalchemy import Connection, Table, func, select, union
+from sqlalchemy import Connection, Table, exists, func, select, union
 
 from tallymark_audit import sketches
 from tallymark_audit.cells import CellKey
@@ -30,6 +30,7 @@ from tallymark_audit.store.tables import (
     archive,
     claims,
     collectors,
+    damage,
     lateness,
     observations,
     progress,
@@ -239,14 +240,24 @@ def topics_on(connection: Connection, cluster: str) -> frozenset[str]:
     return frozenset(row.topic for row in connection.execute(query))
 
 
-def counted_through(connection: Connection, cluster: str, topic: str) -> int:
+def counted_through(
+    connection: Connection, cluster: str, topic: str, undamaged: bool = False
+) -> int:
     """Up to when (ms) the cluster's collector had counted all there was of the topic; 0: never.
-    Of a topic that does not exist it has counted all when it last looked for topics."""
-    through = connection.scalar(
-        select(func.min(progress.c.counted_through)).where(
-            progress.c.cluster == cluster, progress.c.topic == topic
-        )
+    Of a topic that does not exist it has counted all when it last looked for topics.
+    ``undamaged``: leave out partitions that nobody can read to their end."""
+    query = select(func.min(progress.c.counted_through)).where(
+        progress.c.cluster == cluster, progress.c.topic == topic
     )
+    if undamaged:
+        query = query.where(
+            ~exists().where(
+                damage.c.cluster == progress.c.cluster,
+                damage.c.topic == progress.c.topic,
+                damage.c.partition == progress.c.partition,
+            )
+        )
+    through = connection.scalar(query)
     if through is None:
         through = connection.scalar(
             select(collectors.c.discovered_through).where(collectors.c.cluster == cluster)

@@ -9,6 +9,7 @@ Times are ms UTC, offsets and sequences 64-bit. Sets of sequences are JSON lists
     reporters      who said it, and how complete that is              one row a run
     verdicts       the present judgement                              one row a window and source
     watermarks     how far an edge is complete                        one row an edge and topic
+    damage         partitions that cannot be read to their end        one row a partition
     window_changes when a window last changed on a cluster            what the judge looks at
     copied         how far mirrors say they are                       one row a source partition
     lateness       how late records come                              one row an edge, topic, day
@@ -27,6 +28,7 @@ from tallymark_audit.store.counted_tables import (
     claims,
     collectors,
     copied,
+    damage,
     detached,
     lateness,
     meta,
@@ -49,7 +51,7 @@ from tallymark_audit.store.judged_tables import (
     watermarks,
 )
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -59,6 +61,7 @@ __all__ = [
     "claims",
     "collectors",
     "copied",
+    "damage",
     "detached",
     "graph",
     "incidents",

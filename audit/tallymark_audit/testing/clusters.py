@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 from tallymark.client import Fetched, FetchSpec, RecordMetadata
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.client.reading.isolation import AbortedTransaction, committed
-from tallymark.errors import CODES, ConnectError, KafkaError, LogTruncatedError
+from tallymark.errors import (
+    CODES,
+    ConnectError,
+    CorruptMessageError,
+    CorruptRecordError,
+    KafkaError,
+    LogTruncatedError,
+)
 from tallymark.protocol.records import Batch, BatchBuilder, Header, split_batches
 
 Place = tuple[str, int]
@@ -106,6 +113,13 @@ class MemoryLog:
         gone = self.batches[:count]
         del self.batches[:count]
         self.start = gone[-1].header.next_offset if gone else self.start
+
+    def damage(self, number: int) -> None:
+        """Turn a bit in the batch of that number, so that its CRC does not hold; once more mends
+        it."""
+        data = bytearray(self.batches[number].data)
+        data[-1] ^= 1
+        self.batches[number] = Batch(self.batches[number].header, memoryview(bytes(data)))
 
     def end_of_epoch(self, epoch: int) -> int:
         """Where the records of this epoch and the older ones end."""
@@ -206,6 +220,14 @@ class MemoryCluster:
             return KafkaError(CODES["OFFSET_OUT_OF_RANGE"], f"{topic}-{partition}")
         stable = log.stable
         batches = [b for b in log.read(offset, self.at_once) if b.header.next_offset <= stable]
+        for number, batch in enumerate(batches):
+            try:
+                batch.check_crc()
+            except CorruptRecordError as error:
+                if not number:
+                    return CorruptMessageError(topic, partition, offset, error)
+                del batches[number:]
+                break
         at = batches[-1].header.next_offset if batches else offset
         last = batches[-1].header.partition_leader_epoch if batches else epoch
         told = [

@@ -1,0 +1,264 @@
+"""One batch whose CRC does not hold: its partition is not counted from there on, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+from tallymark.client.producing.stamps import Stamp
+from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment
+from tallymark.protocol.records import split_batches
+from tallymark_audit.alerts.facts import judged_edges, read_facts
+from tallymark_audit.cells import CellKey, Edge
+from tallymark_audit.collector.collector import Collector, CollectorSettings
+from tallymark_audit.collector.judge_loop import JudgeLoop
+from tallymark_audit.edges import AUDIT_TOPIC, derive_edges
+from tallymark_audit.judge.damage import Damage, Damaged
+from tallymark_audit.judge.verdicts import Clock, State, Verdict, judge
+from tallymark_audit.metrics_source import AuditMetrics
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.reports.events import encode_event
+from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.sides import CellFacts, Observation
+from tallymark_audit.store import Store, open_store, queries
+from tallymark_audit.testing import MemoryCluster, Told
+
+W = 1000
+AUDIT = AuditSettings(window_ms=W, settle_min_ms=500, silence_ms=3000, report_interval_ms=100)
+EDGE = "producer-to-dc1"
+
+
+@dataclass
+class Site:
+    """One cluster with two partitions, its producer and its collector; time is a number."""
+
+    store: Store
+    now: int = 10_000
+    cluster: MemoryCluster = field(default_factory=lambda: MemoryCluster(at_once=20))
+    next: list[int] = field(default_factory=lambda: [0, 0])
+
+    def __post_init__(self) -> None:
+        self.deployment = Deployment(
+            clusters=(Cluster(name="dc1", brokers=(BrokerAddress(port=1),)),),
+            mirrors=(),
+            audit=AUDIT,
+        )
+        self.tally = Tally(Identity("producer-a", "web", "app", "61" * 8, W, 0))
+        for place in (("t", 0), ("t", 1), (AUDIT_TOPIC, 0)):
+            self.cluster.log(*place)
+        self.start()
+
+    def start(self) -> None:
+        settings = CollectorSettings("dc1", W, max_wait_ms=0)
+        self.collector = Collector(self.store, self.cluster, settings, "x", clock=lambda: self.now)
+        self.collector.start()
+        self.judges = JudgeLoop(self.collector.ledger, derive_edges(self.deployment), AUDIT)
+
+    def publish(self, partition: int, count: int = 10, lose: int = 0) -> None:
+        first = self.next[partition]
+        self.next[partition] += count
+        key = TallyKey("t", partition, self.now - self.now % W)
+        self.tally.accept(Run(key, first, first + count - 1, self.now, self.now), count, self.now)
+        self.tally.settle(key, Outcome.ACKNOWLEDGED, first, first + count - 1, self.now)
+        told = [
+            Told(Stamp(b"a" * 8, partition, sequence, "web"), self.now)
+            for sequence in range(first, first + count - lose)
+        ]
+        self.cluster.log("t", partition).append(told)
+
+    def run(self, ms: int) -> None:
+        for _ in range(0, ms, 500):
+            self.now += 500
+            for event in self.tally.report(self.now, self.now, False):
+                self.tally.published(event.event_number)
+                told = [Told(None, self.now, encode_event(event))]
+                self.cluster.log(AUDIT_TOPIC).append(told)
+            for _ in range(3):
+                self.collector.step()
+            self.judges.step(self.now)
+
+    def rows(self) -> dict[int, Any]:
+        with self.store.read() as connection:
+            found = queries.windows(connection, EDGE, "t")
+            return {row["window"]: row for row in reversed(found)}
+
+    def states(self) -> dict[int, str]:
+        return {window: row["state"] for window, row in self.rows().items()}
+
+    def incidents(self, kind: str) -> list[Any]:
+        with self.store.read() as connection:
+            return [row for row in queries.all_incidents(connection) if row["kind"] == kind]
+
+    def alerts(self) -> list[Damaged]:
+        with self.store.read() as connection:
+            edges = judged_edges(connection, self.deployment, "dc1")
+            found = read_facts(connection, self.deployment, "dc1", edges, self.now)
+            return list(found.damaged)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+        yield Site(store)
+
+
+def three_windows(site: Site, lose: int = 0) -> None:
+    """At 10, 11 and 12 s, ten messages a partition and window; ``lose`` of partition 1's last."""
+    for at in range(3):
+        site.publish(0)
+        site.publish(1, lose=lose if at == 2 else 0)
+        site.now += W
+
+
+def test_a_damaged_batch_stops_its_partition_only_and_says_where(site: Site) -> None:
+    """A disk turned a bit in the third batch of t-0. The collector stood still in that partition
+    without a word but in its log; every window of the topic, of t-1 too, was UNKNOWN since "the
+    counter downstream has not counted since 1970-01-01"."""
+    three_windows(site, lose=2)
+    site.cluster.log("t", 0).damage(2)
+    site.run(8000)
+    rows = site.rows()
+    assert site.states()[10_000] == State.COMPLETE
+    assert site.states()[11_000] == State.UNKNOWN, "t-0 may hold more of it behind the damage"
+    assert (rows[12_000]["state"], rows[12_000]["missing"]) == (State.LOSS, 12)
+    with site.store.read() as connection:
+        cells = queries.evidence(connection, EDGE, "t", 12_000).verdicts[0]["cells"]
+    by_partition = {cell["partition"]: cell for cell in cells}
+    assert by_partition[1]["state"] == State.LOSS
+    assert by_partition[0]["state"] == State.UNKNOWN
+    for text in ("t-0 of dc1", "from offset 20 on", "CRC"):
+        assert text in by_partition[0]["reason"]
+        assert text in site.incidents("damaged")[0]["reason"]
+    assert (site.incidents("damaged")[0]["from_offset"], len(site.incidents("damaged"))) == (20, 1)
+    assert [(one.topic, one.partition, one.offset) for one in site.alerts()] == [("t", 0, 20)]
+
+
+def test_windows_behind_the_damage_are_unknown_and_the_metrics_count_it(site: Site) -> None:
+    three_windows(site)
+    site.cluster.log("t", 0).damage(2)
+    site.run(5000)
+    site.publish(1)
+    site.run(5000)
+    late = max(site.rows())
+    assert site.states()[late] == State.UNKNOWN, "t-0 may have got records, too"
+    assert "t-0 of dc1 cannot be read from offset 20 on" in site.rows()[late]["reasons"][0]
+    metrics = AuditMetrics(site.store, site.deployment, lambda: site.now)
+    found = {family.name: family for family in metrics.collect()}
+    (sample,) = found["tallymark_audit_damaged_partitions"].samples
+    assert (sample.labels, sample.value) == ({"cluster": "dc1", "topic": "t"}, 1.0)
+
+
+def test_counting_goes_on_when_the_log_is_mended(site: Site) -> None:
+    """Also by a collector that was started again in between; the incident stays, the alert ends."""
+    three_windows(site)
+    site.cluster.log("t", 0).damage(2)
+    site.run(8000)
+    site.start()
+    site.run(8000)
+    assert site.states()[12_000] == State.UNKNOWN
+    assert len(site.incidents("damaged")) == 1, "known by the next one"
+    site.cluster.log("t", 0).damage(2)
+    site.run(25_000)
+    assert set(site.states().values()) == {State.COMPLETE}
+    assert not site.alerts()
+    assert [row["from_offset"] for row in site.incidents("mended")] == [20]
+
+
+def test_what_is_damaged_on_the_way_is_no_damage(site: Site) -> None:
+    three_windows(site)
+    site.cluster.log("t", 0).damage(2)
+    site.run(500)
+    site.cluster.log("t", 0).damage(2)
+    site.run(8000)
+    assert not site.incidents("damaged")
+    assert set(site.states().values()) == {State.COMPLETE}
+
+
+def test_a_batch_with_a_right_crc_that_does_not_decode(site: Site) -> None:
+    """A producer sent garbage under a right CRC: nothing of the fetch was counted, though two
+    batches before it were good."""
+    three_windows(site)
+    log = site.cluster.log("t", 0)
+    data = bytearray(log.batches[2].data)
+    data[61:] = b"\xff" * len(data[61:])
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    log.batches[2:] = split_batches(bytes(data))
+    site.run(8000)
+    assert [row["from_offset"] for row in site.incidents("damaged")] == [20]
+    assert list(site.states().values()) == [State.COMPLETE, State.UNKNOWN, State.UNKNOWN]
+    assert [row["observed"] for row in site.rows().values()] == [20, 20, 10]
+
+
+def test_a_damaged_audit_topic_says_so(site: Site) -> None:
+    """Claims cannot be read: what is seen is not UNCLAIMED, and the reason names the batch."""
+    three_windows(site)
+    site.run(500)
+    log = site.cluster.log(AUDIT_TOPIC)
+    site.publish(0)
+    site.run(500)
+    log.damage(len(log.batches) - 1)
+    site.run(5000)
+    states = site.states()
+    late = max(states)
+    assert states[late] != State.UNCLAIMED
+    if site.incidents("damaged"):
+        (row,) = site.incidents("damaged")
+        assert row["topic"] == AUDIT_TOPIC
+
+
+MIRROR = Edge("dc1-to-aggregate", "dc1", "aggregate", "mirror")
+CLOCK = Clock(100_000, W, 500, 3000, 100_000, 100_000)
+
+
+def facts(partition: int, claimed: int, seen: int, copies: int = 0) -> CellFacts:
+    key = CellKey("t", partition, 0, "web", "00" * 8)
+
+    def ranges(count: int) -> RangeSet:
+        return RangeSet.single(0, count - 1) if count else RangeSet()
+
+    observation = Observation(key, seen + copies, 0, ranges(seen))
+    upstream = Observation(key, claimed, 0, ranges(claimed))
+    return CellFacts(key, upstream.as_claim() if claimed else None, observation)
+
+
+def verdict(damage: Damage, *cells: CellFacts, edge: Edge = MIRROR) -> Verdict:
+    return judge(edge, "t", 0, cells, [], CLOCK, damage)
+
+
+@pytest.mark.parametrize(
+    ("cell", "side", "state"),
+    [
+        (facts(0, 10, 8), "downstream", State.UNKNOWN),
+        (facts(1, 10, 8), "downstream", State.LOSS),
+        (facts(0, 10, 10), "downstream", State.COMPLETE),
+        (facts(0, 8, 10), "upstream", State.UNKNOWN),
+        (facts(1, 8, 10), "upstream", State.UNCLAIMED),
+        (facts(0, 10, 10, copies=1), "upstream", State.UNKNOWN),
+        (facts(0, 10, 10, copies=1), "downstream", State.DUPLICATION),
+        (facts(0, 10, 8), "upstream", State.LOSS),
+    ],
+)
+def test_only_what_the_damage_may_hide_is_unknown(cell: CellFacts, side: str, state: State) -> None:
+    """Windows that ended long before the damage: ``since`` is later."""
+    one = Damaged("dc1", "t", 0, 20, "its CRC does not hold", since=50_000)
+    (only,) = verdict(Damage(**{side: (one,)}), cell).cells or (None,)
+    assert (only.state if only else State.COMPLETE) == state
+    spread = one._replace(spread=True)
+    if cell.key.partition == 1:
+        (only,) = verdict(Damage(**{side: (spread,)}), cell).cells
+        assert only.state == State.UNKNOWN, "its records may lie in any partition"
+
+
+def test_what_a_mirror_cannot_read_is_not_lost_by_it_and_not_under_way() -> None:
+    """The mirror stands still at a damaged batch that was counted before: "has not copied it yet"
+    is not the whole truth."""
+    one = Damaged("dc1", "t", 0, 20, "a batch cannot be read", since=50_000)
+    behind = replace(facts(0, 10, 0), in_flight=True)
+    found = verdict(Damage(carrier=(one,)), behind)
+    assert found.state == State.UNKNOWN
+    assert "t-0 of dc1 cannot be read from offset 20" in found.reasons[0]
