@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from tallymark.client import (
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
         TopicInfo,
     )
 
+__version__: Final = "0.1.0"
+"""That of pyproject.toml, known without reading the package's metadata."""
+
 __all__ = [
     "Admin",
     "AsyncConsumer",
@@ -34,6 +37,7 @@ __all__ = [
     "RecordMetadata",
     "SimpleConsumer",
     "TopicInfo",
+    "__version__",
 ]
 
 

@@ -6,6 +6,7 @@ import click
 import pytest
 
 from tallymark.cli import main as cli
+from tallymark.cli.commands import COMMANDS
 from tallymark.errors import UserError
 
 
@@ -27,7 +28,7 @@ def raising(monkeypatch: pytest.MonkeyPatch) -> type[Exception]:
     def broken() -> None:
         raise Raised.error
 
-    monkeypatch.setattr(cli, "_load", lambda point: broken)
+    monkeypatch.setattr(cli, "_load", lambda name, target: broken)
     return Raised
 
 
@@ -63,7 +64,7 @@ def test_help_needs_no_extra(
 ) -> None:
     assert run(monkeypatch, "--help") == 0
     listed = capsys.readouterr().out
-    assert all(name in listed for name in cli.SUMMARIES)
+    assert all(name in listed for name in COMMANDS)
 
 
 def test_an_unknown_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import click
 
-from tallymark_audit.cli.deciding import accept, edges, retire
-from tallymark_audit.cli.looking import evidence, overview, reporters, verdicts
-from tallymark_audit.cli.mending import repair
-from tallymark_audit.cli.running import collect, replay_journals
-from tallymark_audit.cli.watching import alerts, wait
-from tallymark_audit.drill.cli import drill
+from tallymark.cli.lazy_group import LazyGroup
+
+_HERE = "tallymark_audit.cli"
+_COMMANDS = {
+    "collect": f"{_HERE}.running:collect",
+    "overview": f"{_HERE}.looking:overview",
+    "verdicts": f"{_HERE}.looking:verdicts",
+    "evidence": f"{_HERE}.looking:evidence",
+    "reporters": f"{_HERE}.looking:reporters",
+    "alerts": f"{_HERE}.watching:alerts",
+    "wait": f"{_HERE}.watching:wait",
+    "edges": f"{_HERE}.deciding:edges",
+    "repair": f"{_HERE}.mending:repair",
+    "accept": f"{_HERE}.deciding:accept",
+    "retire": f"{_HERE}.deciding:retire",
+    "replay-journals": f"{_HERE}.running:replay_journals",
+    "drill": "tallymark_audit.drill.cli:drill",
+}
 
 
-@click.group("audit")
+@click.group("audit", cls=LazyGroup, lazy=_COMMANDS)
 def command() -> None:
     """Count, judge, name and repair."""
 
-
-for each in (
-    collect,
-    overview,
-    verdicts,
-    evidence,
-    reporters,
-    alerts,
-    wait,
-    edges,
-    repair,
-    accept,
-    retire,
-    replay_journals,
-    drill,
-):
-    command.add_command(each)
 
 __all__ = ["command"]

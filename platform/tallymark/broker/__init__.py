@@ -5,6 +5,21 @@ Read in this order: :mod:`~tallymark.broker.image` (what the cluster looks like)
 (one file per API, named by its number), :mod:`~tallymark.broker.server` (how it starts and stops).
 """
 
-from tallymark.broker.settings import BrokerSettings
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tallymark.broker.settings import BrokerSettings
 
 __all__ = ["BrokerSettings"]
+
+if not TYPE_CHECKING:  # with it type checkers would believe in every name
+
+    def __getattr__(name: str) -> Any:
+        # Loaded at first use: who only needs the rules of access entries needs no settings.
+        if name != "BrokerSettings":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from tallymark.broker.settings import BrokerSettings
+
+        return BrokerSettings

@@ -5,34 +5,20 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal
 
 from tallymark.cli.ports import is_taken, listening
+from tallymark.cli.reach import Finding, reach
 from tallymark.cli.supervisor.control import ask
-from tallymark.cli.supervisor.plan import ProcessSpec, plan
 from tallymark.cli.supervisor.run import control_file
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 
 JAVA_AT_LEAST = 17
 DISK_AT_LEAST = 1 << 30
-REACH_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check found: ``do`` says what to do unless all is well."""
-
-    what: str
-    grade: Literal["ok", "warning", "failure"]
-    text: str
-    do: str = ""
 
 
 def run_checks(deployment: Deployment) -> list[Finding]:
@@ -147,25 +133,3 @@ def check_ports(deployment: Deployment) -> list[Finding]:
 def check_reachable(deployment: Deployment) -> list[Finding]:
     """Every part of the running stack accepts connections."""
     return [reach(deployment, spec) for spec in listening(deployment)]
-
-
-def check_one(deployment: Deployment, name: str) -> list[Finding]:
-    """One process: it accepts connections, or, where it only makes them, what it needs does.
-
-    This is the health check of the containers. Raises UserError for an unknown name.
-    """
-    specs = {spec.name: spec for spec in plan(deployment)}
-    if name not in specs:
-        raise UserError(f"there is no process {name!r}", f"there are: {', '.join(specs)}")
-    wanted = [name] if specs[name].port else list(specs[name].after)
-    return [reach(deployment, specs[one]) for one in wanted]
-
-
-def reach(deployment: Deployment, spec: ProcessSpec) -> Finding:
-    """Whether the process accepts a connection."""
-    try:
-        socket.create_connection((spec.host, spec.port), REACH_SECONDS).close()
-    except OSError as error:
-        do = f"see {deployment.log_dir / spec.name}.log"
-        return Finding("reach", "failure", f"{spec.name} on {spec.port}: {error}", do)
-    return Finding("reach", "ok", f"{spec.name} answers on {spec.port}")

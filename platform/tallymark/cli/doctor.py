@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
-from rich.console import Console
-from rich.table import Table
 
-from tallymark.cli.checks import check_one, run_checks
+from tallymark.cli.reach import Finding, check_one
 from tallymark.deployment import load
+from tallymark.deployment.places import find_places
 
-MARK = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failure": "[red]failure[/]"}
+COLOUR = {"ok": "green", "warning": "yellow", "failure": "red"}
 
 
 @click.command("doctor")
@@ -20,12 +21,26 @@ def command(settings: str | None, reach: str | None) -> None:
 
     Exits with 1 when something fails that the stack needs.
     """
-    deployment = load(settings)
-    findings = check_one(deployment, reach) if reach else run_checks(deployment)
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for finding in findings:
-        text = f"{finding.text}\n→ {finding.do}" if finding.do else finding.text
-        table.add_row(MARK[finding.grade], finding.what, text)
-    Console().print(table)
+    findings = (
+        check_one(find_places(settings) or load(settings), reach) if reach else _all(settings)
+    )
+    _show(findings)
     if any(finding.grade == "failure" for finding in findings):
         raise click.exceptions.Exit(1)
+
+
+def _all(settings: str | None) -> list[Finding]:
+    from tallymark.cli.checks import run_checks  # --reach does not need what they need
+
+    return run_checks(load(settings))
+
+
+def _show(findings: list[Finding]) -> None:
+    """One line each: grade, what, text; and below it what to do. Nothing is cut."""
+    graded = max(len(finding.grade) for finding in findings)
+    named = max(len(finding.what) for finding in findings)
+    for finding in findings:
+        grade = click.style(f"{finding.grade:{graded}}", fg=COLOUR[finding.grade])
+        click.echo(f"{grade}  {finding.what:{named}}  {finding.text}", color=sys.stdout.isatty())
+        if finding.do:
+            click.echo(f"{'':{graded}}  {'':{named}}  → {finding.do}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -16,9 +16,10 @@ from tallymark.cli.target import Target, take_target
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.groups import GroupDescription, GroupListing
 from tallymark.client.admin.results import Results, TopicPartition
-from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups
-from tallymark.coordination import ZooKeeper
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError, UserError
+
+if TYPE_CHECKING:
+    from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ZOOKEEPER = "The groups in this ZooKeeper; those of the settings' cluster are known."
@@ -127,6 +128,9 @@ def opened_stores(options: dict[str, Any]) -> Iterator[tuple[Admin, list[GroupSt
         admin = stack.enter_context(Admin(**target.client))
         stores: list[GroupStore] = [] if kept == ZOOKEEPER else [BrokerGroups(admin)]
         if connect and kept != BROKERS:
+            from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups
+            from tallymark.coordination import ZooKeeper  # kazoo
+
             try:
                 session = stack.enter_context(ZooKeeper(connect).start())
             except (ConnectError, UserError) as error:

@@ -1,76 +1,57 @@
-"""``tallymark``: one command whose sub-commands come from the entry points ``tallymark.commands``.
+"""``tallymark``: one command whose sub-commands are ours (:mod:`.commands`) and those that other
+packages bring by entry points ``tallymark.commands``.
 
-A sub-command's module is imported only when it is called, so ``tallymark --help`` needs neither
-Spark nor FastAPI. A :class:`~tallymark.errors.UserError` is printed as one line; anything else is
-a bug of ours, said as such, with the traceback only when ``TALLYMARK_DEBUG`` is set.
+A sub-command's module is imported only when it is called: ``tallymark --help`` needs neither Spark
+nor FastAPI, and no command waits for what another one needs. A
+:class:`~tallymark.errors.UserError` is printed as one line; anything else is a bug of ours, said as
+such, with the traceback only when ``TALLYMARK_DEBUG`` is set.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
-from importlib.metadata import EntryPoint, entry_points, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
+from tallymark import __version__
+from tallymark.cli.commands import COMMANDS
+from tallymark.cli.lazy_group import load_command
 from tallymark.cli.std_streams import ReaderGone, drop_output, noticing_readers, open_missing
 from tallymark.errors import TallymarkError, UserError
 
-SUMMARIES = {
-    "acls": "Say who may do what.",
-    "apache-kafka": "Run a broker of Apache Kafka, for trying the stack on it.",
-    "audit": "Count, judge, name and repair: the audit.",
-    "broker": "Run one broker.",
-    "cluster": "Show the brokers of a cluster.",
-    "completion": "Print the script by which a shell completes commands.",
-    "consume": "Print the messages of topics.",
-    "dashboards": "Serve the audit dashboards.",
-    "demo": "Run the main job end to end, with a real fault.",
-    "doctor": "Look for what is missing on this machine, and say what to do.",
-    "export": "Write the records of a topic to a file.",
-    "groups": "List, describe, reset and delete consumer groups.",
-    "import": "Send the records of an exported file to a topic.",
-    "log-dirs": "Show what the disks of brokers hold.",
-    "mirror": "Copy topics from one cluster into another.",
-    "offsets": "Check how far consumers are behind.",
-    "perf": "Measure how fast a cluster takes and gives messages.",
-    "produce": "Publish lines as messages.",
-    "publish": "Publish JSON lines, CSV, access logs or host metrics as Avro events.",
-    "reconcile": "Reconcile with Spark: count the data, judge every window.",
-    "registry": "Serve the Avro schema registry.",
-    "replay": "Send a topic's messages again, at the pace they once came.",
-    "status": "Show the processes of the running stack.",
-    "topics": "List, create, describe, change and delete topics.",
-    "up": "Start the whole stack on this machine.",
-    "users": "Add, list and remove users.",
-    "verify-log": "Check the files of a broker's logs.",
-    "zookeeper": "Run Apache ZooKeeper from the Spark extra.",
-}
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from click.shell_completion import CompletionItem
 
 
 class _Commands(click.Group):
-    """Finds commands among the entry points, by name, and loads them lazily."""
+    """Finds commands by name, and loads them lazily."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(point.name for point in entry_points(group="tallymark.commands"))
+        return sorted({*COMMANDS, *(point.name for point in _entry_points())})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        for point in entry_points(group="tallymark.commands", name=cmd_name):
-            try:
-                return _load(point)
-            except UserError:
-                if ctx.resilient_parsing:  # a shell asks for completions: there are none
-                    return None
-                raise
-        return None
+        target = COMMANDS[cmd_name].target if cmd_name in COMMANDS else _foreign(cmd_name)
+        if target is None:
+            return None
+        try:
+            return _load(cmd_name, target)
+        except UserError:
+            if ctx.resilient_parsing:  # a shell asks for completions: there are none
+                return None
+            raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # click's own would import every command, Spark's included, to see whether it is hidden.
+        from click.shell_completion import CompletionItem
+
         names = [
-            CompletionItem(name, help=SUMMARIES.get(name))
+            CompletionItem(name, help=_summary(name))
             for name in self.list_commands(ctx)
             if name.startswith(incomplete)
         ]
@@ -92,29 +73,38 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, SUMMARIES.get(name, "")) for name in self.list_commands(ctx)]
-            )
+            formatter.write_dl([(name, _summary(name)) for name in self.list_commands(ctx)])
 
 
-def _load(point: EntryPoint) -> click.Command:
+def _summary(name: str) -> str:
+    return COMMANDS[name].summary if name in COMMANDS else ""
+
+
+def _entry_points() -> Iterable[EntryPoint]:
+    from importlib.metadata import entry_points  # it reads the metadata of all that is installed
+
+    return entry_points(group="tallymark.commands")
+
+
+def _foreign(name: str) -> str | None:
+    return next((point.value for point in _entry_points() if point.name == name), None)
+
+
+def _load(name: str, target: str) -> click.Command:
     try:
-        command = point.load()
+        return load_command(target)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("tallymark"):
             raise
         extra = {"tallymark_spark_jobs": "spark", "tallymark_schema_registry": "registry"}
-        name = extra.get(point.module.split(".")[0], "dashboards")
         raise UserError(
-            f"'tallymark {point.name}' needs the package {error.name}, which is not installed",
-            f"pip install 'tallymark[{name}]'",
+            f"'tallymark {name}' needs the package {error.name}, which is not installed",
+            f"pip install 'tallymark[{extra.get(target.split('.')[0], 'dashboards')}]'",
         ) from error
-    assert isinstance(command, click.Command), f"{point.value} is not a command"
-    return command
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("tallymark"), prog_name="tallymark")
+@click.version_option(__version__, prog_name="tallymark")
 def command() -> None:
     """Know that every event arrived: a Kafka-compatible log platform with the audit built in."""
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from tallymark.errors import TallymarkError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,6 +36,8 @@ def show(rows: Iterable[Row], columns: Sequence[str], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():
+        from rich.console import Console  # 0.05 s to import: not for files and pipes
+
         Console().print(_table(found, columns))
     else:
         for line in ([name.upper() for name in columns], *(_cells(row, columns) for row in found)):
@@ -56,6 +59,8 @@ def end(done: int, errors: Mapping[Any, TallymarkError] | Sequence[TallymarkErro
 
 
 def _table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in columns:
         number = any(isinstance(row.get(name), int) for row in rows)

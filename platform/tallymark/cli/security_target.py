@@ -17,14 +17,7 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from tallymark.broker.acl_rules import Acl
-from tallymark.broker.security_file import FileSecurityStore
-from tallymark.broker.security_zookeeper import ZooKeeperSecurityStore
-from tallymark.cli.security_asked import AskedSecurity
-from tallymark.cli.security_kept import KeptSecurity
-from tallymark.cli.target import cluster_options, find_cluster, take_target
-from tallymark.client.admin.admin import Admin
-from tallymark.coordination import ZooKeeper
-from tallymark.coordination.access import Access
+from tallymark.cli.target import cluster_options, find_zookeeper, take_target
 from tallymark.errors import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,14 +70,25 @@ def opened_store(options: dict[str, Any]) -> Iterator[Security]:
             "--bootstrap-server, --cluster, --zookeeper and --data say different things", "give one"
         )
     if brokers and not (zookeeper or data):
+        from tallymark.cli.security_asked import AskedSecurity
+        from tallymark.client.admin.admin import Admin
+
         with Admin(**take_target(options).client) as admin:
             yield AskedSecurity(admin)
     elif data is not None:
+        from tallymark.broker.security_file import FileSecurityStore
+        from tallymark.cli.security_kept import KeptSecurity
+
         yield KeptSecurity(FileSecurityStore(Path(data)))
     else:
+        from tallymark.broker.security_zookeeper import ZooKeeperSecurityStore
+        from tallymark.cli.security_kept import KeptSecurity
+        from tallymark.coordination import ZooKeeper  # kazoo
+        from tallymark.coordination.access import Access
+
         known = Access.from_environment()
         # Whoever has the brokers' credentials writes what only they may change, and read.
         access = replace(known, closed=bool(known.user))
-        connect = zookeeper or find_cluster(options["cluster"], options["settings"])[1]
+        connect = zookeeper or find_zookeeper(options["cluster"], options["settings"])
         with ZooKeeper(connect, access=access).start(create_root=True) as session:
             yield KeptSecurity(ZooKeeperSecurityStore(session))

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import click
 
-from tallymark.cli.command_config import read_command_config
-from tallymark.client.security.deployment import ConnectionSettings, connection_settings
-from tallymark.deployment import Cluster, load
+from tallymark.deployment import load
+from tallymark.deployment.places import find_places
 from tallymark.errors import UserError
+
+if TYPE_CHECKING:
+    from tallymark.client.security.deployment import ConnectionSettings
+    from tallymark.client.security.security import SecuritySettings
+    from tallymark.deployment import Cluster, Deployment
+    from tallymark.deployment.places import ClusterPlace, Places
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,13 +65,28 @@ def take_target(options: dict[str, Any]) -> Target:
         raise UserError(
             "--bootstrap-server and --cluster both say where the cluster is", "give one of them"
         )
-    security = read_command_config(config) if config else None
+    security = _read_config(config) if config else None
     if bootstrap:
         return Target({"bootstrap_servers": bootstrap, **(security or {})})
+    places = find_places(settings)
+    if places is not None:
+        place, zookeeper = _chosen(places, cluster)
+        if not place.secured or security is not None:
+            return Target(
+                {"bootstrap_servers": place.bootstrap_servers, **(security or {})}, zookeeper
+            )
     chosen, zookeeper = find_cluster(cluster, settings)
     if security is None:
+        from tallymark.client.security.deployment import connection_settings
+
         return Target(connection_settings(chosen), zookeeper)
     return Target({"bootstrap_servers": chosen.bootstrap_servers, **security}, zookeeper)
+
+
+def _read_config(path: str) -> SecuritySettings:
+    from tallymark.cli.command_config import read_command_config
+
+    return read_command_config(path)
 
 
 def _complete_cluster(
@@ -79,11 +99,24 @@ def _complete_cluster(
     return [cluster.name for cluster in clusters if cluster.name.startswith(incomplete)]
 
 
+def find_zookeeper(cluster: str | None, settings: str | None) -> str:
+    """Where the ZooKeeper of that cluster of the settings is, or of the first one."""
+    places = find_places(settings)
+    return _chosen(places, cluster)[1] if places else find_cluster(cluster, settings)[1]
+
+
 def find_cluster(cluster: str | None, settings: str | None) -> tuple[Cluster, str]:
     """The cluster of that name in the settings, or the first one; and where its ZooKeeper is."""
-    deployment = load(settings)
+    return _chosen(load(settings), cluster)
+
+
+@overload
+def _chosen(described: Deployment, name: str | None) -> tuple[Cluster, str]: ...
+@overload
+def _chosen(described: Places, name: str | None) -> tuple[ClusterPlace, str]: ...
+def _chosen(described: Deployment | Places, name: str | None) -> tuple[Cluster | ClusterPlace, str]:
     try:
-        chosen = deployment.cluster(cluster) if cluster else deployment.clusters[0]
+        chosen = described.cluster(name) if name else described.clusters[0]
     except KeyError as error:
         raise UserError(str(error.args[0]), "give --cluster one of these") from None
-    return chosen, deployment.zookeeper.connect + chosen.root
+    return chosen, described.zookeeper.connect + chosen.root

@@ -13,7 +13,7 @@ from tallymark.cli.target import cluster_options, take_target
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.records import END_OF_LOG
 from tallymark.client.admin.results import Results, TopicPartition
-from tallymark.client.reading.fetched import EARLIEST, LATEST
+from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.errors import TallymarkError, UserError
 
 _TIME = "Delete what is older: 2026-01-31T12:00:00Z, or 7d for seven days ago."

@@ -15,7 +15,7 @@ from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.results import Results
 from tallymark.client.admin.topic_admin import CreatedTopic, NewTopic
 from tallymark.client.admin.topics import TopicDescription
-from tallymark.client.reading.fetched import EARLIEST, LATEST
+from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.errors import KafkaError, UserError
 
 

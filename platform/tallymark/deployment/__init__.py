@@ -4,19 +4,26 @@ Every process of Tallymark reads the same file; audit edges are derived from it.
 :mod:`tallymark.deployment.model` (the shape) and :func:`load` (where the file is looked for).
 """
 
-from tallymark.deployment.audit import AlertSettings, AuditedGroup, AuditSettings
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from tallymark.deployment.load import dump_toml, find_settings, load
-from tallymark.deployment.model import (
-    BrokerAddress,
-    Cluster,
-    ClusterSecurity,
-    DashboardSettings,
-    Deployment,
-    LakeSettings,
-    Mirror,
-    RegistrySettings,
-    ZooKeeperSettings,
-)
+
+if TYPE_CHECKING:
+    from tallymark.deployment.audit import AlertSettings, AuditedGroup, AuditSettings
+    from tallymark.deployment.model import (
+        BrokerAddress,
+        Cluster,
+        ClusterSecurity,
+        DashboardSettings,
+        Deployment,
+        LakeSettings,
+        Mirror,
+        RegistrySettings,
+        ZooKeeperSettings,
+    )
 
 __all__ = [
     "AlertSettings",
@@ -35,3 +42,28 @@ __all__ = [
     "find_settings",
     "load",
 ]
+
+# Loaded at first use: who only asks where things are (.places) does not wait for pydantic.
+_HOMES: Final = {
+    "AlertSettings": "audit",
+    "AuditSettings": "audit",
+    "AuditedGroup": "audit",
+    "BrokerAddress": "model",
+    "Cluster": "model",
+    "ClusterSecurity": "model",
+    "DashboardSettings": "model",
+    "Deployment": "model",
+    "LakeSettings": "model",
+    "Mirror": "model",
+    "RegistrySettings": "model",
+    "ZooKeeperSettings": "model",
+}
+
+if not TYPE_CHECKING:  # with it type checkers would believe in every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value  # found at once from now on
+        return value

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import tomli_w
-from pydantic import ValidationError
-
-from tallymark.deployment.model import Deployment
 from tallymark.errors import UserError
+
+if TYPE_CHECKING:
+    from tallymark.deployment.model import Deployment
 
 ENVIRONMENT = "TALLYMARK_SETTINGS"
 RESOLVED = Path(".tallymark/deployment.toml")
@@ -33,6 +33,10 @@ def find_settings(explicit: str | Path | None = None, *, running: bool = True) -
 
 def load(explicit: str | Path | None = None, *, running: bool = True) -> Deployment:
     """Read the deployment. Raises UserError naming the file and each wrong setting."""
+    from pydantic import ValidationError  # 0.1 s to import: not for who only looks for the file
+
+    from tallymark.deployment.model import Deployment
+
     path = find_settings(explicit, running=running)
     if path is None:
         return Deployment()
@@ -56,4 +60,6 @@ def load(explicit: str | Path | None = None, *, running: bool = True) -> Deploym
 
 def dump_toml(deployment: Deployment) -> str:
     """The deployment as TOML that :func:`load` reads back to an equal one."""
+    import tomli_w
+
     return tomli_w.dumps(deployment.model_dump(mode="json"))

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups
-from tallymark.client.reading.fetched import EARLIEST, LATEST
+from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.client.security.deployment import connection_settings
 from tallymark.coordination import ZooKeeper

@@ -25,7 +25,6 @@ from tallymark.net.inbox import SCRATCH_BYTES, Inbox
 from tallymark.net.meter import Meter
 from tallymark.net.request_memory import RequestMemory
 from tallymark.net.sasl import SaslCredentials
-from tallymark.net.sasl_client import authenticate
 from tallymark.net.versions import common_version
 from tallymark.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tallymark.protocol.schema import Message, Request
@@ -105,6 +104,8 @@ class Stream(asyncio.BufferedProtocol):
                 await stream._negotiate()
                 if sasl is not None:
                     stage = "sasl"
+                    from tallymark.net.sasl_client import authenticate  # hashes, and their APIs
+
                     await authenticate(stream, sasl)
         except (TallymarkError, TimeoutError) as error:
             refusal = (

@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from tallymark.errors import LocalProtocolError, RemoteProtocolError
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.codec import append_parts, decode, is_flexible
-from tallymark.protocol.messages import REQUEST_CLASSES, RESPONSE_OF
+from tallymark.protocol.messages import request_class as class_of_requests
+from tallymark.protocol.messages import response_class as class_of_answers
 from tallymark.protocol.schema import Buffer, Message, Request
 from tallymark.protocol.varint import decode_uvarint
 
@@ -32,7 +33,21 @@ _REQUEST_IN: Final = struct.Struct(">hhih")
 _RESPONSE: Final = struct.Struct(">ii")
 _RESPONSE_TAGGED: Final = struct.Struct(">iib")
 _NEVER: Final = 1 << 15
-_FLEXIBLE_FROM: Final = {int(key): cls.flexible_from for key, cls in REQUEST_CLASSES.items()}
+
+
+class _FlexibleFrom(dict[int, int]):
+    """API key -> first version of its requests with a flexible header, filled as keys come."""
+
+    def __missing__(self, key: int) -> int:
+        cls = class_of_requests(ApiKey(key)) if key in _KEYS else None
+        if cls is None:  # not kept: strangers choose the number
+            return _NEVER
+        self[key] = cls.flexible_from
+        return cls.flexible_from
+
+
+_KEYS: Final = frozenset(map(int, ApiKey))
+_FLEXIBLE_FROM: Final = _FlexibleFrom()
 
 
 class RequestHeader(NamedTuple):
@@ -104,7 +119,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
                 raise RemoteProtocolError(f"client id of length {length} is cut short")
             client_id = str(frame[pos : pos + length], "utf-8")
             pos += length
-        if version >= _FLEXIBLE_FROM.get(key, _NEVER):
+        if version >= _FLEXIBLE_FROM[key]:
             pos = pos + 1 if frame[pos] == 0 else _skip_tags(frame, pos)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise RemoteProtocolError(f"bad request header: {error}") from error
@@ -126,7 +141,7 @@ def decode_response(frame: Buffer, request_class: type[Request[R]], version: int
     version 0, the only one that both sides surely know (KIP-511).
     """
     correlation_id = decode_correlation_id(frame)
-    response_class = cast(type[R], RESPONSE_OF[request_class])
+    response_class = cast(type[R], class_of_answers(request_class))
     pos = 4
     if _has_tagged_header(response_class, version):
         pos = _skip_tags(frame, pos)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
-from tallymark.deployment import Deployment
+if TYPE_CHECKING:
+    from tallymark.deployment import Deployment
+    from tallymark.deployment.places import Places
+
+    Described: TypeAlias = Deployment | Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,7 @@ class ProcessSpec:
     address: str = ""
 
 
-def plan(deployment: Deployment) -> tuple[ProcessSpec, ...]:
+def plan(deployment: Described) -> tuple[ProcessSpec, ...]:
     """Every embedded process, in the order in which they are started and shown."""
     zookeeper = (
         ProcessSpec(
@@ -49,7 +54,7 @@ def plan(deployment: Deployment) -> tuple[ProcessSpec, ...]:
 _COMMANDS = {"tallymark": "broker", "apache-kafka": "apache-kafka"}
 
 
-def _brokers(deployment: Deployment) -> list[ProcessSpec]:
+def _brokers(deployment: Described) -> list[ProcessSpec]:
     return [
         ProcessSpec(
             f"broker-{cluster.name}-{broker.id}",
@@ -65,11 +70,11 @@ def _brokers(deployment: Deployment) -> list[ProcessSpec]:
     ]
 
 
-def _zookeeper_for(deployment: Deployment, cluster: str) -> tuple[str, ...]:
+def _zookeeper_for(deployment: Described, cluster: str) -> tuple[str, ...]:
     return ("zookeeper",) if deployment.cluster(cluster).kind == "apache-kafka" else ()
 
 
-def _brokers_of(deployment: Deployment, *clusters: str) -> tuple[str, ...]:
+def _brokers_of(deployment: Described, *clusters: str) -> tuple[str, ...]:
     return tuple(
         f"broker-{name}-{broker.id}"
         for name in clusters
@@ -77,7 +82,7 @@ def _brokers_of(deployment: Deployment, *clusters: str) -> tuple[str, ...]:
     )
 
 
-def _registry(deployment: Deployment) -> list[ProcessSpec]:
+def _registry(deployment: Described) -> list[ProcessSpec]:
     registry = deployment.registry
     if not registry.embedded:
         return []
@@ -92,7 +97,7 @@ def _registry(deployment: Deployment) -> list[ProcessSpec]:
     ]
 
 
-def _mirrors(deployment: Deployment) -> list[ProcessSpec]:
+def _mirrors(deployment: Described) -> list[ProcessSpec]:
     return [
         ProcessSpec(
             f"mirror-{mirror.name}",
@@ -107,7 +112,7 @@ def _mirrors(deployment: Deployment) -> list[ProcessSpec]:
     ]
 
 
-def _collectors(deployment: Deployment) -> list[ProcessSpec]:
+def _collectors(deployment: Described) -> list[ProcessSpec]:
     return [
         ProcessSpec(
             f"collector-{cluster.name}",
@@ -118,7 +123,7 @@ def _collectors(deployment: Deployment) -> list[ProcessSpec]:
     ]
 
 
-def _dashboards(deployment: Deployment) -> list[ProcessSpec]:
+def _dashboards(deployment: Described) -> list[ProcessSpec]:
     dashboards = deployment.dashboards
     if not dashboards.embedded:
         return []

@@ -10,15 +10,7 @@ from tallymark.client.admin.base import AdminBase
 from tallymark.client.admin.results import Outcomes, Results, refusal
 from tallymark.client.admin.routes import from_controller
 from tallymark.errors import UserError
-from tallymark.protocol.messages import (
-    CreateAclsRequest,
-    CreateAclsRequestCreation,
-    CreateAclsResponse,
-    DeleteAclsRequest,
-    DeleteAclsRequestFilter,
-    DeleteAclsResponse,
-    DescribeAclsRequest,
-)
+from tallymark.protocol import messages
 
 RESOURCES: Final = {
     "any": 1,
@@ -82,7 +74,7 @@ class AclAdmin(AdminBase):
     def describe_acls(self, query: AclQuery | None = None) -> tuple[AclEntry, ...]:
         """The entries that are meant; all by default."""
         asked = query or AclQuery()
-        request = DescribeAclsRequest(
+        request = messages.DescribeAclsRequest(
             resource_type_filter=_number(RESOURCES, asked.resource, "resource"),
             resource_name_filter=asked.name,
             pattern_type_filter=_number(PATTERNS, asked.pattern, "pattern"),
@@ -107,7 +99,7 @@ class AclAdmin(AdminBase):
         """Add entries; one that is there already succeeds."""
 
         async def attempt(pending: list[AclEntry]) -> Outcomes[AclEntry, None]:
-            def read(response: CreateAclsResponse) -> Outcomes[AclEntry, None]:
+            def read(response: messages.CreateAclsResponse) -> Outcomes[AclEntry, None]:
                 return {
                     entry: refusal(one.error_code, str(entry), one.error_message)
                     if one.error_code
@@ -115,7 +107,7 @@ class AclAdmin(AdminBase):
                     for entry, one in zip(pending, response.results, strict=False)
                 }
 
-            request = CreateAclsRequest(creations=tuple(map(_creation, pending)))
+            request = messages.CreateAclsRequest(creations=tuple(map(_creation, pending)))
             return await from_controller(self._cluster, request, pending, read)
 
         return self._settle(entries, attempt, "creating access-control entries")
@@ -126,7 +118,9 @@ class AclAdmin(AdminBase):
         async def attempt(
             pending: list[AclQuery],
         ) -> Outcomes[AclQuery, tuple[AclEntry, ...]]:
-            def read(response: DeleteAclsResponse) -> Outcomes[AclQuery, tuple[AclEntry, ...]]:
+            def read(
+                response: messages.DeleteAclsResponse,
+            ) -> Outcomes[AclQuery, tuple[AclEntry, ...]]:
                 return {
                     query: refusal(one.error_code, str(query), one.error_message)
                     if one.error_code
@@ -140,14 +134,14 @@ class AclAdmin(AdminBase):
                     for query, one in zip(pending, response.filter_results, strict=False)
                 }
 
-            request = DeleteAclsRequest(filters=tuple(map(_filter, pending)))
+            request = messages.DeleteAclsRequest(filters=tuple(map(_filter, pending)))
             return await from_controller(self._cluster, request, pending, read)
 
         return self._settle(queries, attempt, "deleting access-control entries")
 
 
-def _creation(entry: AclEntry) -> CreateAclsRequestCreation:
-    return CreateAclsRequestCreation(
+def _creation(entry: AclEntry) -> messages.CreateAclsRequestCreation:
+    return messages.CreateAclsRequestCreation(
         resource_type=_number(RESOURCES, entry.resource, "resource"),
         resource_name=entry.name,
         resource_pattern_type=_number(PATTERNS, entry.pattern, "pattern"),
@@ -158,8 +152,8 @@ def _creation(entry: AclEntry) -> CreateAclsRequestCreation:
     )
 
 
-def _filter(query: AclQuery) -> DeleteAclsRequestFilter:
-    return DeleteAclsRequestFilter(
+def _filter(query: AclQuery) -> messages.DeleteAclsRequestFilter:
+    return messages.DeleteAclsRequestFilter(
         resource_type_filter=_number(RESOURCES, query.resource, "resource"),
         resource_name_filter=query.name,
         pattern_type_filter=_number(PATTERNS, query.pattern, "pattern"),

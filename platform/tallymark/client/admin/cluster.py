@@ -9,12 +9,8 @@ from tallymark.client.admin.base import AdminBase
 from tallymark.client.admin.results import Results
 from tallymark.errors import CODES, KafkaError
 from tallymark.net import Address
+from tallymark.protocol import messages
 from tallymark.protocol.api import ApiKey
-from tallymark.protocol.messages import (
-    DescribeClusterRequest,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponseResult,
-)
 
 _UNSUPPORTED = CODES["UNSUPPORTED_VERSION"]
 
@@ -110,7 +106,9 @@ class ClusterAdmin(AdminBase):
         """Broker id -> its log directories, with the size of every partition in them."""
 
         async def ask(address: Address) -> tuple[LogDir, ...]:
-            response = await self._cluster.ask(address, DescribeLogDirsRequest(topics=None))
+            response = await self._cluster.ask(
+                address, messages.DescribeLogDirsRequest(topics=None)
+            )
             if response.error_code:
                 raise KafkaError(response.error_code, f"log directories of {address}")
             return tuple(_log_dir(one) for one in response.results)
@@ -119,7 +117,7 @@ class ClusterAdmin(AdminBase):
 
     async def _describe_cluster(self) -> ClusterDescription:
         try:
-            answer = await self._cluster.ask_any(DescribeClusterRequest())
+            answer = await self._cluster.ask_any(messages.DescribeClusterRequest())
         except KafkaError as error:
             if error.code != _UNSUPPORTED:
                 raise
@@ -149,7 +147,7 @@ def _api_name(key: int) -> str:
         return f"API_{key}"
 
 
-def _log_dir(one: DescribeLogDirsResponseResult) -> LogDir:
+def _log_dir(one: messages.DescribeLogDirsResponseResult) -> LogDir:
     error = KafkaError(one.error_code, f"log directory {one.log_dir}") if one.error_code else None
     replicas = (
         ReplicaSize(

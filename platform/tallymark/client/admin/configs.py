@@ -9,14 +9,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 from tallymark.client.admin.base import AdminBase
 from tallymark.client.admin.results import Outcomes, Results, refusal
 from tallymark.errors import CODES, ConnectError, KafkaError
-from tallymark.protocol.messages import (
-    DescribeConfigsRequest,
-    DescribeConfigsRequestResource,
-    DescribeConfigsResponseConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsRequestConfig,
-    IncrementalAlterConfigsRequestResource,
-)
+from tallymark.protocol import messages
 from tallymark.protocol.schema import Message, Request
 
 R = TypeVar("R", bound=Message)
@@ -119,9 +112,9 @@ class ConfigAdmin(AdminBase):
         async def attempt(pending: list[ConfigResource]) -> Outcomes[ConfigResource, Configs]:
             outcomes: Outcomes[ConfigResource, Configs] = {}
             for owner, mine in _by_owner(pending).items():
-                request = DescribeConfigsRequest(
+                request = messages.DescribeConfigsRequest(
                     resources=tuple(
-                        DescribeConfigsRequestResource(
+                        messages.DescribeConfigsRequestResource(
                             resource_type=KINDS[one.kind],
                             resource_name=one.name,
                             configuration_keys=keys,
@@ -152,7 +145,7 @@ class ConfigAdmin(AdminBase):
         async def attempt(pending: list[ConfigResource]) -> Outcomes[ConfigResource, None]:
             outcomes: Outcomes[ConfigResource, None] = {}
             for owner, mine in _by_owner(pending).items():
-                request = IncrementalAlterConfigsRequest(
+                request = messages.IncrementalAlterConfigsRequest(
                     resources=tuple(_changed(one, wanted[one]) for one in mine),
                     validate_only=validate_only,
                 )
@@ -162,7 +155,10 @@ class ConfigAdmin(AdminBase):
         return self._settle(wanted, attempt, "changing configurations")
 
     async def _describe_configs(
-        self, owner: int | None, request: DescribeConfigsRequest, mine: list[ConfigResource]
+        self,
+        owner: int | None,
+        request: messages.DescribeConfigsRequest,
+        mine: list[ConfigResource],
     ) -> Outcomes[ConfigResource, Configs]:
         outcomes: Outcomes[ConfigResource, Configs] = {}
         try:
@@ -179,7 +175,10 @@ class ConfigAdmin(AdminBase):
         return outcomes
 
     async def _alter_configs(
-        self, owner: int | None, request: IncrementalAlterConfigsRequest, mine: list[ConfigResource]
+        self,
+        owner: int | None,
+        request: messages.IncrementalAlterConfigsRequest,
+        mine: list[ConfigResource],
     ) -> Outcomes[ConfigResource, None]:
         outcomes: Outcomes[ConfigResource, None] = {}
         try:
@@ -222,25 +221,27 @@ def _resource(kind: int, name: str) -> ConfigResource:
 
 def _changed(
     resource: ConfigResource, changes: Mapping[str, Change]
-) -> IncrementalAlterConfigsRequestResource:
-    return IncrementalAlterConfigsRequestResource(
+) -> messages.IncrementalAlterConfigsRequestResource:
+    return messages.IncrementalAlterConfigsRequestResource(
         resource_type=KINDS[resource.kind],
         resource_name=resource.name,
         configs=tuple(_operation(name, change) for name, change in changes.items()),
     )
 
 
-def _operation(name: str, change: Change) -> IncrementalAlterConfigsRequestConfig:
+def _operation(name: str, change: Change) -> messages.IncrementalAlterConfigsRequestConfig:
     number, value = 0, change
     if change is None:
         number = 1
     elif isinstance(change, ListChange):
         number, value = {"append": 2, "subtract": 3}[change.operation], change.value
     assert not isinstance(value, ListChange)
-    return IncrementalAlterConfigsRequestConfig(name=name, config_operation=number, value=value)
+    return messages.IncrementalAlterConfigsRequestConfig(
+        name=name, config_operation=number, value=value
+    )
 
 
-def _entry(config: DescribeConfigsResponseConfig) -> ConfigEntry:
+def _entry(config: messages.DescribeConfigsResponseConfig) -> ConfigEntry:
     return ConfigEntry(
         config.name,
         config.value,

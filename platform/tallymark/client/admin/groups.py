@@ -14,14 +14,8 @@ from tallymark.client.admin.results import Outcomes, Results, TopicPartition, re
 from tallymark.client.admin.routes import find_coordinators
 from tallymark.errors import CODES, KafkaError, RemoteProtocolError, TallymarkError
 from tallymark.net import Address
+from tallymark.protocol import messages
 from tallymark.protocol.consumer_protocol import decode_assignment
-from tallymark.protocol.messages import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    DescribeGroupsResponseGroup,
-    DescribeGroupsResponseMember,
-    ListGroupsRequest,
-)
 
 _DEAD = "Dead"
 
@@ -80,7 +74,7 @@ class GroupAdmin(AdminBase):
 
     def list_groups(self, *, states: Iterable[str] = ()) -> GroupList:
         """The groups of all brokers; with ``states`` only those that are in one of them."""
-        request = ListGroupsRequest(states_filter=tuple(states))
+        request = messages.ListGroupsRequest(states_filter=tuple(states))
 
         async def ask(address: Address) -> list[GroupListing]:
             response = await self._cluster.ask(address, request)
@@ -103,7 +97,9 @@ class GroupAdmin(AdminBase):
         """State, members and their partitions. KafkaError GROUP_ID_NOT_FOUND for what is none."""
 
         async def ask(address: Address, names: list[str]) -> Outcomes[str, GroupDescription]:
-            response = await self._cluster.ask(address, DescribeGroupsRequest(groups=tuple(names)))
+            response = await self._cluster.ask(
+                address, messages.DescribeGroupsRequest(groups=tuple(names))
+            )
             return {one.group_id: _described(one) for one in response.groups}
 
         found = self._of_coordinators(groups, ask, "describing groups")
@@ -117,7 +113,7 @@ class GroupAdmin(AdminBase):
         GROUP_ID_NOT_FOUND for those that cannot be."""
 
         async def ask(address: Address, names: list[str]) -> Outcomes[str, None]:
-            request = DeleteGroupsRequest(groups_names=tuple(names))
+            request = messages.DeleteGroupsRequest(groups_names=tuple(names))
             response = await self._cluster.ask(address, request)
             return {
                 one.group_id: refusal(one.error_code, f"group {one.group_id}")
@@ -129,7 +125,7 @@ class GroupAdmin(AdminBase):
         return self._of_coordinators(groups, ask, "deleting groups")
 
 
-def _described(group: DescribeGroupsResponseGroup) -> GroupDescription | KafkaError:
+def _described(group: messages.DescribeGroupsResponseGroup) -> GroupDescription | KafkaError:
     context = f"group {group.group_id}"
     if group.error_code:
         return refusal(group.error_code, context, group.error_message)
@@ -144,7 +140,7 @@ def _described(group: DescribeGroupsResponseGroup) -> GroupDescription | KafkaEr
     )
 
 
-def _member(member: DescribeGroupsResponseMember) -> MemberDescription:
+def _member(member: messages.DescribeGroupsResponseMember) -> MemberDescription:
     return MemberDescription(
         member.member_id,
         member.group_instance_id,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tallymark.client.admin.groups import GroupAdmin, GroupDescription, MemberDescription
 from tallymark.client.admin.records import RecordAdmin
 from tallymark.client.admin.results import TopicPartition
-from tallymark.client.reading.fetched import EARLIEST, LATEST
+from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.errors import TallymarkError
 
 

@@ -10,26 +10,11 @@ from tallymark.client.admin.base import AdminBase
 from tallymark.client.admin.reset import LogFacts, OffsetReset, OffsetTarget, decide_all
 from tallymark.client.admin.results import Outcomes, Results, TopicPartition, V, by_topic, refusal
 from tallymark.client.admin.routes import ask_at_most
-from tallymark.client.reading.fetched import EARLIEST, LATEST
+from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.client.reading.isolation import Isolation, isolation_level
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.net import Address
-from tallymark.protocol.messages import (
-    ListOffsetsRequest,
-    ListOffsetsRequestPartition,
-    ListOffsetsRequestTopic,
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponseTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponseTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-)
+from tallymark.protocol import messages
 
 _BY_NAME: Final = 9
 """The last version of OffsetCommit and OffsetFetch that names topics by their names."""
@@ -73,7 +58,7 @@ class OffsetAdmin(AdminBase):
             address: Address, mine: list[TopicPartition]
         ) -> Outcomes[TopicPartition, ListedOffset]:
             topics = by_topic({partition: times[partition] for partition in mine})
-            request = ListOffsetsRequest(
+            request = messages.ListOffsetsRequest(
                 isolation_level=level,
                 topics=tuple(_looked_up(name, parts) for name, parts in topics.items()),
                 timeout_ms=int(self._timeout * 1000),
@@ -113,7 +98,7 @@ class OffsetAdmin(AdminBase):
 
         async def commit(address: Address) -> Outcomes[TopicPartition, None]:
             topics = by_topic(offsets)
-            request = OffsetCommitRequest(
+            request = messages.OffsetCommitRequest(
                 group_id=group,
                 topics=tuple(_committed(name, parts) for name, parts in topics.items()),
             )
@@ -130,13 +115,14 @@ class OffsetAdmin(AdminBase):
 
         async def delete(address: Address) -> Outcomes[TopicPartition, None]:
             topics = by_topic(dict.fromkeys(wanted))
-            request = OffsetDeleteRequest(
+            request = messages.OffsetDeleteRequest(
                 group_id=group,
                 topics=tuple(
-                    OffsetDeleteRequestTopic(
+                    messages.OffsetDeleteRequestTopic(
                         name=name,
                         partitions=tuple(
-                            OffsetDeleteRequestPartition(partition_index=part) for part in parts
+                            messages.OffsetDeleteRequestPartition(partition_index=part)
+                            for part in parts
                         ),
                     )
                     for name, parts in topics.items()
@@ -205,14 +191,14 @@ class OffsetAdmin(AdminBase):
             None
             if wanted is None
             else tuple(
-                OffsetFetchRequestTopic(name=name, partition_indexes=tuple(parts))
+                messages.OffsetFetchRequestTopic(name=name, partition_indexes=tuple(parts))
                 for name, parts in by_topic(dict.fromkeys(wanted)).items()
             )
         )
-        request = OffsetFetchRequest(
+        request = messages.OffsetFetchRequest(
             group_id=group,
             topics=topics,
-            groups=(OffsetFetchRequestGroup(group_id=group, topics=topics),),
+            groups=(messages.OffsetFetchRequestGroup(group_id=group, topics=topics),),
         )
         response = await ask_at_most(self._cluster, address, request, _BY_NAME)
         answer = response.groups[0] if response.groups else response
@@ -251,7 +237,8 @@ def _is_of_group(outcome: object) -> TypeGuard[KafkaError]:
 
 
 def _outcomes(
-    group: str, topics: Iterable[OffsetCommitResponseTopic | OffsetDeleteResponseTopic]
+    group: str,
+    topics: Iterable[messages.OffsetCommitResponseTopic | messages.OffsetDeleteResponseTopic],
 ) -> Outcomes[TopicPartition, None]:
     found: Outcomes[TopicPartition, None] = {}
     for topic in topics:
@@ -262,21 +249,23 @@ def _outcomes(
     return found
 
 
-def _looked_up(name: str, parts: Mapping[int, int]) -> ListOffsetsRequestTopic:
-    return ListOffsetsRequestTopic(
+def _looked_up(name: str, parts: Mapping[int, int]) -> messages.ListOffsetsRequestTopic:
+    return messages.ListOffsetsRequestTopic(
         name=name,
         partitions=tuple(
-            ListOffsetsRequestPartition(partition_index=part, timestamp=time)
+            messages.ListOffsetsRequestPartition(partition_index=part, timestamp=time)
             for part, time in parts.items()
         ),
     )
 
 
-def _committed(name: str, parts: Mapping[int, int | GroupOffset]) -> OffsetCommitRequestTopic:
-    return OffsetCommitRequestTopic(
+def _committed(
+    name: str, parts: Mapping[int, int | GroupOffset]
+) -> messages.OffsetCommitRequestTopic:
+    return messages.OffsetCommitRequestTopic(
         name=name,
         partitions=tuple(
-            OffsetCommitRequestPartition(
+            messages.OffsetCommitRequestPartition(
                 partition_index=part,
                 committed_offset=one.offset,
                 committed_leader_epoch=one.leader_epoch,

@@ -9,16 +9,7 @@ from typing import Final
 from tallymark.client.admin.offsets import OffsetAdmin
 from tallymark.client.admin.results import Outcomes, Results, TopicPartition, by_topic, refusal
 from tallymark.net import Address
-from tallymark.protocol.messages import (
-    DeleteRecordsRequest,
-    DeleteRecordsRequestPartition,
-    DeleteRecordsRequestTopic,
-    DescribeProducersRequest,
-    DescribeProducersRequestTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochRequestPartition,
-    OffsetForLeaderEpochRequestTopic,
-)
+from tallymark.protocol import messages
 
 END_OF_LOG: Final = -1
 """To :meth:`RecordAdmin.delete_records`: everything that consumers can see now."""
@@ -55,12 +46,14 @@ class RecordAdmin(OffsetAdmin):
         async def ask(
             address: Address, mine: list[TopicPartition]
         ) -> Outcomes[TopicPartition, int]:
-            request = DeleteRecordsRequest(
+            request = messages.DeleteRecordsRequest(
                 topics=tuple(
-                    DeleteRecordsRequestTopic(
+                    messages.DeleteRecordsRequestTopic(
                         name=name,
                         partitions=tuple(
-                            DeleteRecordsRequestPartition(partition_index=part, offset=offset)
+                            messages.DeleteRecordsRequestPartition(
+                                partition_index=part, offset=offset
+                            )
                             for part, offset in parts.items()
                         ),
                     )
@@ -100,13 +93,15 @@ class RecordAdmin(OffsetAdmin):
         async def ask(
             address: Address, mine: list[TopicPartition]
         ) -> Outcomes[TopicPartition, EpochEnd]:
-            request = OffsetForLeaderEpochRequest(
+            request = messages.OffsetForLeaderEpochRequest(
                 replica_id=-1,
                 topics=tuple(
-                    OffsetForLeaderEpochRequestTopic(
+                    messages.OffsetForLeaderEpochRequestTopic(
                         topic=name,
                         partitions=tuple(
-                            OffsetForLeaderEpochRequestPartition(partition=part, leader_epoch=epoch)
+                            messages.OffsetForLeaderEpochRequestPartition(
+                                partition=part, leader_epoch=epoch
+                            )
                             for part, epoch in parts.items()
                         ),
                     )
@@ -134,9 +129,11 @@ class RecordAdmin(OffsetAdmin):
         async def ask(
             address: Address, mine: list[TopicPartition]
         ) -> Outcomes[TopicPartition, tuple[ActiveProducer, ...]]:
-            request = DescribeProducersRequest(
+            request = messages.DescribeProducersRequest(
                 topics=tuple(
-                    DescribeProducersRequestTopic(name=name, partition_indexes=tuple(parts))
+                    messages.DescribeProducersRequestTopic(
+                        name=name, partition_indexes=tuple(parts)
+                    )
                     for name, parts in by_topic(dict.fromkeys(mine)).items()
                 )
             )

@@ -23,7 +23,7 @@ from tallymark.errors import (
     TimedOutError,
 )
 from tallymark.net import Address
-from tallymark.protocol.messages import FindCoordinatorRequest
+from tallymark.protocol import messages
 from tallymark.protocol.schema import Message, Request
 
 R = TypeVar("R", bound=Message)
@@ -137,7 +137,7 @@ async def find_coordinators(
         try:
             # In both forms: as one key until v3, as many from v4 (KIP-699).
             answer = await cluster.ask_any(
-                FindCoordinatorRequest(key=group, coordinator_keys=(group,))
+                messages.FindCoordinatorRequest(key=group, coordinator_keys=(group,))
             )
         except (ConnectError, KafkaError) as error:
             found[group] = error

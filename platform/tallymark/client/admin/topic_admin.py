@@ -11,16 +11,7 @@ from tallymark.client.admin.results import Outcomes, refusal
 from tallymark.client.admin.routes import from_controller, settle
 from tallymark.client.cluster import Cluster
 from tallymark.errors import CODES, KafkaError, TallymarkError
-from tallymark.protocol.messages import (
-    CreateTopicsRequest,
-    CreateTopicsRequestAssignment,
-    CreateTopicsRequestConfig,
-    CreateTopicsRequestTopic,
-    CreateTopicsResponse,
-    CreateTopicsResponseTopic,
-    DeleteTopicsRequest,
-    DeleteTopicsRequestTopic,
-)
+from tallymark.protocol import messages
 from tallymark.protocol.schema import ZERO_UUID
 
 _EXISTS: Final = CODES["TOPIC_ALREADY_EXISTS"]
@@ -91,13 +82,13 @@ async def ask_create(
     cluster: Cluster, topics: Sequence[NewTopic], timeout: float, validate_only: bool
 ) -> Outcomes[str, CreatedTopic]:
     """One CreateTopics request to the controller."""
-    request = CreateTopicsRequest(
+    request = messages.CreateTopicsRequest(
         topics=tuple(_requested(topic) for topic in topics),
         timeout_ms=int(timeout * 1000),
         validate_only=validate_only,
     )
 
-    def read(response: CreateTopicsResponse) -> Outcomes[str, CreatedTopic]:
+    def read(response: messages.CreateTopicsResponse) -> Outcomes[str, CreatedTopic]:
         return {topic.name: _created(topic) for topic in response.topics}
 
     return await from_controller(cluster, request, [topic.name for topic in topics], read)
@@ -106,9 +97,9 @@ async def ask_create(
 async def ask_delete(cluster: Cluster, names: Iterable[str], timeout: float) -> Outcomes[str, None]:
     """One DeleteTopics request to the controller."""
     wanted = tuple(names)
-    request = DeleteTopicsRequest(
+    request = messages.DeleteTopicsRequest(
         topic_names=wanted,
-        topics=tuple(DeleteTopicsRequestTopic(name=name) for name in wanted),
+        topics=tuple(messages.DeleteTopicsRequestTopic(name=name) for name in wanted),
         timeout_ms=int(timeout * 1000),
     )
     outcomes: Outcomes[str, None] = await from_controller(
@@ -126,22 +117,25 @@ async def ask_delete(cluster: Cluster, names: Iterable[str], timeout: float) -> 
     return outcomes
 
 
-def _requested(topic: NewTopic) -> CreateTopicsRequestTopic:
-    return CreateTopicsRequestTopic(
+def _requested(topic: NewTopic) -> messages.CreateTopicsRequestTopic:
+    return messages.CreateTopicsRequestTopic(
         name=topic.name,
         num_partitions=-1 if topic.assignment else topic.partitions,
         replication_factor=-1 if topic.assignment else topic.replication_factor,
         assignments=tuple(
-            CreateTopicsRequestAssignment(partition_index=partition, broker_ids=tuple(brokers))
+            messages.CreateTopicsRequestAssignment(
+                partition_index=partition, broker_ids=tuple(brokers)
+            )
             for partition, brokers in sorted(topic.assignment.items())
         ),
         configs=tuple(
-            CreateTopicsRequestConfig(name=key, value=value) for key, value in topic.configs.items()
+            messages.CreateTopicsRequestConfig(name=key, value=value)
+            for key, value in topic.configs.items()
         ),
     )
 
 
-def _created(topic: CreateTopicsResponseTopic) -> CreatedTopic | KafkaError:
+def _created(topic: messages.CreateTopicsResponseTopic) -> CreatedTopic | KafkaError:
     if topic.error_code:
         return refusal(topic.error_code, f"topic {topic.name}", topic.error_message)
     return CreatedTopic(

@@ -22,14 +22,7 @@ from tallymark.client.admin.topic_admin import (
 from tallymark.client.cluster import RETRY_BACKOFF
 from tallymark.client.metadata import TopicInfo
 from tallymark.errors import CODES, KafkaError
-from tallymark.protocol.messages import (
-    CreatePartitionsRequest,
-    CreatePartitionsRequestAssignment,
-    CreatePartitionsRequestTopic,
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponseTopic,
-)
+from tallymark.protocol import messages
 
 __all__ = ["CreatedTopic", "NewTopic", "PartitionDescription", "TopicAdmin", "TopicDescription"]
 
@@ -133,7 +126,7 @@ class TopicAdmin(AdminBase):
         placed = assignments or {}
 
         async def attempt(names: list[str]) -> Outcomes[str, None]:
-            request = CreatePartitionsRequest(
+            request = messages.CreatePartitionsRequest(
                 topics=tuple(_grown(name, counts[name], placed.get(name)) for name in names),
                 timeout_ms=int(self._timeout * 1000),
                 validate_only=validate_only,
@@ -176,8 +169,10 @@ class TopicAdmin(AdminBase):
     def describe_topics(self, names: Iterable[str] | None = None) -> Results[str, TopicDescription]:
         """These topics (None: all there are) with leaders and replicas, asked for now."""
         wanted = None if names is None else sorted(set(names))
-        request = MetadataRequest(
-            topics=None if wanted is None else tuple(MetadataRequestTopic(name=n) for n in wanted),
+        request = messages.MetadataRequest(
+            topics=None
+            if wanted is None
+            else tuple(messages.MetadataRequestTopic(name=n) for n in wanted),
             allow_auto_topic_creation=False,
         )
         response = self._run(self._cluster.ask_any(request), "describing topics")
@@ -202,16 +197,18 @@ class TopicAdmin(AdminBase):
 
 def _grown(
     name: str, count: int, placed: Sequence[Sequence[int]] | None
-) -> CreatePartitionsRequestTopic:
+) -> messages.CreatePartitionsRequestTopic:
     assignments = (
         None
         if placed is None
-        else tuple(CreatePartitionsRequestAssignment(broker_ids=tuple(ids)) for ids in placed)
+        else tuple(
+            messages.CreatePartitionsRequestAssignment(broker_ids=tuple(ids)) for ids in placed
+        )
     )
-    return CreatePartitionsRequestTopic(name=name, count=count, assignments=assignments)
+    return messages.CreatePartitionsRequestTopic(name=name, count=count, assignments=assignments)
 
 
-def _described(topic: MetadataResponseTopic) -> TopicDescription | KafkaError:
+def _described(topic: messages.MetadataResponseTopic) -> TopicDescription | KafkaError:
     if topic.error_code and not topic.partitions:
         return refusal(topic.error_code, f"topic {topic.name}")
     partitions = (

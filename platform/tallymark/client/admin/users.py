@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tallymark.client.admin.base import AdminBase
 from tallymark.client.admin.results import Outcomes, Results, refusal
@@ -14,27 +14,17 @@ from tallymark.client.admin.routes import from_controller
 from tallymark.errors import UserError
 from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.net.scram import MIN_ITERATIONS, salted_password
-from tallymark.protocol.messages import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasRequestEntity,
-    AlterClientQuotasRequestEntry,
-    AlterClientQuotasRequestOp,
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsRequestDeletion,
-    AlterUserScramCredentialsRequestUpsertion,
-    AlterUserScramCredentialsResponse,
-    DescribeClientQuotasRequest,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsRequestUser,
-)
+from tallymark.protocol import messages
 
 _MECHANISMS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
 _SALT_BYTES: Final = 32
 
 
-_Change: TypeAlias = (
-    AlterUserScramCredentialsRequestUpsertion | AlterUserScramCredentialsRequestDeletion
-)
+if TYPE_CHECKING:
+    _Change: TypeAlias = (
+        messages.AlterUserScramCredentialsRequestUpsertion
+        | messages.AlterUserScramCredentialsRequestDeletion
+    )
 Entity: TypeAlias = tuple[tuple[str, str | None], ...]
 """Whom a quota holds for: ("user" | "client-id" | "ip", name; None: the default of all) pairs."""
 
@@ -55,8 +45,8 @@ class UserAdmin(AdminBase):
 
     def describe_users(self, names: Iterable[str] = ()) -> Results[str, dict[str, int]]:
         """User -> {mechanism: iterations}; all users by default."""
-        users = tuple(DescribeUserScramCredentialsRequestUser(name=name) for name in names)
-        request = DescribeUserScramCredentialsRequest(users=users or None)
+        users = tuple(messages.DescribeUserScramCredentialsRequestUser(name=name) for name in names)
+        request = messages.DescribeUserScramCredentialsRequest(users=users or None)
         answer = self._run(self._cluster.ask_any(request), "describing users")
         if answer.error_code:
             raise refusal(answer.error_code, "users", answer.error_message)
@@ -77,7 +67,9 @@ class UserAdmin(AdminBase):
         """Give users passwords, and ``remove`` (user, mechanism) pairs; by user."""
         changes: list[_Change] = [_upsertion(one) for one in passwords]
         changes += [
-            AlterUserScramCredentialsRequestDeletion(name=user, mechanism=_number(mechanism))
+            messages.AlterUserScramCredentialsRequestDeletion(
+                name=user, mechanism=_number(mechanism)
+            )
             for user, mechanism in remove
         ]
         results: Results[str, None] = Results()
@@ -91,7 +83,7 @@ class UserAdmin(AdminBase):
     async def _alter_users(
         self, changes: Mapping[str, _Change], names: list[str]
     ) -> Outcomes[str, None]:
-        def read(response: AlterUserScramCredentialsResponse) -> Outcomes[str, None]:
+        def read(response: messages.AlterUserScramCredentialsResponse) -> Outcomes[str, None]:
             return {
                 one.user: refusal(one.error_code, f"user {one.user}", one.error_message)
                 if one.error_code
@@ -100,12 +92,16 @@ class UserAdmin(AdminBase):
             }
 
         chosen = [changes[name] for name in names]
-        request = AlterUserScramCredentialsRequest(
+        request = messages.AlterUserScramCredentialsRequest(
             upsertions=tuple(
-                one for one in chosen if isinstance(one, AlterUserScramCredentialsRequestUpsertion)
+                one
+                for one in chosen
+                if isinstance(one, messages.AlterUserScramCredentialsRequestUpsertion)
             ),
             deletions=tuple(
-                one for one in chosen if isinstance(one, AlterUserScramCredentialsRequestDeletion)
+                one
+                for one in chosen
+                if isinstance(one, messages.AlterUserScramCredentialsRequestDeletion)
             ),
         )
         return await from_controller(self._cluster, request, names, read)
@@ -113,7 +109,7 @@ class UserAdmin(AdminBase):
     def describe_quotas(self) -> dict[Entity, dict[str, float]]:
         """Every quota: entity -> {name: value}."""
         answer = self._run(
-            self._cluster.ask_any(DescribeClientQuotasRequest()), "describing quotas"
+            self._cluster.ask_any(messages.DescribeClientQuotasRequest()), "describing quotas"
         )
         if answer.error_code:
             raise refusal(answer.error_code, "quotas", answer.error_message)
@@ -132,7 +128,7 @@ class UserAdmin(AdminBase):
         wanted = {tuple(sorted(entity, key=str)): change for entity, change in changes.items()}
 
         async def attempt(pending: list[Entity]) -> Outcomes[Entity, None]:
-            request = AlterClientQuotasRequest(
+            request = messages.AlterClientQuotasRequest(
                 entries=tuple(_quota(entity, wanted[entity]) for entity in pending),
                 validate_only=validate_only,
             )
@@ -173,9 +169,9 @@ def _number(mechanism: str) -> int:
     return _MECHANISMS[mechanism]
 
 
-def _upsertion(new: NewPassword) -> AlterUserScramCredentialsRequestUpsertion:
+def _upsertion(new: NewPassword) -> messages.AlterUserScramCredentialsRequestUpsertion:
     salt = secrets.token_bytes(_SALT_BYTES)
-    return AlterUserScramCredentialsRequestUpsertion(
+    return messages.AlterUserScramCredentialsRequestUpsertion(
         name=new.user,
         mechanism=_number(new.mechanism),
         iterations=new.iterations,
@@ -184,14 +180,16 @@ def _upsertion(new: NewPassword) -> AlterUserScramCredentialsRequestUpsertion:
     )
 
 
-def _quota(entity: Entity, change: Mapping[str, float | None]) -> AlterClientQuotasRequestEntry:
-    return AlterClientQuotasRequestEntry(
+def _quota(
+    entity: Entity, change: Mapping[str, float | None]
+) -> messages.AlterClientQuotasRequestEntry:
+    return messages.AlterClientQuotasRequestEntry(
         entity=tuple(
-            AlterClientQuotasRequestEntity(entity_type=kind, entity_name=name)
+            messages.AlterClientQuotasRequestEntity(entity_type=kind, entity_name=name)
             for kind, name in entity
         ),
         ops=tuple(
-            AlterClientQuotasRequestOp(key=key, value=value or 0.0, remove=value is None)
+            messages.AlterClientQuotasRequestOp(key=key, value=value or 0.0, remove=value is None)
             for key, value in change.items()
         ),
     )

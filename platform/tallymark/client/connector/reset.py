@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from tallymark.client.connector.brokers import FetchClient
 from tallymark.client.connector.progress import PartitionProgress
-from tallymark.client.reading.fetched import EARLIEST, LATEST
+from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.client.reading.message import Gap
 from tallymark.errors import CODES, KafkaError, LogTruncatedError, OffsetOutOfRangeError
 

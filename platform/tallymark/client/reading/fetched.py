@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tallymark.client.reading.ends import EARLIEST as EARLIEST
+from tallymark.client.reading.ends import LATEST as LATEST
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import Headers, MessageBatch, messages, read_columns
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch, BatchHeader, Record
-
-EARLIEST = -2
-LATEST = -1
 
 
 class FetchSpec(NamedTuple):

@@ -14,10 +14,12 @@ A producer may come up several times, once for each of its aborted transactions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from tallymark.errors import CorruptRecordError, UserError
-from tallymark.protocol.records import Batch
+
+if TYPE_CHECKING:
+    from tallymark.protocol.records import Batch
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import NamedTuple
 
 from tallymark.client.cluster import RETRY_BACKOFF, Cluster
-from tallymark.client.reading.fetched import EARLIEST, LATEST
+from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.errors import CODES, AuthenticationError, ConnectError, KafkaError, TallymarkError
 from tallymark.protocol.messages import (
     ListOffsetsRequest,

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
-from tallymark.client.producing.settings import unknown_keyword
 from tallymark.errors import UserError
 from tallymark.net import SaslCredentials
 from tallymark.net.sasl import MECHANISMS
@@ -87,6 +86,8 @@ def client_security(given: Mapping[str, Any], of: type) -> ClientSecurity:
     owner = f"{of.__name__}()"
     for name in given:
         if name not in NAMES:
+            from tallymark.client.producing.settings import unknown_keyword  # loads codecs
+
             own = inspect.signature(of).parameters
             raise unknown_keyword(name, (*own, *sorted(NAMES)), owner)
     settings = {name: value for name, value in given.items() if value is not None}

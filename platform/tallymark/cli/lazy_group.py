@@ -1,0 +1,38 @@
+"""Groups of commands that are imported one by one, when they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are where ``lazy`` says (name -> ``module:attribute``).
+
+    Only the one that is called is imported; ``--help`` of the group imports all of them, for their
+    first lines.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, str], **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        self._lazy = dict(lazy)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the alphabet."""
+        return sorted({*self._lazy, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now; None: there is none."""
+        target = self._lazy.get(cmd_name)
+        return load_command(target) if target else super().get_command(ctx, cmd_name)
+
+
+def load_command(target: str) -> click.Command:
+    """The command at ``module:attribute``. Raises ModuleNotFoundError for a missing package."""
+    module, _, attribute = target.partition(":")
+    command = getattr(import_module(module), attribute)
+    assert isinstance(command, click.Command), f"{target} is not a command"
+    return command
