@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import LocalProtocolError, RemoteProtocolError
+from tallymark.protocol import messages
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.codec import decode, encode, encode_parts
 from tallymark.protocol.messages import (
@@ -244,3 +247,20 @@ def test_bytes_as_the_protocol_guide_gives_them() -> None:
         " ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff"
         " 02 00 00 00 02 00 00 04 62 61 64 00 00 00 00 00 05 00"
     )
+
+
+def test_every_name_that_type_checkers_read_is_there_at_run_time() -> None:
+    """Classes are found by the name of their API when they are first asked for; DescribeTopic-
+    PartitionsCursor, neither a request nor a response, was not."""
+    tree = ast.parse(Path(messages.__file__).read_text())
+    names = [
+        (node.module, alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(messages.__name__)
+        for alias in node.names
+    ]
+    assert len(names) > 100
+    for module, name in names:
+        assert getattr(messages, name).__module__ == module
+    with pytest.raises(AttributeError):
+        messages.FetchNonsense  # type: ignore[attr-defined]  # noqa: B018

@@ -136,11 +136,12 @@ def places(raw: Mapping[str, Any]) -> Places | None:
     if not raw.keys() <= _TABLES:
         return None
     try:
+        clusters = _clusters(raw)
         return Places(
             Path(_text(raw, "data_dir", ".tallymark")),
             _zookeeper(_table(raw, "zookeeper")),
-            _clusters(raw),
-            _mirrors(raw),
+            clusters,
+            _mirrors(raw, {cluster.name for cluster in clusters}),
             _server(_table(raw, "registry"), 8081, {"advertised_host", "store"}),
             _server(_table(raw, "dashboards"), 8080, set()),
         )
@@ -194,9 +195,10 @@ def _broker(table: Mapping[str, Any]) -> BrokerPlace:
     )
 
 
-def _mirrors(raw: Mapping[str, Any]) -> tuple[MirrorPlace, ...]:
+def _mirrors(raw: Mapping[str, Any], clusters: set[str]) -> tuple[MirrorPlace, ...]:
     if "mirrors" not in raw:
-        return tuple(MirrorPlace(dc, "aggregate") for dc in ("dc1", "dc2"))
+        there = [dc for dc in ("dc1", "dc2") if {dc, "aggregate"} <= clusters]
+        return tuple(MirrorPlace(dc, "aggregate") for dc in there)
     return tuple(
         MirrorPlace(_name(table, "source"), _name(table, "target"))
         for table in _tables(raw, "mirrors")

@@ -11,7 +11,6 @@ run time :func:`__getattr__` finds the module by the name of the class.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -324,10 +323,6 @@ REQUEST_CLASSES: dict[int, type[Request[Any]]]
 RESPONSE_OF: dict[type[Request[Any]], type[Message]]
 """Class of a request -> class of its response. Asking for it loads every module."""
 
-_API_OF_CLASS: Final = re.compile(r"([A-Z]\w*?)(?:Request|Response)")
-_WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-
 _answers: Final[dict[type[Request[Any]], type[Message]]] = {}
 
 
@@ -376,9 +371,8 @@ if not TYPE_CHECKING:  # with it type checkers would believe in every name
         elif name == "RESPONSE_OF":
             classes = filter(None, map(request_class, ApiKey))
             value = {request: response_class(request) for request in classes}
-        elif api := _API_OF_CLASS.match(name):
-            key = ApiKey.__members__.get(_WORD.sub("_", api[1]).upper())
-            value = None if key is None else getattr(_module(key), name, None)
+        elif keys := [key for key in ApiKey if name.startswith(_camel(key))]:
+            value = getattr(_module(max(keys, key=lambda key: len(key.name))), name, None)
         if value is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value  # found at once from now on
