@@ -25,6 +25,7 @@ retry can help, whose fault it is, and a sentence for people. The tree is what o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -214,6 +215,15 @@ class KafkaError(TallymarkError):
         super().__init__(
             f"{context}: {row.name}: {row.text}" if context else f"{row.name}: {row.text}"
         )
+
+
+class RecordsRefusedError(KafkaError):
+    """A batch was refused for some of its records: ``record_errors`` has the place of each in the
+    batch, from 0 on, and what is wrong with it (KIP-467)."""
+
+    def __init__(self, code: int, context: str, record_errors: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, context)
+        self.record_errors = tuple(record_errors)
 
 
 class LogTruncatedError(KafkaError):

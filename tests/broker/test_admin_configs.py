@@ -287,8 +287,11 @@ def test_changes_are_in_force_at_once_and_after_a_restart(tmp_path: Path) -> Non
         ([("retention.sm", DELETE, None)], "INVALID_CONFIG"),
         ([("", SET, "1")], "INVALID_CONFIG"),
         ([("n" * 30_000, SET, "1")], "INVALID_CONFIG"),
-        ([("compression.type", SET, "gzip")], "INVALID_CONFIG"),
-        ([("min.insync.replicas", SET, "2")], "INVALID_CONFIG"),
+        ([("compression.type", SET, "none")], "INVALID_CONFIG"),
+        ([("compression.gzip.level", SET, "0")], "INVALID_CONFIG"),
+        ([("min.insync.replicas", SET, "0")], "INVALID_CONFIG"),
+        ([("remote.storage.enable", SET, "true")], "INVALID_CONFIG"),
+        ([("leader.replication.throttled.replicas", SET, "0")], "INVALID_CONFIG"),
         ([("segment.ms", SET, "5"), ("segment.bytes", SET, "1")], "INVALID_CONFIG"),
     ],
 )

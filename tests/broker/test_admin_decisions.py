@@ -117,13 +117,13 @@ def test_policies_decide_what_retention_does() -> None:
 
 
 def test_a_strange_config_of_before_stays_and_can_be_deleted() -> None:
-    current = {"local.retention.ms": "5", "retention.ms": "7"}
+    current = {"internal.segment.bytes": "5", "retention.ms": "7"}
     after = changed(BrokerSettings(), current, [("retention.ms", AlterOp.SET, "8")])
-    assert after == {"local.retention.ms": "5", "retention.ms": "8"}
-    gone = changed(BrokerSettings(), current, [("local.retention.ms", AlterOp.DELETE, None)])
+    assert after == {"internal.segment.bytes": "5", "retention.ms": "8"}
+    gone = changed(BrokerSettings(), current, [("internal.segment.bytes", AlterOp.DELETE, None)])
     assert gone == {"retention.ms": "7"}
     with pytest.raises(KafkaError, match="unknown topic config"):
-        changed(BrokerSettings(), current, [("local.retention.ms", AlterOp.SET, "8")])
+        changed(BrokerSettings(), current, [("internal.segment.bytes", AlterOp.SET, "8")])
     assert replaced(BrokerSettings(), [("retention.ms", "8")]) == {"retention.ms": "8"}
 
 

@@ -126,7 +126,7 @@ def test_wrong_topic_configs_are_named(name: str, value: str) -> None:
 
 
 def test_a_strange_stored_config_does_not_hurt() -> None:
-    stored = {"retention.ms": "5", "unclean.leader.election.enable": "true", "segment.ms": "x"}
+    stored = {"retention.ms": "5", "message.format.version": "3.0", "segment.ms": "x"}
     assert understood(stored) == {"retention.ms": "5"}
 
 

@@ -21,7 +21,8 @@ from pydantic.fields import FieldInfo
 
 from tallymark.broker.config_types import INT_MAX, ConfigSource, ConfigType, shown
 from tallymark.broker.settings import BrokerSettings, is_secret, kafka_name
-from tallymark.broker.topic_rules import RULES, TopicConfig, understood
+from tallymark.broker.topic_configs import TopicConfig
+from tallymark.broker.topic_rules import RULES, understood
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,15 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "num.replica.fetchers": "a partition has one replica",
     "controlled.shutdown.enable": "a broker always leaves in order",
     "auto.leader.rebalance.enable": "a partition has one replica",
+    "unclean.leader.election.enable": "a partition has one replica",
+    "compression.lz4.level": "the encoder in use has one level",
+    "log.preallocate": "segments grow as they are written",
+    "log.segment.delete.delay.ms": "files go at once, readers keep what they hold",
+    "log.index.size.max.bytes": "an index takes 8 bytes for each log.index.interval.bytes",
+    "log.roll.jitter.ms": "a segment's age counts from its first record",
+    "log.roll.jitter.hours": "a segment's age counts from its first record",
+    "log.local.retention.ms": "records are on the broker's disks only",
+    "log.local.retention.bytes": "records are on the broker's disks only",
     "transaction.state.log.replication.factor": "there are no transactions",
     "transaction.state.log.min.isr": "there are no transactions",
     "transaction.state.log.num.partitions": "there are no transactions",
@@ -46,9 +55,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 
 ONLY: Final[Mapping[str, tuple[str, str]]] = {
     "offsets.topic.replication.factor": ("1", "a partition has one replica"),
-    "min.insync.replicas": ("1", "a partition has one replica"),
-    "compression.type": ("producer", "batches are stored as the producer compressed them"),
-    "unclean.leader.election.enable": ("false", "a partition has one replica"),
 }
 """Names that may have the one value that is kept here anyway."""
 

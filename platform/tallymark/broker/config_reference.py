@@ -5,6 +5,7 @@ from __future__ import annotations
 from tallymark.broker.config_describe import Described, describe_broker
 from tallymark.broker.config_file import ONLY, UNITS, WITHOUT_EFFECT
 from tallymark.broker.settings import OTHER_NAMES, BrokerSettings, kafka_name
+from tallymark.broker.topic_configs import TopicConfig
 from tallymark.broker.topic_rules import RULES
 
 HEAD = """# Settings of a broker
@@ -29,7 +30,8 @@ TOPICS = """
 ## Topic configs
 
 Set with CreateTopics, changed with AlterConfigs and IncrementalAlterConfigs, in force at once. A
-topic that does not set one has the broker's.
+topic that does not set one has the broker's. These are all configs of Apache Kafka 4.1 (and
+`flush.before.expose`). Those with *no effect here* are checked, kept and told, and change nothing.
 
 | config | type | broker's setting, or default | |
 |---|---|---|---|
@@ -63,13 +65,17 @@ def _row(config: Described) -> str:
 def _topic_rows() -> list[str]:
     return [
         f"| `{row.name}` | {row.type.name.lower()} | {_inherited(row.setting, row.default)} "
-        f"| {_text(row.doc)} |\n"
+        f"| {_text(row.doc)}{_effect(row)} |\n"
         for row in RULES.values()
     ]
 
 
 def _inherited(setting: str, default: str) -> str:
-    return f"`{kafka_name(setting)}`" if setting else f"{_value(default)}, fixed for all topics"
+    return f"`{kafka_name(setting)}`" if setting else _value(default)
+
+
+def _effect(row: TopicConfig) -> str:
+    return f" *No effect here: {_text(row.without_effect)}.*" if row.without_effect else ""
 
 
 def _file_lines() -> list[str]:

@@ -18,6 +18,7 @@ INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_REPLICA: Final = re.compile(r"[0-9]{1,10}:[0-9]{1,10}")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{0,20}\.?[0-9]{0,20}")
 
 
@@ -57,6 +58,29 @@ def between(low: int, high: int) -> Rule:
         return value
 
     return rule
+
+
+def level(low: int, high: int) -> Rule:
+    """A codec's level: an integer from ``low`` to ``high``, or -1 for its default."""
+    inside = between(low, high)
+
+    def rule(text: str) -> ConfigValue:
+        if text == "-1":
+            return -1
+        try:
+            return inside(text)
+        except ValueError as error:
+            raise ValueError(f"{error}, or -1") from None
+
+    return rule
+
+
+def throttled_replicas(text: str) -> tuple[str, ...]:
+    """``partition:broker`` pairs, comma separated, ``*`` for all of them, or nothing."""
+    words = split(text)
+    if words != ("*",) and not all(_REPLICA.fullmatch(word) for word in words):
+        raise ValueError("must be * or partition:broker, comma separated")
+    return words
 
 
 def ratio(text: str) -> float:

@@ -1,23 +1,27 @@
 """One partition that this broker leads. The event loop is its only owner: no locks.
 
-Order of things: append to the log, then wake who waits for records, then answer. With one replica
-everything appended is committed, so the high watermark is the end of the log; with
-``flush.before.expose`` it is the end of what was flushed, and a flush wakes who waits.
+Order of things: make the batch ready (a long one in a thread), append it to the log, wake who waits
+for records, answer. With one replica everything appended is committed, so the high watermark is the
+end of the log; with ``flush.before.expose`` it is the end of what was flushed, and a flush wakes
+who waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Set
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
+from tallymark.broker.append_queue import AppendQueue
 from tallymark.broker.batches import check_producible
 from tallymark.broker.exposure import Exposure
 from tallymark.broker.metrics import TopicTraffic
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.files import FileSlice
 from tallymark.log.log import Log
+from tallymark.log.preparation import Prepared, is_slow, prepare
 from tallymark.log.results import AppendInfo
 from tallymark.protocol.records import HEADER_SIZE, read_header
 from tallymark.protocol.schema import Buffer
@@ -42,6 +46,7 @@ class Partition:
     __slots__ = (
         "_exposure",
         "_flush_wanted",
+        "_queue",
         "_waiting",
         "index",
         "leader_epoch",
@@ -69,6 +74,7 @@ class Partition:
         self.traffic = traffic or TopicTraffic()
         self._flush_wanted = flush_wanted
         self._exposure = Exposure()
+        self._queue = AppendQueue()
         self._waiting: set[Watcher] = set()
 
     def __repr__(self) -> str:
@@ -88,9 +94,32 @@ class Partition:
         """
         check_producible(records, self.log.name)
         appended = self.log.append(records, now_ms, self.leader_epoch)
+        return self._appended(appended, len(records), now_ms)
+
+    def append_in_turn(
+        self, records: Buffer, now_ms: int
+    ) -> asyncio.Task[AppendInfo | KafkaError] | None:
+        """:meth:`append`, of a batch that takes a while to be made ready, or has to wait for such
+        ones: its outcome, to come. None where there is nothing to wait for.
+
+        Raises KafkaError: see :func:`~tallymark.broker.batches.check_producible`.
+        """
+        log = self.log
+        if not self._queue.busy and not is_slow(records, log.config, now_ms):
+            return None
+        check_producible(records, log.name)
+
+        def append(prepared: Prepared) -> AppendInfo:
+            appended = log.append_prepared(prepared, now_ms, self.leader_epoch)
+            return self._appended(appended, len(records), now_ms)
+
+        return self._queue.put(partial(prepare, records, log.config, now_ms, log.name), append)
+
+    def _appended(self, appended: AppendInfo, size: int, now_ms: int) -> AppendInfo:
+        """Count it, and tell those who wait."""
         if not appended.duplicate:
             self.traffic.received_messages += appended.last_offset - appended.first_offset + 1
-            self.traffic.received_bytes += len(records)
+            self.traffic.received_bytes += size
             if appended.last_offset < self.log.high_watermark:
                 self.wake()
             if self.log.flush_due(now_ms):

@@ -10,9 +10,11 @@ from typing import Final, NamedTuple, TypeAlias
 from tallymark.broker.authorizer import DENIED, Operation, ResourceType
 from tallymark.broker.batches import uses_zstd
 from tallymark.broker.leaders import leader_hint
+from tallymark.broker.partition import Partition
 from tallymark.broker.state import BrokerState
-from tallymark.errors import CODES, KafkaError
+from tallymark.errors import CODES, KafkaError, RecordsRefusedError
 from tallymark.groups.placement import OFFSETS_TOPIC
+from tallymark.log.results import AppendInfo
 from tallymark.net import ServerConnection
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.messages import (
@@ -20,6 +22,7 @@ from tallymark.protocol.messages import (
     ProduceResponseLeader,
     ProduceResponseNode,
     ProduceResponsePartition,
+    ProduceResponseRecordError,
     ProduceResponseTopic,
 )
 from tallymark.protocol.produce_wire import Appended, Batches
@@ -27,6 +30,17 @@ from tallymark.protocol.produce_wire import Appended, Batches
 log = logging.getLogger(__name__)
 
 _FIRST_WITH_ZSTD: Final = 7
+_BY_THE_LOG: Final = frozenset(
+    {
+        "INVALID_RECORD",
+        "INVALID_TIMESTAMP",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "DUPLICATE_SEQUENCE_NUMBER",
+        "INVALID_PRODUCER_EPOCH",
+        "UNKNOWN_PRODUCER_ID",
+    }
+)
+"""Errors that are answered with the log's start offset."""
 
 
 class Refused(NamedTuple):
@@ -37,11 +51,21 @@ class Refused(NamedTuple):
 
 
 Outcome: TypeAlias = Appended | Refused
+Outcomes: TypeAlias = list[tuple[str, list[Outcome]]]
+Place: TypeAlias = tuple[int, int]
+
+
+class _Unready(NamedTuple):
+    """A batch that waits for its turn in ``partition``."""
+
+    partition: Partition
+    appending: asyncio.Task[AppendInfo | KafkaError]
 
 
 class Producing:
-    """One request under way. ``failed``: some partition was refused. ``unexposed``: records that a
-    producer with acks=-1 has to wait for, by (topic's place, partition's place) in the request."""
+    """One request under way. ``failed``: some partition was refused. By (topic's place, partition's
+    place) in the request: ``unready``, batches that are not appended yet; ``unexposed``, records
+    that a producer with acks=-1 has to wait for."""
 
     __slots__ = (
         "_now_ms",
@@ -52,6 +76,7 @@ class Producing:
         "connection",
         "failed",
         "unexposed",
+        "unready",
     )
 
     def __init__(
@@ -65,17 +90,18 @@ class Producing:
         self.acks = acks
         self.connection = connection
         self.failed = False
-        self.unexposed: dict[tuple[int, int], asyncio.Future[None]] = {}
+        self.unexposed: dict[Place, asyncio.Future[None]] = {}
+        self.unready: dict[Place, _Unready] = {}
         self._state = state
         self._version = version
         self._refused = refused
         self._now_ms = state.now_ms()
 
-    def append(self, topics: Sequence[Batches]) -> list[tuple[str, list[Outcome]]]:
+    def append(self, topics: Sequence[Batches]) -> Outcomes:
         """Append in the order of the request."""
         seen: set[tuple[str, int]] = set()
         single = len(topics) == 1 and len(topics[0][1]) == 1
-        outcomes: list[tuple[str, list[Outcome]]] = []
+        outcomes: Outcomes = []
         for name, partitions in topics:
             refused = self._refused or self._refusal(name)
             done: list[Outcome] = []
@@ -93,6 +119,20 @@ class Producing:
                     self._refused_one(error)
                     _tell(name, index, error)
         return outcomes
+
+    async def ready(self, outcomes: Outcomes) -> None:
+        """Wait until the batches that are :attr:`unready` are appended; put what became of each
+        into the outcomes. Whoever stops waiting does not stop them."""
+        await asyncio.wait([each.appending for each in self.unready.values()])
+        for (topic, place), (partition, appending) in self.unready.items():
+            name, done = outcomes[topic]
+            index, outcome = done[place].partition, appending.result()
+            if isinstance(outcome, KafkaError):
+                done[place] = Refused(index, outcome)
+                self._refused_one(outcome)
+                _tell(name, index, outcome)
+            else:
+                done[place] = self._taken(partition, index, outcome, (topic, place))
 
     async def expose(self, timeout_ms: int, outcomes: Sequence[tuple[str, list[Outcome]]]) -> None:
         """Wait until readers see what was appended, at most ``timeout_ms``; put the error into the
@@ -147,12 +187,21 @@ class Producing:
         return None
 
     def _append(
-        self, topic: str, index: int, records: memoryview | bytes, place: tuple[int, int]
+        self, topic: str, index: int, records: memoryview | bytes, place: Place
     ) -> Appended:
         partition = self._state.partitions.find(topic, index)
         if self._version < _FIRST_WITH_ZSTD and uses_zstd(records):
             raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], f"{partition}: zstd")
+        appending = partition.append_in_turn(records, self._now_ms)
+        if appending is not None:
+            self.unready[place] = _Unready(partition, appending)
+            return Appended(index, -1, -1, -1)
         appended = partition.append(records, self._now_ms)
+        return self._taken(partition, index, appended, place)
+
+    def _taken(
+        self, partition: Partition, index: int, appended: AppendInfo, place: Place
+    ) -> Appended:
         if self.acks == -1:
             unexposed = partition.exposed(appended.last_offset)
             if unexposed is not None:
@@ -177,9 +226,26 @@ class Producing:
             index=index,
             error_code=error.code,
             base_offset=-1,
+            log_start_offset=self._log_start(topic, index, error),
+            record_errors=_record_errors(error),
             error_message=error.context or error.text,  # the code says the rest
             current_leader=leader,
         )
+
+    def _log_start(self, topic: str, index: int, error: KafkaError) -> int:
+        """Where the log begins, where the log itself refused the batch for what is in it; -1 with
+        the other errors, as from Kafka."""
+        partition = self._state.partitions.get(topic, index)
+        if partition is None or error.name not in _BY_THE_LOG:
+            return -1
+        return partition.log.start_offset
+
+
+def _record_errors(error: KafkaError) -> list[ProduceResponseRecordError]:
+    """The records that are to blame (KIP-467)."""
+    if not isinstance(error, RecordsRefusedError):
+        return []
+    return [ProduceResponseRecordError(at, why or None) for at, why in error.record_errors]
 
 
 def _see(seen: set[tuple[str, int]], topic: str, index: int) -> None:

@@ -54,6 +54,12 @@ def _policy(text: str) -> str:
     return text
 
 
+def _gzip_level(value: int) -> int:
+    if value != -1 and not 1 <= value <= 9:
+        raise ValueError("must be from 1 to 9, or -1")
+    return value
+
+
 def _principal_rules(text: str) -> str:
     PrincipalRules(text)
     return text
@@ -262,6 +268,22 @@ class BrokerSettings(BaseModel):
 
     message_max_bytes: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1_048_588
     """The largest record batch accepted (topic: ``max.message.bytes``)."""
+
+    min_insync_replicas: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
+    """So many replicas have a record before a producer with ``acks=all`` is answered; a partition
+    has one, so this changes nothing (topic: ``min.insync.replicas``)."""
+
+    compression_type: Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"] = (
+        "producer"
+    )
+    """The codec that batches are stored in; ``producer``: as they came
+    (topic: ``compression.type``)."""
+
+    compression_gzip_level: Annotated[int, AfterValidator(_gzip_level)] = -1
+    """How hard gzip tries, 1 to 9, -1: its default (topic: ``compression.gzip.level``)."""
+
+    compression_zstd_level: Annotated[int, Field(ge=-131_072, le=22)] = 3
+    """How hard zstd tries (topic: ``compression.zstd.level``)."""
 
     producer_id_expiration_ms: Positive = 86_400_000
     """The sequence memory of an idempotent producer that is idle so long is forgotten."""

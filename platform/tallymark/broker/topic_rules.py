@@ -1,7 +1,7 @@
 """What a topic may be called and how it may be configured: one table of every config. Pure.
 
-The table serves validation, DescribeConfigs and the documentation. A config without an effect is
-not in it, unless the one value that it may have is what this broker does.
+The table serves validation, DescribeConfigs and the documentation. It has all configs of Kafka 4.1;
+those that change nothing here stand in :mod:`tallymark.broker.topic_configs_kept`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tallymark.broker.config_types import (
@@ -17,46 +16,24 @@ from tallymark.broker.config_types import (
     LONG_MAX,
     ConfigType,
     ConfigValue,
-    Rule,
     between,
     boolean,
+    level,
     list_of,
     one_of,
-    only,
     ratio,
-    shown,
 )
 from tallymark.broker.image import MetadataImage
 from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.topic_configs import TopicConfig, table
+from tallymark.broker.topic_configs_kept import WITHOUT_EFFECT
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.placement import OFFSETS_TOPIC
 from tallymark.log.config import LogConfig
 
 MAX_PARTITIONS: Final = 10_000
+_CODECS: Final[Mapping[str, str | None]] = {"producer": None, "uncompressed": "none"}
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
-    """One row of :data:`RULES`.
-
-    ``field`` is the one of :class:`~tallymark.log.config.LogConfig` that gets the value as ``rule``
-    returns it; empty where the log has no use for it. ``setting`` is the field of
-    :class:`~tallymark.broker.settings.BrokerSettings` that gives topics their default; without one
-    ``default`` does.
-    """
-
-    name: str
-    type: ConfigType
-    rule: Rule
-    doc: str
-    field: str = ""
-    setting: str = ""
-    default: str = ""
-
-    def inherited(self, settings: BrokerSettings) -> str:
-        """The value, as text, of topics that do not set it."""
-        return shown(getattr(settings, self.setting)) if self.setting else self.default
 
 
 def check_name(name: str) -> None:
@@ -113,9 +90,19 @@ def log_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> LogCon
         **fields,
         delete="delete" in policy,
         compact="compact" in policy,
+        codec=_CODECS.get(str(values["compression.type"]), str(values["compression.type"])),
+        codec_level=_level(values),
         log_append_time=values["message.timestamp.type"] == "LogAppendTime",
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
     )
+
+
+def _level(values: Mapping[str, ConfigValue]) -> int | None:
+    """How hard the topic's codec tries, None for its default."""
+    codec = values["compression.type"]
+    if codec == "gzip" and values["compression.gzip.level"] != -1:
+        return int(str(values["compression.gzip.level"]))
+    return int(str(values["compression.zstd.level"])) if codec == "zstd" else None
 
 
 def topic_values(settings: BrokerSettings, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
@@ -165,11 +152,8 @@ def rule_of(name: str) -> TopicConfig:
     return row
 
 
-def _table(*rows: TopicConfig) -> dict[str, TopicConfig]:
-    return {row.name: row for row in sorted(rows, key=lambda row: row.name)}
-
-
-RULES: Final[Mapping[str, TopicConfig]] = _table(
+RULES: Final[Mapping[str, TopicConfig]] = table(
+    *WITHOUT_EFFECT,
     TopicConfig(
         "cleanup.policy",
         ConfigType.LIST,
@@ -179,11 +163,26 @@ RULES: Final[Mapping[str, TopicConfig]] = _table(
         setting="log_cleanup_policy",
     ),
     TopicConfig(
+        "compression.gzip.level",
+        ConfigType.INT,
+        level(1, 9),
+        "How hard gzip tries where compression.type says gzip, 1 to 9; -1: gzip's default.",
+        setting="compression_gzip_level",
+    ),
+    TopicConfig(
         "compression.type",
         ConfigType.STRING,
-        one_of("producer", why="batches are stored as the producer compressed them"),
-        "Batches are stored as the producer sent them; the broker does not compress again.",
-        default="producer",
+        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        "producer: batches are stored as the producer compressed them. Any other: those that come "
+        "otherwise are compressed anew by the broker, which takes its processor time.",
+        setting="compression_type",
+    ),
+    TopicConfig(
+        "compression.zstd.level",
+        ConfigType.INT,
+        between(-131_072, 22),
+        "How hard zstd tries where compression.type says zstd.",
+        setting="compression_zstd_level",
     ),
     TopicConfig(
         "delete.retention.ms",
@@ -283,20 +282,6 @@ RULES: Final[Mapping[str, TopicConfig]] = _table(
         setting="log_cleaner_min_compaction_lag_ms",
     ),
     TopicConfig(
-        "min.insync.replicas",
-        ConfigType.INT,
-        only(1, "a partition has one replica"),
-        "A partition has one replica, which is in sync with itself.",
-        default="1",
-    ),
-    TopicConfig(
-        "preallocate",
-        ConfigType.BOOLEAN,
-        only(False, "segments grow as they are written"),
-        "Segments grow as they are written.",
-        default="false",
-    ),
-    TopicConfig(
         "retention.bytes",
         ConfigType.LONG,
         between(-1, LONG_MAX),
@@ -327,13 +312,6 @@ RULES: Final[Mapping[str, TopicConfig]] = _table(
         "A segment of the log is rolled at this age.",
         field="segment_ms",
         setting="log_roll_ms",
-    ),
-    TopicConfig(
-        "unclean.leader.election.enable",
-        ConfigType.BOOLEAN,
-        only(False, "a partition has one replica, nobody else can lead it"),
-        "A partition has one replica; nobody else can lead it.",
-        default="false",
     ),
 )
 """Every topic config that is understood, by name in order."""

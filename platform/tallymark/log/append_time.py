@@ -8,7 +8,9 @@ from typing import Final
 import crc32c
 
 from tallymark.errors import CODES, KafkaError
-from tallymark.log.config import LogConfig
+from tallymark.log.config import NEVER, LogConfig
+from tallymark.log.files import Data
+from tallymark.log.validation import open_records, refused_records
 from tallymark.protocol.records import BatchHeader
 
 _CRC_AT: Final = 17
@@ -20,21 +22,34 @@ _CRC: Final = struct.Struct(">I")
 _TIME: Final = struct.Struct(">q")
 
 
-def check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> None:
-    """Raise INVALID_TIMESTAMP where the first timestamp of a batch is too far behind ``now_ms`` or
-    its greatest too far ahead, by what its header says; records without one (-1) pass."""
-    first, greatest = header.base_timestamp, header.max_timestamp
-    if 0 <= first < now_ms - config.timestamp_before_max_ms:
+def check_timestamps(
+    header: BatchHeader, data: Data, config: LogConfig, now_ms: int, name: str
+) -> None:
+    """Raise INVALID_TIMESTAMP, with the records that are to blame, where a timestamp is too far
+    behind ``now_ms`` or ahead of it; records without one (-1) pass.
+
+    How far ahead the header tells; whether a record is too far behind only the records do, so with
+    a limit there every batch is opened.
+    """
+    oldest = now_ms - config.timestamp_before_max_ms
+    newest = now_ms + config.timestamp_after_max_ms
+    if config.timestamp_before_max_ms == NEVER and header.max_timestamp <= newest:
+        return
+    timestamps = open_records(header, data, config, name).timestamps
+    wrong = [n for n, at in enumerate(timestamps) if at >= 0 and not oldest <= at <= newest]
+    if wrong:
+        first = timestamps[wrong[0]]
+        if first < oldest:
+            limit = f"message.timestamp.before.max.ms is {config.timestamp_before_max_ms}"
+            why = f"timestamp {first} is {now_ms - first} ms old, {limit}"
+        else:
+            limit = f"message.timestamp.after.max.ms is {config.timestamp_after_max_ms}"
+            why = f"timestamp {first} is {first - now_ms} ms ahead, {limit}"
+        raise refused_records("INVALID_TIMESTAMP", name, wrong, why)
+    if header.max_timestamp > newest:
         raise KafkaError(
             CODES["INVALID_TIMESTAMP"],
-            f"{name}: timestamp {first} is {now_ms - first} ms old, "
-            f"message.timestamp.before.max.ms is {config.timestamp_before_max_ms}",
-        )
-    if greatest > now_ms + config.timestamp_after_max_ms:
-        raise KafkaError(
-            CODES["INVALID_TIMESTAMP"],
-            f"{name}: timestamp {greatest} is {greatest - now_ms} ms ahead, "
-            f"message.timestamp.after.max.ms is {config.timestamp_after_max_ms}",
+            f"{name}: the greatest timestamp of the batch is {header.max_timestamp}, by its header",
         )
 
 

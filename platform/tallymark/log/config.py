@@ -45,6 +45,11 @@ class LogConfig:
     """How far behind the broker's clock a producer's timestamp may be ..."""
     timestamp_after_max_ms: int = NEVER
     """... and how far ahead of it."""
+    codec: str | None = None
+    """Batches are compressed anew with this codec (``compression.type``); None: they stay as the
+    producer compressed them."""
+    codec_level: int | None = None
+    """How hard that codec tries; None: its default."""
     min_cleanable_dirty_ratio: float = 0.5
     """A log is compacted when this share of it, 0 to 1, was written since the last time."""
     min_compaction_lag_ms: int = 0

@@ -22,14 +22,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tallymark.errors import CODES, CorruptRecordError, KafkaError
-from tallymark.log.append_time import check_timestamps, stamp_batch
-from tallymark.log.config import NEVER, LogConfig
+from tallymark.log.append_time import stamp_batch
+from tallymark.log.config import LogConfig
 from tallymark.log.deletion import DeletionJob
 from tallymark.log.files import Data, Files
 from tallymark.log.flush import DiskTurn, FlushJob
 from tallymark.log.health import DiskHealth, guarded
 from tallymark.log.lookup import EARLIEST, LATEST
 from tallymark.log.partition_folder import key_of
+from tallymark.log.preparation import Prepared, prepare
 from tallymark.log.producer_state import ProducerStates
 from tallymark.log.reading import ReadableLog
 from tallymark.log.results import AppendInfo, LogSlice
@@ -39,7 +40,6 @@ from tallymark.log.segment import Segment
 from tallymark.log.segments import SegmentList
 from tallymark.log.start import Start, start_log
 from tallymark.log.start_offsets import StartOffsets
-from tallymark.log.validation import validate_batch
 from tallymark.protocol.records import BatchHeader, place_batch
 
 __all__ = ["EARLIEST", "LATEST", "AppendInfo", "Log", "LogSlice", "OldSegments"]
@@ -138,22 +138,26 @@ class Log(ReadableLog):
         Its offsets and ``leader_epoch`` are placed in ``data`` itself where that is writable. A
         repeated batch of an idempotent producer is answered with its first offsets. ``control``:
         it comes from a transaction coordinator. Raises KafkaError: what
-        :func:`~tallymark.log.validation.validate_batch`,
-        :func:`~tallymark.log.append_time.check_timestamps` and
-        :class:`~tallymark.log.producer_state.ProducerStates` say, FENCED_LEADER_EPOCH,
+        :func:`~tallymark.log.preparation.prepare` and :meth:`append_prepared` say.
+        """
+        self.check_usable()
+        prepared = prepare(data, self._config, now_ms, self.name, control=control)
+        return self.append_prepared(prepared, now_ms, leader_epoch)
+
+    def append_prepared(self, prepared: Prepared, now_ms: int, leader_epoch: int) -> AppendInfo:
+        """:meth:`append` of a batch that was made ready before, perhaps in a thread. Raises
+        KafkaError: INVALID_TIMESTAMP, what
+        :class:`~tallymark.log.producer_state.ProducerStates` says, FENCED_LEADER_EPOCH,
         KAFKA_STORAGE_ERROR.
         """
         self.check_usable()
-        config = self._config
-        header = validate_batch(data, config, self.name, control=control)
-        if header.producer_id >= 0 and not control:
+        header, data, late = prepared
+        if header.producer_id >= 0 and not header.is_control:
             kept = self._producers.check(header)
             if kept is not None:
                 return AppendInfo(kept.first_offset, kept.last_offset, True, header.max_timestamp)
-        if not config.log_append_time and (
-            config.timestamp_after_max_ms != NEVER or config.timestamp_before_max_ms != NEVER
-        ):
-            check_timestamps(header, config, now_ms, self.name)
+        if late is not None:
+            raise late
         try:
             return self._write(header, data, now_ms, leader_epoch)
         except OSError as error:

@@ -1,24 +1,29 @@
 """What a batch must be before a byte of it is written. Pure.
 
 The records are not looked into: lengths, CRC and the counts of the header must agree, which costs
-the same for one record and a thousand. Only a compacted topic is opened, since each of its records
-needs a key (KIP-135 and what Kafka does): there a batch is decompressed, within bounds.
+the same for one record and a thousand. Batches of a compacted topic are opened, since each of its
+records needs a key (KIP-135 and what Kafka does), and decompressed for it, within bounds. An error
+names the records that are to blame (KIP-467).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import crc32c
 
-from tallymark.errors import CODES, CorruptRecordError, KafkaError
+from tallymark.errors import CODES, CorruptRecordError, KafkaError, RecordsRefusedError
 from tallymark.log.config import LogConfig
 from tallymark.log.files import Data
 from tallymark.protocol.compression import DecompressedTooLargeError
+from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch, BatchHeader, read_header
 
 _DECOMPRESSED: Final = 16
-"""A batch of a compacted topic may hold so many times ``max.message.bytes`` when decompressed."""
+"""A batch that is opened may hold so many times ``max.message.bytes`` when decompressed."""
+MOST_TEXTS: Final = 100
+"""Refused records of a batch whose reason is told one by one."""
 _CRC_FROM: Final = 21  # the CRC covers the batch from its attributes on
 _CONTROL: Final = 0x20
 _LOG_APPEND_TIME: Final = 0x08
@@ -42,8 +47,7 @@ def validate_batch(data: Data, config: LogConfig, name: str, *, control: bool) -
     size = header.size
     if size != len(data):
         _refuse_length(header, len(data), name)
-    if size > config.max_message_bytes or size > config.segment_bytes:
-        _refuse_size(size, config, name)
+    check_size(size, config, name)
     if crc32c.crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
         raise KafkaError(CODES["CORRUPT_MESSAGE"], f"{name}: the CRC does not fit the batch")
     if header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
@@ -72,7 +76,11 @@ def _refuse_length(header: BatchHeader, length: int, name: str) -> None:
     raise KafkaError(CODES["INVALID_RECORD"], f"{name}: more than one batch for a partition")
 
 
-def _refuse_size(size: int, config: LogConfig, name: str) -> None:
+def check_size(size: int, config: LogConfig, name: str) -> None:
+    """Raise MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE for a batch of ``size`` bytes that the log
+    does not take."""
+    if size <= config.max_message_bytes and size <= config.segment_bytes:
+        return
     if size > config.max_message_bytes:
         raise KafkaError(
             CODES["MESSAGE_TOO_LARGE"],
@@ -94,21 +102,44 @@ def _check_producer(header: BatchHeader, name: str) -> None:
 
 
 def _check_keys(header: BatchHeader, data: Data, config: LogConfig, name: str) -> None:
-    bound = _DECOMPRESSED * max(config.max_message_bytes, 1 << 20)
+    columns = open_records(header, data, config, name)
+    expected = range(header.base_offset, header.base_offset + header.record_count)
+    offsets = columns.offsets
+    if offsets != expected and list(offsets) != list(expected):
+        gaps = [n for n, (a, b) in enumerate(zip(offsets, expected, strict=True)) if a != b]
+        raise refused_records("INVALID_RECORD", name, gaps, "its offset is not the next one")
+    keyless = [number for number, key in enumerate(columns.keys()) if key is None]
+    if keyless:
+        why = "it has no key, and the topic is compacted"
+        raise refused_records("INVALID_RECORD", name, keyless, why)
+
+
+def open_records(header: BatchHeader, data: Data, config: LogConfig, name: str) -> RecordColumns:
+    """The records of a batch whose lengths and CRC hold. Raises INVALID_RECORD where they are not
+    what the header says, MESSAGE_TOO_LARGE where they do not stay within :func:`most_decompressed`.
+    """
+    most = most_decompressed(config)
     try:
-        records = Batch(header, memoryview(data)).records(bound)
+        return Batch(header, memoryview(data)).columns(most)
     except DecompressedTooLargeError as error:
         raise KafkaError(
             CODES["MESSAGE_TOO_LARGE"],
-            f"{name}: a batch of more than {bound} bytes when decompressed",
+            f"{name}: a batch of more than {most} bytes when decompressed",
         ) from error
     except CorruptRecordError as error:
         raise KafkaError(CODES["INVALID_RECORD"], f"{name}: {error}") from error
-    for number, record in enumerate(records, header.base_offset):
-        if record.offset != number:
-            raise KafkaError(CODES["INVALID_RECORD"], f"{name}: offsets of records have gaps")
-        if record.key is None:
-            raise KafkaError(
-                CODES["INVALID_RECORD"],
-                f"{name} is compacted, record {number - header.base_offset} of a batch has no key",
-            )
+
+
+def most_decompressed(config: LogConfig) -> int:
+    """How many bytes a batch may hold when decompressed, where it has to be."""
+    return _DECOMPRESSED * max(config.max_message_bytes, 1 << 20)
+
+
+def refused_records(code: str, name: str, numbers: Sequence[int], why: str) -> RecordsRefusedError:
+    """The error for the records at these places (one at least) of a batch. Each is named; the first
+    :data:`MOST_TEXTS` with the reason, so that the answer stays smaller than the request."""
+    errors = [(number, why if n < MOST_TEXTS else "") for n, number in enumerate(numbers)]
+    count = f"{len(numbers)} records of the batch are" if len(numbers) > 1 else "a record is"
+    return RecordsRefusedError(
+        CODES[code], f"{name}: {count} refused, the first is record {numbers[0]}: {why}", errors
+    )

@@ -7,7 +7,8 @@ Advertised 0-11, served 3-11.
   lowest version is above 0 (KAFKA-18659)
 * v3 batches of format v2 (KIP-98), exactly one a partition
 * v7 zstd; below it a zstd batch is UNSUPPORTED_COMPRESSION_TYPE (KIP-110)
-* v8 the error in words (KIP-467); single records are never named, the broker does not open batches
+* v8 the error in words, and the records that are to blame (KIP-467): those without a key in a
+  compacted topic, and those out of the limits on timestamps
 * v9 flexible
 * v10 the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951)
 * v11 no change on the wire (KIP-890)
@@ -16,17 +17,18 @@ Kept: WRITE on the topic is asked for, idempotent or not (KIP-679). A batch sent
 idempotent producer is answered with its first offset. acks=1 and acks=-1 are the same with one
 replica: answered when the batch is in the page cache, so a killed process loses nothing of it (a
 machine's power failure loses what was not flushed); with ``flush.before.expose`` acks=-1 waits for
-the flush. acks=0 has no answer; an error then closes the connection. A partition named twice is
-appended once.
+the flush. A batch that takes a while to be checked or compressed anew (``compression.type``) is
+made ready in a thread, and those for its partition that come after it wait. acks=0 has no answer;
+an error then closes the connection. A partition named twice is appended once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Final
 
 from tallymark.broker.handlers import register_raw
-from tallymark.broker.producing import Outcome, Producing, Refused
+from tallymark.broker.producing import Outcomes, Producing, Refused
 from tallymark.broker.requests import decode_request
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
@@ -52,24 +54,22 @@ def handle(
     request = read_produce(body, version) if version >= _FIRST_SERVED else _read_old(body, version)
     producing = Producing(state, connection, version, request.acks, _refusal(request, version))
     outcomes = producing.append(request.topics)
+    if producing.unready or producing.unexposed:
+        return _later(producing, outcomes, header, request.timeout_ms)
+    return _answer(producing, outcomes, header)
+
+
+async def _later(
+    producing: Producing, outcomes: Outcomes, header: RequestHeader, timeout_ms: int
+) -> Answer:
+    if producing.unready:
+        await producing.ready(outcomes)
     if producing.unexposed:
-        return _when_exposed(producing, outcomes, header, request.timeout_ms)
+        await producing.expose(timeout_ms, outcomes)
     return _answer(producing, outcomes, header)
 
 
-async def _when_exposed(
-    producing: Producing,
-    outcomes: list[tuple[str, list[Outcome]]],
-    header: RequestHeader,
-    timeout_ms: int,
-) -> Answer:
-    await producing.expose(timeout_ms, outcomes)
-    return _answer(producing, outcomes, header)
-
-
-def _answer(
-    producing: Producing, outcomes: Sequence[tuple[str, list[Outcome]]], header: RequestHeader
-) -> Answer:
+def _answer(producing: Producing, outcomes: Outcomes, header: RequestHeader) -> Answer:
     if producing.acks == 0:
         if producing.failed:
             producing.connection.finish()

@@ -1,0 +1,92 @@
+"""Making a producer's batch ready to be appended: checked, and compressed as the topic wants it.
+Pure, so a thread may do it.
+
+Most batches are looked at by their header and CRC only, which takes microseconds. Opening one takes
+longer the larger it is: where each record needs a key (compaction) or a timestamp within limits,
+and where the topic's codec is another one. :func:`is_slow` tells these.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from tallymark.errors import CODES, CorruptRecordError, KafkaError
+from tallymark.log.append_time import check_timestamps
+from tallymark.log.config import NEVER, LogConfig
+from tallymark.log.files import Data
+from tallymark.log.recompression import recompressed
+from tallymark.log.validation import check_size, most_decompressed, validate_batch
+from tallymark.protocol.compression import CODECS, DecompressedTooLargeError
+from tallymark.protocol.records import HEADER_SIZE, BatchHeader
+
+SLOW_BYTES: Final = 16 * 1024
+"""Opening a batch of up to so many bytes takes less than a millisecond, if it is not compressed."""
+_CODEC: Final = 0x07
+_LOW_ATTRIBUTES_AT: Final = 22
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+_MAX_TIMESTAMP_AT: Final = 35
+
+
+class Prepared(NamedTuple):
+    """A batch that may be appended, unless its producer's sequence says otherwise. ``late``: its
+    timestamps are out of the limits, which does not matter where it was appended before."""
+
+    header: BatchHeader
+    data: Data
+    late: KafkaError | None = None
+
+
+def is_slow(data: Data, config: LogConfig, now_ms: int) -> bool:
+    """Whether preparing it should not be done on an event loop. A guess from what the batch says
+    of itself; whether that holds is not checked here."""
+    if len(data) < HEADER_SIZE:
+        return False
+    codec = data[_LOW_ATTRIBUTES_AT] & _CODEC
+    opened = config.compact or (config.codec is not None and config.codec != CODECS[codec % 5])
+    if not opened and not config.log_append_time:
+        (newest,) = _MAX_TIMESTAMP.unpack_from(data, _MAX_TIMESTAMP_AT)
+        late = config.timestamp_after_max_ms != NEVER and (
+            newest > now_ms + config.timestamp_after_max_ms
+        )
+        opened = late or config.timestamp_before_max_ms != NEVER
+    return opened and (codec > 0 or len(data) > SLOW_BYTES)
+
+
+def prepare(
+    data: Data, config: LogConfig, now_ms: int, name: str, *, control: bool = False
+) -> Prepared:
+    """Check the batch and give it the topic's codec. ``name`` is the log's, for errors.
+
+    Raises KafkaError: what :func:`~tallymark.log.validation.validate_batch` says; where its records
+    have to be compressed anew INVALID_RECORD when they cannot be read, MESSAGE_TOO_LARGE or
+    RECORD_LIST_TOO_LARGE when they are too large afterwards.
+    """
+    header = validate_batch(data, config, name, control=control)
+    if control:
+        return Prepared(header, data)
+    if not config.log_append_time and (
+        config.timestamp_after_max_ms != NEVER or config.timestamp_before_max_ms != NEVER
+    ):
+        try:
+            check_timestamps(header, data, config, now_ms, name)
+        except KafkaError as late:
+            return Prepared(header, data, late)
+    if config.codec is None or config.codec == header.codec:
+        return Prepared(header, data)
+    return _recoded(header, data, config, config.codec, name)
+
+
+def _recoded(header: BatchHeader, data: Data, config: LogConfig, codec: str, name: str) -> Prepared:
+    most = most_decompressed(config)
+    try:
+        made = Prepared(*recompressed(header, data, codec, config.codec_level, most))
+    except DecompressedTooLargeError as error:
+        raise KafkaError(
+            CODES["MESSAGE_TOO_LARGE"],
+            f"{name}: a batch of more than {most} bytes when decompressed",
+        ) from error
+    except CorruptRecordError as error:
+        raise KafkaError(CODES["INVALID_RECORD"], f"{name}: {error}") from error
+    check_size(made.header.size, config, name)
+    return made

@@ -1,0 +1,121 @@
+"""Making batches ready: what is checked, and what a codec of the topic's own changes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallymark.errors import KafkaError, RecordsRefusedError
+from tallymark.log.config import LogConfig
+from tallymark.log.preparation import SLOW_BYTES, is_slow, prepare
+from tallymark.log.validation import MOST_TEXTS
+from tallymark.protocol.compression import CODECS
+from tallymark.protocol.records import Batch, encode_batch
+
+BYTES = st.binary(max_size=40)
+RECORDS = st.lists(
+    st.tuples(
+        st.none() | BYTES,
+        st.none() | BYTES,
+        st.lists(st.tuples(st.text(max_size=5), st.none() | BYTES), max_size=2).map(tuple),
+        st.integers(0, 2**41),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(RECORDS, st.sampled_from(CODECS), st.sampled_from(CODECS))
+def test_a_batch_compressed_anew_holds_the_same_records(
+    records: list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]],
+    theirs: str,
+    ours: str,
+) -> None:
+    data = encode_batch(records, compression=theirs)
+    header, made, late = prepare(data, LogConfig(codec=ours), 0, "t-0")
+    assert late is None
+    assert header.codec == ours
+    batch = Batch(header, memoryview(made))
+    batch.check_crc()
+    before = Batch(prepare(data, LogConfig(), 0, "t-0").header, memoryview(data))
+    assert batch.records() == before.records()
+    same = ("codec", "attributes", "crc", "batch_length", "size")
+    kept = [name for name in header._fields if name not in same]
+    assert [getattr(header, n) for n in kept] == [getattr(before.header, n) for n in kept]
+    assert header.size == len(made)
+
+
+def test_what_the_producer_compressed_so_already_is_left_alone() -> None:
+    data = encode_batch([(b"k", b"v" * 100, (), 1)], compression="zstd")
+    assert prepare(data, LogConfig(codec="zstd", codec_level=19), 0, "t-0").data is data
+
+
+def test_levels_are_used() -> None:
+    text = b"".join(b"%d %d;" % (n, n * n % 977) for n in range(20_000))
+    data = encode_batch([(None, text, (), 1)])
+    sizes = [
+        len(prepare(data, LogConfig(codec=codec, codec_level=level), 0, "t-0").data)
+        for codec, level in (("gzip", 1), ("gzip", 9), ("zstd", 1), ("zstd", 19))
+    ]
+    assert sizes[0] > sizes[1]
+    assert sizes[2] > sizes[3]
+
+
+def test_a_batch_that_is_too_large_afterwards_is_refused() -> None:
+    """Ten megabytes of zeros arrive as some hundred bytes; a topic that stores them plainly would
+    hold a batch that no consumer expects."""
+    data = encode_batch([(None, bytes(10_000_000), (), 1)], compression="zstd")
+    with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+        prepare(data, LogConfig(codec="none"), 0, "t-0")
+    roomy = LogConfig(codec="none", max_message_bytes=20_000_000)
+    assert len(prepare(data, roomy, 0, "t-0").data) > 10_000_000
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    data = encode_batch([(None, bytes(40_000_000), (), 1)], compression="zstd")
+    with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+        prepare(data, LogConfig(codec="gzip"), 0, "t-0")
+
+
+def test_records_that_cannot_be_unpacked_are_refused() -> None:
+    data = bytearray(encode_batch([(None, b"v" * 100, (), 1)], compression="gzip"))
+    data[-4:] = b"\0\0\0\0"
+    config = LogConfig(codec="none")
+    with pytest.raises(KafkaError, match="CORRUPT_MESSAGE"):
+        prepare(data, config, 0, "t-0")  # the CRC tells
+
+
+def test_many_bad_records_are_all_named_in_few_words() -> None:
+    data = encode_batch([(None, b"", (), 1)] * 5000)
+    with pytest.raises(RecordsRefusedError) as refused:
+        prepare(data, LogConfig(compact=True), 0, "t-0")
+    errors = refused.value.record_errors
+    assert [number for number, _ in errors] == list(range(5000))
+    assert sum(len(why) for _, why in errors) < 100 * MOST_TEXTS
+
+
+@pytest.mark.parametrize(
+    ("config", "codec", "size", "slow"),
+    [
+        (LogConfig(), "none", 10**6, False),
+        (LogConfig(), "gzip", 10**6, False),
+        (LogConfig(compact=True), "none", 100, False),
+        (LogConfig(compact=True), "none", SLOW_BYTES, True),
+        (LogConfig(compact=True), "gzip", 100, True),
+        (LogConfig(codec="gzip"), "gzip", 10**6, False),
+        (LogConfig(codec="gzip"), "none", SLOW_BYTES, True),
+        (LogConfig(codec="none"), "zstd", 100, True),
+        (LogConfig(timestamp_before_max_ms=1), "none", SLOW_BYTES, True),
+        (LogConfig(timestamp_after_max_ms=1), "none", SLOW_BYTES, False),
+        (LogConfig(timestamp_after_max_ms=1, log_append_time=True), "none", SLOW_BYTES, False),
+    ],
+)
+def test_what_takes_a_while_is_known_beforehand(
+    config: LogConfig, codec: str, size: int, slow: bool
+) -> None:
+    data = encode_batch([(b"k", bytes(size), (), 1000)], compression=codec)
+    assert is_slow(data, config, 1000) is slow
+    late = encode_batch([(b"k", bytes(SLOW_BYTES), (), 9999)], compression="none")
+    assert is_slow(late, LogConfig(timestamp_after_max_ms=1), 1000)
+    assert not is_slow(b"", config, 1000)
