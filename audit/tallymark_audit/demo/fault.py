@@ -75,6 +75,12 @@ def cut_tail(tail: UnflushedTail, chance: random.Random) -> Cut:
     return Cut(tail, position, content[whole:])
 
 
+def flushed_through(partition: Path) -> int:
+    """The offset before which the log in the folder ``<data>/<topic>-<partition>`` is flushed."""
+    topic, _, number = partition.name.rpartition("-")
+    return _read_checkpoint(partition.parent / CHECKPOINT).get((topic, int(number)), 0)
+
+
 def _batch_positions(content: bytes) -> list[tuple[int, int]]:
     """(byte position, next offset) of every whole batch."""
     found: list[tuple[int, int]] = []

@@ -7,7 +7,8 @@ refuse what comes twice, so a hop with faults is one without idempotence.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from crc32c import crc32c
@@ -15,7 +16,7 @@ from crc32c import crc32c
 from tallymark.protocol.compression import compress, decompress
 from tallymark.protocol.rebatch import is_dense, rebatch
 from tallymark.protocol.record_writer import HEADER
-from tallymark.protocol.records import HEADER_SIZE, Batch, Record, encode_batch
+from tallymark.protocol.records import HEADER_SIZE, Batch, BatchHeader, Record, encode_batch
 from tallymark.protocol.schema import Buffer
 from tallymark.protocol.varint import decode_varint
 
@@ -76,6 +77,39 @@ def damaged(value: bytes | None) -> bytes:
     return value[:middle] + bytes((value[middle] ^ 0x40,)) + value[middle + 1 :]
 
 
+def flipped(batch: Batch, places: Collection[int]) -> bytes:
+    """The batch with one bit turned in each value at these places, which one depends on the
+    value."""
+    rows = [
+        record._replace(value=with_bit_turned(record.value)) if place in places else record
+        for place, record in enumerate(batch.records())
+    ]
+    return written(rows, batch.header.codec)
+
+
+def with_bit_turned(value: bytes | None) -> bytes:
+    """The value with one bit turned, anywhere; nothing becomes something."""
+    if not value:
+        return b"\x01"
+    bit = random.Random(value).randrange(len(value) * 8)
+    changed = bytearray(value)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def exchanged(batch: Batch, parts: Mapping[bytes, bytes]) -> bytes:
+    """The batch of a log with these byte strings, each once in it, in place of others of the same
+    length. Everything else stays as it is; the CRC is right."""
+    header = batch.header
+    body: Buffer = batch.data[HEADER_SIZE:]
+    if header.codec != "none":
+        body = decompress(header.codec, body)
+    changed = bytes(body)
+    for old, new in parts.items():
+        changed = changed.replace(old, new, 1)
+    return _sealed(header, compress(header.codec, changed))
+
+
 def cut_out(batch: Batch, gone: Collection[int]) -> bytes:
     """The batch of a log without the records at these places: all others keep their offsets, so
     the log has a hole there, as after compaction. Records say by themselves how far they are from
@@ -93,13 +127,16 @@ def cut_out(batch: Batch, gone: Collection[int]) -> bytes:
         if place not in gone:
             left.append(bytes(body[start:pos]))
     codec = header.codec if left else "none"
-    payload = compress(codec, b"".join(left))
-    changed = header._replace(
-        batch_length=HEADER_SIZE - _BEFORE_LENGTH + len(payload),
-        attributes=header.attributes if left else header.attributes & ~_CODEC,
-        record_count=len(left),
-    )
-    data = bytearray(HEADER.pack(*changed)) + payload
+    attributes = header.attributes if left else header.attributes & ~_CODEC
+    changed = header._replace(attributes=attributes, record_count=len(left))
+    return _sealed(changed, compress(codec, b"".join(left)))
+
+
+def _sealed(header: BatchHeader, payload: Buffer) -> bytes:
+    """A batch of these records with the length and the CRC that it has to have."""
+    length = HEADER_SIZE - _BEFORE_LENGTH + len(payload)
+    data = bytearray(HEADER.pack(*header._replace(batch_length=length)))
+    data += payload
     data[_CRC_AT:_CRC_FROM] = crc32c(memoryview(data)[_CRC_FROM:]).to_bytes(4, "big")
     return bytes(data)
 

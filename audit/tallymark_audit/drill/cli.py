@@ -14,7 +14,14 @@ from tallymark_audit.cli.tables import console
 from tallymark_audit.demo.narrate import Narrator
 from tallymark_audit.drill.clean import CleanRun
 from tallymark_audit.drill.plan import ALL_FAULTS, make_plan
-from tallymark_audit.drill.report import Outcome, markdown, merged, terminal_table, to_json
+from tallymark_audit.drill.report import (
+    Outcome,
+    markdown,
+    merged,
+    side_table,
+    terminal_table,
+    to_json,
+)
 from tallymark_audit.drill.run import Drill
 from tallymark_audit.drill.topology import all_hops, build
 
@@ -105,11 +112,17 @@ def drill(
             break  # its data and logs are wanted
     if runs > 1:
         narrator.console.print(terminal_table(merged(outcomes)))
+        narrator.console.print(side_table(merged(outcomes)))
     context.exit(0 if all(outcome.perfect for outcome in outcomes) else NOT_SO)
 
 
 def _tell(outcome: Outcome, narrator: Narrator) -> None:
     narrator.console.print(terminal_table(outcome))
+    narrator.console.print(side_table(outcome))
+    for line in outcome.taken_back:
+        narrator.say(f"[red]taken back:[/] {line}")
+    for line in outcome.deaths:
+        narrator.say(f"[red]died:[/] {line}")
     if outcome.idle:
         narrator.say(f"[yellow]these hit nothing: {', '.join(outcome.idle)}[/]")
     for problem in outcome.problems:

@@ -60,12 +60,12 @@ def compare(
     undecided: Iterable[str] = (),
 ) -> Comparison:
     """Compare item by item. ``located``: the missing messages whose place upstream was named; every
-    loss on a mirror's hop has one."""
+    loss on a mirror's hop has one, unless it is gone upstream, too."""
     believed = {item for item in found if item in expectation.items or not expectation.allows(item)}
     unplaced: set[Item] = set()
     if located is not None:
         lost = {item for item in expectation.items if item.kind == LOSS}
-        unplaced = {item for item in lost if item.mirrored} - located
+        unplaced = {item for item in lost if item.mirrored} - expectation.gone - located
     return Comparison(
         scores=tuple(_score(kind, expectation, believed) for kind in KINDS),
         missed=frozenset(expectation.items - believed),

@@ -1,9 +1,15 @@
 """A consumer group of the drill, with the audit's hook: ``python -m tallymark_audit.drill.consumer
 CONFIG``, CONFIG being JSON: ``bootstrap``, ``topic``, ``group``, ``server`` and ``book`` (file).
 
-Its book is the truth about what the application was given, one JSON array a message: partition and
-offset where it was read, timestamp (ms) and CRC-32 of the value, then who sent it: partition,
-server, instance, sequence.
+Its book is the truth about what the application was given: one JSON array a line, written before
+the application asks for more, so a kill takes back at most what was in hand::
+
+    ["member", server]
+    ["poll", ms, [[partition, offset, timestamp ms, CRC-32 of the value,
+                   partition, server, instance, sequence], ...]]
+
+The first four of a message say where it was read and what it holds, the others who sent it. A poll
+that gave nothing is noted after one that gave something: the application has gone beyond that.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ import json
 import logging
 import os
 import sys
+import time
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +33,8 @@ from tallymark_audit import ConsumerAudit
 log: Final = logging.getLogger("drill.consumer")
 _POLL_SECONDS: Final = 0.2
 _AT_ONCE: Final = 500
+_SESSION_MS: Final = 6_000
+"""The shortest that brokers take: after a kill the next member waits for it."""
 
 
 def _consume(config: dict[str, Any]) -> None:
@@ -41,25 +50,33 @@ def _consume(config: dict[str, Any]) -> None:
             bootstrap_servers=where,
             client_id=f"drill-{group}",
             auto_commit_interval_ms=500,
+            session_timeout_ms=_SESSION_MS,
             hooks=[audit],
         ) as consumer,
     ):
         (stream,) = consumer.create_message_streams({config["topic"]: 1})[config["topic"]]
+        _write(book, "member", config["server"])
         log.info("ready")
+        in_hand = False
         while not stopped.is_set():
-            lines = list(_lines(stream.poll(_POLL_SECONDS, _AT_ONCE)))
-            if lines:
-                os.write(book, "".join(lines).encode())
+            given = list(_rows(stream.poll(_POLL_SECONDS, _AT_ONCE)))
+            if given or in_hand:
+                _write(book, "poll", time.time_ns() // 1_000_000, given)
+            in_hand = bool(given)
 
 
-def _lines(messages: Iterable[Message]) -> Iterable[str]:
+def _write(book: int, *row: Any) -> None:
+    os.write(book, (json.dumps(row) + "\n").encode())
+
+
+def _rows(messages: Iterable[Message]) -> Iterable[list[Any]]:
     for message in messages:
         stamp = stamp_of(message.headers)
         if isinstance(stamp, Stamp):
             crc = zlib.crc32(message.value or b"")
             where = [message.partition, message.offset, message.timestamp, crc]
             who = [stamp.partition, stamp.server, stamp.instance.hex(), stamp.sequence]
-            yield json.dumps(where + who) + "\n"
+            yield where + who
 
 
 if __name__ == "__main__":

@@ -13,13 +13,15 @@ from tallymark_audit.drill.fleet import wait_until
 from tallymark_audit.drill.plan import LOST_HOST, PAUSE, SURGERY, Action, Sender
 from tallymark_audit.drill.seal import Note, Seal
 from tallymark_audit.drill.stage import Stage, now_ms
-from tallymark_audit.drill.topology import AGGREGATE, CONSUMER_HOP, GROUP, PARTITIONS, TOPIC
+from tallymark_audit.drill.topology import TOPIC
 from tallymark_audit.drill.truth import LostHost, read_book
 
 _MOST_CUT: Final = 12
 _TO_CUT: Final = 200
 """Records that are there to be cut out of."""
 _MIRROR_SECONDS: Final = 60.0
+_PATIENCE_MS: Final = 10_000
+"""How long a producer tries to send to a partition that is no longer there."""
 
 
 class Deeds:
@@ -47,33 +49,24 @@ class Deeds:
         self._fleet.start_producer(
             name,
             {
-                "bootstrap": self._topology.bootstrap(sender.cluster),
+                "bootstrap": self._bootstrap(sender),
                 "cluster": sender.cluster,
-                "topic": TOPIC,
-                "partitions": PARTITIONS,
+                "topic": sender.topic,
+                "partitions": sender.partitions,
                 "server": server,
                 "rate": self._rate,
                 "offset_ms": sender.offset_ms,
                 "book": str(book),
+                "patience_ms": _PATIENCE_MS if sender.topic in faults.TOPIC_FAULTS else 0,
             },
         )
         return name
 
-    def consume(self) -> None:
-        """Start the group's consumer: through the proxy if there is one, its reports not."""
-        hop = self._topology.hops[CONSUMER_HOP]
-        self._fleet.start_consumer(
-            f"consumer-{GROUP}",
-            {
-                "bootstrap": f"127.0.0.1:{hop.port}",
-                "straight": self._topology.straight(AGGREGATE),
-                "topic": TOPIC,
-                "group": GROUP,
-                "server": "app-1",
-                "book": str(self._topology.sealed / f"{GROUP}.consumed"),
-            },
-        )
-        self._fleet.wait_ready(f"consumer-{GROUP}")
+    def _bootstrap(self, sender: Sender) -> str:
+        """Through the proxy, if there is one, goes only the main topic."""
+        if sender.topic == TOPIC:
+            return self._topology.bootstrap(sender.cluster)
+        return self._topology.straight(sender.cluster)
 
     def do(self, action: Action) -> None:
         """One action of the plan. UserError: the drill cannot go on."""

@@ -5,6 +5,10 @@ upstream does not have are DUPLICATION; what is downstream and not upstream is U
 content is CORRUPT, which is found by the block of 1,024 sequences: where the block also lacks
 records, or its cell holds a message twice, the change cannot show, and is counted as *hidden*;
 where it holds a message of whose fate a killed application never heard, it may show or not.
+
+What a deleted topic held had arrived, and is judged like what is still there; what its mirror had
+not copied is lost for good (:attr:`Expectation.gone`). Of what came just before the deletion nobody
+can say whether it was counted, so it may be called lost or not.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tallymark_audit.drill.truth import Book, Log, LostHost, Origin, Seen
+from tallymark_audit.drill.truth import Book, Log, LostHost, Origin, Seen, Unreadable, Who
 
 LOSS: Final = "LOSS"
 DUPLICATION: Final = "DUPLICATION"
@@ -56,6 +60,11 @@ class Item(NamedTuple):
         """Whether it is about a mirror's hop, so that the message can be copied once more."""
         return not self.cell.edge.startswith("producer-") and GROUP_MARK not in self.cell.edge
 
+    @property
+    def who(self) -> Who:
+        """The message it is about, unless it is about a block or a number of them."""
+        return Who(self.cell.topic, self.cell.instance, self.cell.partition, self.number)
+
 
 @dataclass(slots=True)
 class Expectation:
@@ -64,19 +73,24 @@ class Expectation:
     heard: a LOSS or not, as the producer's own journal has it. ``hidden``: changed messages that
     cannot show. ``unclear``: what shows only if the journal has what the application was not
     told. ``unsure``: the cells of a lost host whose claims may or may not have been
-    reported. ``messages``: how many there are on each edge."""
+    reported. ``gone``: losses of which nothing is upstream any more. ``young``: messages that came
+    just before their topic was deleted. ``messages``: how many there are on each edge."""
 
     cells: set[Cell] = field(default_factory=set[Cell])
     items: set[Item] = field(default_factory=set[Item])
     untold: set[tuple[str, int, int]] = field(default_factory=set[tuple[str, int, int]])
     unclear: set[Item] = field(default_factory=set[Item])
     unsure: set[Cell] = field(default_factory=set[Cell])
+    gone: set[Item] = field(default_factory=set[Item])
+    young: set[Who] = field(default_factory=set[Who])
     hidden: int = 0
     messages: Counter[str] = field(default_factory=Counter[str])
 
     def allows(self, item: Item) -> bool:
         """Whether the item may be found and need not be."""
         if item.cell in self.unsure or item in self.unclear:
+            return True
+        if item.kind in (LOSS, DUPLICATION, UNCLAIMED) and item.who in self.young:
             return True
         who = (item.cell.instance, item.cell.partition, item.number)
         of_producer = item.cell.edge.startswith("producer-")
@@ -134,6 +148,48 @@ def _expect_of_producer(found: Expectation, book: Book, log: Log, window_ms: int
             of_partition[sequence] = _Message(copies[0].timestamp, copies[0].crc, 1)
         edge = f"producer-to-{book.cluster}"
         _compare(found, edge, origin, of_partition, log, window_ms, doubtful)
+
+
+def expect_gone(found: Expectation, home: str, old: Log, now: Log, young: Set[Who]) -> None:
+    """A topic of ``home`` was deleted with the ``old`` log, and made again: ``now`` is what stands
+    there. The losses on the hops out of it have no place, unless they were sent again."""
+    there = _messages(now)
+    gone = _messages(old) - there
+    found.gone |= {
+        item
+        for item in found.items
+        if item.kind == LOSS and item.cell.edge.startswith(f"{home}-to-") and item.who in gone
+    }
+    found.young |= young
+    found.items = {item for item in found.items if item.kind == CORRUPT or item.who not in young}
+    found.gone &= found.items
+
+
+def expect_repeats(found: Expectation, edge: str, doubtful: Set[Who]) -> None:
+    """What a killed member of the group of this edge had in hand comes again: whether it had gone
+    beyond it, so that it was processed twice, nobody can say."""
+    unclear = {
+        item
+        for item in found.items
+        if item.cell.edge == edge and item.kind == DUPLICATION and item.who in doubtful
+    }
+    found.items -= unclear
+    found.unclear |= unclear
+
+
+def expect_nothing(found: Expectation, place: Unreadable) -> None:
+    """Of what stands behind damage nobody can say anything."""
+    cells = {cell for cell in found.cells if place.covers(cell.edge, cell.topic, cell.window)}
+    found.unsure |= cells
+    found.items = {item for item in found.items if item.cell not in cells}
+
+
+def _messages(log: Log) -> set[Who]:
+    return {
+        Who(origin.topic, origin.instance, origin.partition, sequence)
+        for origin, sequences in log.items()
+        for sequence in sequences
+    }
 
 
 def expect_skew(found: Expectation, books: Iterable[Book], before: int, window_ms: int) -> None:

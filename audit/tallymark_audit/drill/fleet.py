@@ -36,8 +36,13 @@ finally:
 """
 
 
+_MOST_DEATHS: Final = 5
+"""Of collectors: one that dies more often will not live."""
+
+
 class Fleet:
-    """Every process of one drill, by name."""
+    """Every process of one drill, by name. ``deaths``: collectors that ended although nobody ended
+    them, with their last words; they are started again, and the drill goes on without mercy."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -46,6 +51,7 @@ class Fleet:
         self._running: dict[str, Command] = {}
         self._lives: dict[str, int] = {}
         self._pauses: list[subprocess.Popen[bytes]] = []
+        self.deaths: list[str] = []
 
     # -- starting -------------------------------------------------------------------------------
 
@@ -132,9 +138,15 @@ class Fleet:
     # -- ending ---------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """UserError: something has ended that should not have."""
-        for command in self._running.values():
-            command.check()
+        """Note and start again a collector that has ended; UserError: anything else has."""
+        for name, command in list(self._running.items()):
+            if not (name.startswith("collector-") and command.ended):
+                command.check()
+                continue
+            self.deaths.append(str(command.fail("ended")))
+            if len(self.deaths) > _MOST_DEATHS:
+                command.check()
+            self.start(name)
 
     def stop(self, prefix: str) -> None:
         """End all whose name begins so in order, and wait for them. UserError: one ended badly."""

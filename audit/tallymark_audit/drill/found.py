@@ -17,11 +17,12 @@ from tallymark_audit.drill.expected import (
     Cell,
     Item,
 )
+from tallymark_audit.drill.faults import TOPIC_FAULTS
 from tallymark_audit.judge.states import GOOD, UNDECIDED, State
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store import facts, open_store, queries
 from tallymark_audit.store.rows import RowLike
-from tallymark_audit.store.tables import verdict_history
+from tallymark_audit.store.tables import incidents, progress, verdict_history
 
 NAMELESS: Final = -1
 """Instead of a sequence: a further copy that the verdict counts and does not name."""
@@ -48,11 +49,24 @@ def read_alarms(store: str) -> list[str]:
     return [f"{row.edge} {row.topic} {row.window} {row.state}" for row in rows]
 
 
-def read_reporters(store: str, instance: str) -> list[str]:
-    """The reporters of a producer run that have neither closed nor been retired."""
+def read_reporters(store: str, instance: str, server: str = "") -> list[str]:
+    """The reporters of a run that have neither closed nor been retired: by its instance, or by its
+    server."""
     with open_store(store) as opened, opened.read() as connection:
         rows = queries.all_reporters(connection, live_only=True)
-    return sorted({row["reporter"] for row in rows if row["instance"] == instance})
+    return sorted(
+        {
+            row["reporter"]
+            for row in rows
+            if row["instance"] == instance or (server and row["server"] == server)
+        }
+    )
+
+
+def read_incidents(store: str) -> list[dict[str, Any]]:
+    """Every incident there was."""
+    with open_store(store) as opened, opened.read() as connection:
+        return [dict(row) for row in connection.execute(select(incidents)).mappings()]
 
 
 def read_skewed(store: str) -> set[Item]:
@@ -69,6 +83,14 @@ def read_skewed(store: str) -> set[Item]:
         for cluster, key, skewed in cells
         if skewed
     }
+
+
+def counted_to(store: str, cluster: str, topic: str) -> dict[int, int]:
+    """Partition -> how far the collector of the cluster has read it."""
+    query = select(progress.c.partition, progress.c.next_offset)
+    query = query.where(progress.c.cluster == cluster, progress.c.topic == topic)
+    with open_store(store) as opened, opened.read() as connection:
+        return {row.partition: row.next_offset for row in connection.execute(query)}
 
 
 def undecided(rows: Iterable[Mapping[str, Any]], until: int, window_ms: int) -> list[str]:
@@ -95,6 +117,7 @@ def unnamed(rows: Iterable[Mapping[str, Any]]) -> list[str]:
         if any(
             cell["missing"]
             and not cell["located"]
+            and row["topic"] not in TOPIC_FAULTS  # what was deleted is nowhere
             and cell["state"] not in _QUIET
             and Item(cell_of(row["edge"], cell), LOSS, 0).mirrored
             for cell in row["cells"]

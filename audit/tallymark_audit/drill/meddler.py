@@ -9,6 +9,7 @@ to answer for. Everything that is done is noted.
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
@@ -28,10 +29,13 @@ from tallymark_audit.drill import batches, faults
 from tallymark_audit.drill.faults import Order
 from tallymark_audit.drill.seal import Note, notes_of
 from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.ranges import RangeSet
 
 Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
 TopicBatch: TypeAlias = tuple[str, Batch]
+_IN_A_ROW: Final = 2
+"""So many events of one reporter are hit one after the other, at most."""
 _WHOLE: Final = (faults.DELAY, faults.LOST_ACK, faults.DUPLICATE_BATCH)
 
 
@@ -59,6 +63,7 @@ class Meddler:
         self.taken: list[Note] = []
         self._chance = chance
         self._hits: dict[Order, int] = {}
+        self._in_a_row: dict[bytes, int] = {}
 
     def meddle(self, request: ProduceRequest, now: int) -> Passage:
         """Decide about one request; ``now`` in ms."""
@@ -164,11 +169,17 @@ class Meddler:
                     return None
                 continue
             change = _CHANGES.get(order.kind)
-            places = self._places(order, whole) if change else ()
+            places = self._places(order, whole) if change else set()
+            if order.kind == faults.FLIP_EVENTS:
+                places = self._spared(whole, places)
             if change and places:
-                hit = batches.picked(whole.records(), places)
-                passage.notes += notes_of(Note(now, order.kind, self.hop, topic), hit)
+                note = Note(now, order.kind, self.hop, topic)
                 changed = change(whole, places)
+                if order.kind == faults.FLIP_EVENTS:
+                    passage.notes.append(replace(note, sequences=_marks(changed or b"", places)))
+                else:
+                    hit = batches.picked(whole.records(), places)
+                    passage.notes += notes_of(note, hit)
                 if changed is None:
                     return None
                 current = changed
@@ -186,11 +197,29 @@ class Meddler:
         count = range(batch.header.record_count)
         return {place for place in count if self._hit(order)}
 
+    def _spared(self, batch: Batch, places: set[int]) -> set[int]:
+        """The places without those of reporters whose last events were hit, too: a report makes up
+        for a few that were lost, and no more was ever promised."""
+        left: set[int] = set()
+        for place, record in enumerate(batch.records()):
+            run = self._in_a_row.get(record.key or b"", 0)
+            if place in places and run < _IN_A_ROW:
+                left.add(place)
+            self._in_a_row[record.key or b""] = run + 1 if place in left else 0
+        return left
+
     def _hit(self, order: Order) -> bool:
         if self._chance.random() >= order.rate or self._hits.get(order, 0) >= order.most:
             return False
         self._hits[order] = self._hits.get(order, 0) + 1
         return True
+
+
+def _marks(changed: bytes, places: set[int]) -> RangeSet:
+    """By which the events at these places of a batch are known again: the CRC-32 of each value."""
+    (batch,) = split_batches(changed)
+    hit = batches.picked(batch.records(), places)
+    return RangeSet.of([zlib.crc32(record.value or b"") for record in hit])
 
 
 def concerned(topic: str) -> bool:
@@ -213,6 +242,7 @@ _CHANGES: Final[dict[str, Callable[[Batch, set[int]], bytes | None]]] = {
     faults.DROP: batches.without,
     faults.DUPLICATE: batches.repeated,
     faults.CORRUPT: batches.corrupted,
+    faults.FLIP_EVENTS: batches.flipped,
 }
 
 

@@ -4,6 +4,9 @@ Times are seconds since the producers began. The traffic's time is cut into :dat
 fault of a hop gets one: faults of different slots do not meet in a cell, those of one slot do. Loss
 and duplication meet on purpose; a changed value is kept apart from both, since a block that lacks
 records cannot show it.
+
+What happens beside that traffic (:data:`.faults.SIDE_FAULTS`) has topics of its own, so that each
+seed can have two kinds of it and every finding says which one it is of.
 """
 
 from __future__ import annotations
@@ -16,11 +19,15 @@ from typing import Final
 from tallymark.errors import UserError
 from tallymark_audit.drill import faults
 from tallymark_audit.drill.faults import Order
+from tallymark_audit.drill.plan_beside import side_faults_of, side_plan
 from tallymark_audit.drill.topology import (
     AGGREGATE,
     CONSUMER_HOP,
     DATACENTERS,
+    PARTITIONS,
     SKEW_MS,
+    TOPIC,
+    SideTopic,
     all_hops,
 )
 
@@ -30,7 +37,9 @@ LOST_HOST: Final = "lost-host"
 PAUSE: Final = ("pause-producer", "pause-mirror", "pause-collector", "pause-broker")
 SURGERY: Final = (faults.TORN_TAIL, faults.CUT_OUT)
 SKEW: Final = "clock-skew"
-ALL_FAULTS: Final = (*faults.WIRE_FAULTS, *KILL, LOST_HOST, *PAUSE, *SURGERY, SKEW)
+_ON_WIRE: Final = tuple(kind for kind in faults.WIRE_FAULTS if kind not in faults.SIDE_FAULTS)
+MAIN_FAULTS: Final = (*_ON_WIRE, *KILL, LOST_HOST, *PAUSE, *SURGERY, SKEW)
+ALL_FAULTS: Final = (*MAIN_FAULTS, *faults.SIDE_FAULTS)
 SLOTS: Final = 4
 _ALWAYS: Final = (faults.DROP, faults.DUPLICATE, faults.CORRUPT)
 _MORE: Final = 4
@@ -44,6 +53,7 @@ _RATES: Final = {
     faults.DELAY: 0.3,
     faults.REORDER: 0.5,
     faults.DROP_EVENTS: 0.8,
+    faults.FLIP_EVENTS: 0.5,
     faults.DROP_FETCHED: 0.02,
 }
 _MOST: Final = {
@@ -74,11 +84,14 @@ class Sender:
     name: str
     cluster: str
     offset_ms: int = 0
+    topic: str = TOPIC
+    partitions: int = PARTITIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``orders``: for the proxy of each hop, times in ms since the producers began."""
+    """``orders``: for the proxy of each hop, times in ms since the producers began. ``topics``:
+    those beside the main one."""
 
     seed: int
     duration: float
@@ -86,6 +99,7 @@ class Plan:
     senders: tuple[Sender, ...]
     orders: dict[str, list[Order]] = field(default_factory=dict[str, list[Order]])
     actions: tuple[Action, ...] = ()
+    topics: tuple[SideTopic, ...] = ()
 
     def orders_from(self, hop: str, start: int) -> list[Order]:
         """The orders of a hop on the wall's clock, the producers having begun at ``start`` (ms)."""
@@ -102,24 +116,43 @@ def make_plan(
     hops: Sequence[str] = (),
     rate: float | None = None,
 ) -> Plan:
-    """A plan; without ``wanted`` the seed chooses: loss, duplication and corruption always, and
-    :data:`_MORE` others. ``rate`` replaces the usual share of what is hit. UserError: no such fault
-    or hop."""
+    """A plan; without ``wanted`` the seed chooses: loss, duplication and corruption always,
+    :data:`_MORE` others, and two side faults. ``rate`` replaces the usual share of what is hit.
+    UserError: no such fault or hop."""
     _check("fault", wanted, ALL_FAULTS)
     _check("hop", hops, all_hops())
     chance = random.Random(seed)
-    others = [kind for kind in ALL_FAULTS if kind not in _ALWAYS]
-    chosen = tuple(wanted) or (*_ALWAYS, *sorted(chance.sample(others, _MORE)))
+    others = [kind for kind in MAIN_FAULTS if kind not in _ALWAYS]
+    main = (*_ALWAYS, *sorted(chance.sample(others, _MORE)))
+    chosen = tuple(wanted) or (*main, *side_faults_of(seed))
     senders = [Sender(f"{name}-{number}", name) for name in DATACENTERS for number in (1, 2)]
     if SKEW in chosen:
         senders.append(Sender(f"{DATACENTERS[0]}-skewed", DATACENTERS[0], -2 * SKEW_MS))
+    orders = _orders(chance, duration, chosen, list(hops) or all_hops(), rate)
+    actions = _actions(chance, duration, chosen)
+    aside = side_plan(random.Random(f"beside {seed}"), chosen)
+    senders += [
+        Sender(topic.name, topic.home, topic=topic.name, partitions=topic.partitions)
+        for topic in aside.topics
+    ]
+    actions += [
+        Action(round(duration * deed.share, 3), deed.kind, deed.place) for deed in aside.deeds
+    ]
+    if faults.FLIP_EVENTS in chosen:
+        share = _RATES[faults.FLIP_EVENTS] if rate is None else rate
+        start, end = _slot(duration, 0)[0], _slot(duration, SLOTS - 1)[1]
+        for hop in aside.flips(list(hops) or all_hops()):
+            orders.setdefault(hop, []).append(Order(faults.FLIP_EVENTS, start, end, share))
+    if any(kind in chosen for kind in faults.CONSUMER_KILLS):
+        orders.setdefault(CONSUMER_HOP, [])
     return Plan(
         seed=seed,
         duration=duration,
         faults=chosen,
         senders=tuple(senders),
-        orders=_orders(chance, duration, chosen, list(hops) or all_hops(), rate),
-        actions=tuple(_actions(chance, duration, chosen)),
+        orders=orders,
+        actions=tuple(sorted(actions, key=lambda action: action.at)),
+        topics=aside.topics,
     )
 
 
@@ -144,9 +177,7 @@ def _orders(
 
     if faults.DROP_FETCHED in chosen:
         place(faults.DROP_FETCHED, CONSUMER_HOP, chance.randrange(SLOTS))
-    on_wire = [
-        kind for kind in chosen if kind in faults.WIRE_FAULTS and kind != faults.DROP_FETCHED
-    ]
+    on_wire = [kind for kind in chosen if kind in _ON_WIRE and kind != faults.DROP_FETCHED]
     together = [kind for kind in on_wire if kind in (faults.DROP, faults.DUPLICATE)]
     if len(together) > 1:
         hop, slot = chance.choice(hops), chance.randrange(SLOTS)

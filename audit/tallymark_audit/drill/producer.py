@@ -2,7 +2,8 @@
 
 ``python -m tallymark_audit.drill.producer CONFIG``, CONFIG being JSON: ``bootstrap``, ``cluster``,
 ``topic``, ``partitions``, ``server``, ``rate`` (messages a second), ``offset_ms`` (how wrong its
-clock is) and ``book`` (file). It runs until SIGTERM, then flushes and ends.
+clock is), ``book`` (file) and ``patience_ms`` (delivery timeout; 0 for the usual). It runs until
+SIGTERM, then flushes and ends.
 
 Its book is the truth about what the application was told: one JSON array a line, written when it
 happened, so a kill takes nothing back::
@@ -34,6 +35,7 @@ from tallymark.errors import TallymarkError
 
 log: Final = logging.getLogger("drill.producer")
 _STEP_SECONDS: Final = 0.01
+_DELIVERY_MS: Final = 120_000
 _PADDING: Final = "x" * 60
 
 
@@ -72,6 +74,7 @@ def _produce(config: dict[str, Any]) -> None:
             client_id=f"drill-{server}",
             server=server,
             max_block_ms=2_000,
+            delivery_timeout_ms=config["patience_ms"] or _DELIVERY_MS,
         ) as producer,
     ):
         book.write("run", config["cluster"], topic, server, producer.instance.hex())

@@ -10,8 +10,10 @@ from typing import Any
 
 from rich.table import Table
 
+from tallymark_audit.drill.beside import SideScore
 from tallymark_audit.drill.compare import Comparison, Score
 from tallymark_audit.drill.expected import SKEWED, Item
+from tallymark_audit.drill.faults import SIDE_FAULTS
 from tallymark_audit.drill.plan import SKEW
 from tallymark_audit.drill.seal import Note
 from tallymark_audit.drill.sightings import Times
@@ -23,11 +25,15 @@ HEADINGS = (
     "cells", "found", "false", "healthy", "detect s", "name s",
 )  # fmt: skip
 
+SIDE_HEADINGS = ("beside the main traffic", "done", "to find", "found", "missed", "false")
+
 
 @dataclass(slots=True)
 class Outcome:
     """All that a drill found out. Times in seconds; ``repair_seconds`` None: nothing was repaired.
-    ``after``: the comparison once more, after the repair."""
+    ``after``: the comparison once more, after the repair. ``beside``: what happened beside the
+    main traffic. ``taken_back``: alarms that were, and why they had been; ``deaths``: of
+    collectors."""
 
     seed: int
     faults: tuple[str, ...]
@@ -41,6 +47,9 @@ class Outcome:
     repair_seconds: float | None = None
     after: Comparison | None = None
     problems: list[str] = field(default_factory=list[str])
+    beside: tuple[SideScore, ...] = ()
+    taken_back: list[str] = field(default_factory=list[str])
+    deaths: list[str] = field(default_factory=list[str])
 
     @property
     def idle(self) -> list[str]:
@@ -54,9 +63,12 @@ class Outcome:
 
     @property
     def perfect(self) -> bool:
-        """Recall and precision 100 %, before and after the repair."""
+        """Recall and precision 100 %, before and after the repair, no alarm that was taken back
+        and no collector that died."""
         again = self.after is None or self.after.perfect
-        return self.comparison.perfect and again and not self.problems
+        beside = all(score.perfect for score in self.beside)
+        quiet = not (self.problems or self.taken_back or self.deaths)
+        return self.comparison.perfect and again and beside and quiet
 
 
 def hits_of(notes: Iterable[Note]) -> dict[str, int]:
@@ -76,6 +88,14 @@ def terminal_table(outcome: Outcome) -> Table:
     return table
 
 
+def side_table(outcome: Outcome) -> Table:
+    """What happened beside the main traffic, one line a kind, and what must not happen."""
+    table = Table(*SIDE_HEADINGS, box=None)
+    for row in _side_rows(outcome):
+        table.add_row(*row)
+    return table
+
+
 def markdown(outcomes: Sequence[Outcome]) -> str:
     """All drills: what was done, and one matrix over all of them."""
     lines = ["| seed | messages | faults that hit | verdict |", "|---|---|---|---|"]
@@ -85,6 +105,8 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
         lines.append(f"| {one.seed} | {one.messages:,} | {hits or 'none'} | {verdict} |")
     lines += ["", f"| {' | '.join(HEADINGS)} |", "|---" * len(HEADINGS) + "|"]
     lines += [f"| {' | '.join(row)} |" for row in _rows(merged(outcomes))]
+    lines += ["", f"| {' | '.join(SIDE_HEADINGS)} |", "|---" * len(SIDE_HEADINGS) + "|"]
+    lines += [f"| {' | '.join(row)} |" for row in _side_rows(merged(outcomes))]
     repaired = sum(one.repaired for one in outcomes)
     seconds = [one.repair_seconds for one in outcomes if one.repair_seconds is not None]
     if seconds:
@@ -97,6 +119,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 
 def merged(outcomes: Sequence[Outcome]) -> Outcome:
     """Several drills as one: counts added, times together."""
+    beside: dict[str, SideScore] = {}
     scores: dict[str, Score] = {}
     times: dict[str, Times] = {}
     hits: Counter[str] = Counter()
@@ -105,6 +128,9 @@ def merged(outcomes: Sequence[Outcome]) -> Outcome:
         for score in one.comparison.scores:
             known = scores.get(score.kind)
             scores[score.kind] = _add(known, score) if known else score
+        for side in one.beside:
+            so_far = beside.get(side.kind)
+            beside[side.kind] = _add_side(so_far, side) if so_far else side
         for kind, taken in one.times.items():
             before = times.get(kind, Times())
             times[kind] = Times(before.detect + taken.detect, before.name + taken.name)
@@ -116,6 +142,9 @@ def merged(outcomes: Sequence[Outcome]) -> Outcome:
         hits=dict(hits),
         comparison=Comparison(tuple(scores.values())),
         times=times,
+        beside=tuple(beside[kind] for kind in SIDE_FAULTS if kind in beside),
+        taken_back=[line for one in outcomes for line in one.taken_back],
+        deaths=[line for one in outcomes for line in one.deaths],
     )
 
 
@@ -144,6 +173,9 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
             "invented": named(outcome.after.invented),
             "undecided": list(outcome.after.undecided),
         },
+        "beside": [asdict(score) for score in outcome.beside],
+        "taken_back": outcome.taken_back,
+        "deaths": outcome.deaths,
         "problems": outcome.problems,
     }  # fmt: skip
 
@@ -179,6 +211,33 @@ def _rows(outcome: Outcome) -> list[list[str]]:
             ]
         )
     return rows
+
+
+def _side_rows(outcome: Outcome) -> list[list[str]]:
+    rows = [
+        [
+            score.kind,
+            *(
+                f"{count:,}"
+                for count in (
+                    score.done, score.expected, score.found, score.expected - score.found,
+                    score.wrong,
+                )
+            ),
+        ]
+        for score in outcome.beside
+    ]  # fmt: skip
+    for what, lines in (
+        ("alarms taken back", outcome.taken_back),
+        ("collector deaths", outcome.deaths),
+    ):
+        rows.append([what, "", "0", "", "", f"{len(lines):,}"])
+    return rows
+
+
+def _add_side(one: SideScore, other: SideScore) -> SideScore:
+    left, right = asdict(one), asdict(other)
+    return SideScore(**{k: v if k == "kind" else v + right[k] for k, v in left.items()})
 
 
 def _span(seconds: Sequence[float]) -> str:

@@ -5,28 +5,27 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
 from tallymark.errors import UserError
 from tallymark_audit.demo.narrate import Narrator
+from tallymark_audit.drill import faults
+from tallymark_audit.drill.beside import SideScore
 from tallymark_audit.drill.compare import Comparison, compare
 from tallymark_audit.drill.deeds import Deeds
-from tallymark_audit.drill.expected import LOSS, Expectation, Item, expect, expect_skew
+from tallymark_audit.drill.deeds_beside import DeedsBeside
+from tallymark_audit.drill.expected import LOSS, Expectation, Item
 from tallymark_audit.drill.faults import write_orders
 from tallymark_audit.drill.fleet import Fleet, wait_until
-from tallymark_audit.drill.found import (
-    ALARMS,
-    items_of,
-    located,
-    read_reporters,
-    read_skewed,
-    read_verdicts,
-)
+from tallymark_audit.drill.found import items_of, located, read_skewed, read_verdicts
+from tallymark_audit.drill.lost_journals import retire_lost
 from tallymark_audit.drill.plan import Plan
 from tallymark_audit.drill.report import Outcome, hits_of, named
-from tallymark_audit.drill.seal import Seal, open_seals
+from tallymark_audit.drill.scoring import Scorer
+from tallymark_audit.drill.seal import Note, Seal, open_seals
+from tallymark_audit.drill.second_looks import look_again, looks_for
 from tallymark_audit.drill.sightings import Watcher, times_of
 from tallymark_audit.drill.stage import (
     COMMAND_SECONDS,
@@ -35,17 +34,16 @@ from tallymark_audit.drill.stage import (
     Stage,
     now_ms,
 )
-from tallymark_audit.drill.topology import (
-    AGGREGATE,
-    CONSUMER_HOP,
-    GROUP,
-    SKEW_MS,
-    TOPIC,
-    WINDOW_MS,
-    Topology,
+from tallymark_audit.drill.taken_back import (
+    Place,
+    alerts_taken_back,
+    in_alarm,
+    read_alerts,
+    read_history,
+    taken_back,
 )
-from tallymark_audit.drill.truth import LostHost, read_books, read_consumed, read_log
-from tallymark_audit.judge.states import State
+from tallymark_audit.drill.topology import CONSUMER_HOP, Topology
+from tallymark_audit.drill.whole_truth import Gone, expect_all, read_truth
 
 PARTLY: Final = 3
 """Exit code of a repair that could not copy everything."""
@@ -62,6 +60,8 @@ class Drill:
         self._stage = Stage(topology, self._fleet, narrator)
         self._seal = Seal(topology.sealed / "drill.sealed")
         self._deeds = Deeds(self._stage, self._seal, random.Random(plan.seed), rate)
+        chance = random.Random(f"beside {plan.seed}")
+        self._beside = DeedsBeside(self._stage, self._seal, chance)
         self._start = 0
 
     def run(self) -> Outcome:
@@ -71,12 +71,16 @@ class Drill:
             stack.callback(self._topology.release)
             stack.callback(self._seal.close)
             stack.callback(self._fleet.close)
-            self._stage.begin(self._plan.seed)
+            self._stage.begin(self._plan.seed, self._plan.topics)
             watcher = Watcher(self._stage.store)
             stack.callback(watcher.close)
             self._traffic()
-            problems = [text for lost in self._deeds.lost for text in self._retire(lost)]
-            rows, waiting = self._stage.verdicts("letting the windows settle")
+            unheld = list(retire_lost(self._stage, self._deeds.lost, self._beside.lost_members))
+            problems = list(unheld)
+            rows, waiting = self._verdicts("letting the windows settle")
+            if looks := looks_for(self._plan.faults):
+                problems += look_again(self._stage, looks)
+                rows, waiting = self._verdicts("letting the windows settle after a second look")
             found = items_of(rows) | read_skewed(self._stage.store)
             with self._narrator.step("opening the seals: what was really done?"):
                 expectation = self._expect()
@@ -91,11 +95,15 @@ class Drill:
                     comparison=comparison,
                     hidden=expectation.hidden,
                     times=times_of(expectation.items, notes, watcher.seen),
+                    beside=self._score(rows, notes, expectation, comparison, unheld),
+                    taken_back=self._taken_back(rows),
                     problems=problems,
                 )
                 self._tell(comparison)
-            self._repair(expectation, outcome)
+            before = in_alarm(rows)
+            self._repair(expectation, outcome, before)
             self._fleet.check()
+            outcome.deaths = list(self._fleet.deaths)
         return outcome
 
     # -- traffic and faults ---------------------------------------------------------------------
@@ -107,14 +115,17 @@ class Drill:
             for name in [self._deeds.send(sender) for sender in senders]:
                 self._fleet.wait_ready(name)
             if CONSUMER_HOP in self._topology.hops:
-                self._deeds.consume()
+                self._beside.consume()
             self._start = now_ms()
             for hop in self._topology.hops:
                 orders = self._plan.orders_from(hop, self._start)
                 write_orders(self._fleet.orders_file(hop), orders)
             for action in self._plan.actions:
                 self._until(action.at)
-                self._deeds.do(action)
+                if action.kind in faults.SIDE_FAULTS:
+                    self._beside.do(action, self._plan.topics)
+                else:
+                    self._deeds.do(action)
             self._until(self._plan.duration)
             self._until_all_have_hit()
             for hop in self._topology.hops:
@@ -136,44 +147,40 @@ class Drill:
 
     # -- verdicts and truth ---------------------------------------------------------------------
 
-    def _retire(self, lost: LostHost) -> Iterable[str]:
-        """Of a lost host nobody can tell: its windows have to be UNKNOWN, or worse and say so,
-        until a person says that it will not return. The problems there were with that."""
-        edge, window = f"producer-to-{lost.cluster}", lost.at - lost.at % WINDOW_MS
+    def _verdicts(self, title: str) -> tuple[list[dict[str, Any]], list[str]]:
+        def unreadable(row: Mapping[str, Any]) -> bool:
+            places = self._beside.unreadable
+            return any(one.covers(row["edge"], row["topic"], row["window"]) for one in places)
 
-        def is_held_by_it() -> bool:
-            # What another fault did to the window outranks that it is not known.
-            rows = read_verdicts(self._stage.store, [State.UNKNOWN, *ALARMS])
-            (reasons,) = [
-                row["reasons"] for row in rows if (row["edge"], row["window"]) == (edge, window)
-            ] or [[]]
-            return any(lost.instance in reason for reason in reasons)
-
-        with self._narrator.step(f"{edge} has to be UNKNOWN from the lost host on"):
-            try:
-                why = f"{edge} is not held by the lost host's silence"
-                wait_until(is_held_by_it, SETTLE_SECONDS, why, self._fleet)
-            except UserError as error:
-                yield str(error)
-            for reporter in read_reporters(self._stage.store, lost.instance):
-                command = self._fleet.command("retire", ["audit", "retire", reporter])
-                if command.wait(COMMAND_SECONDS):
-                    yield str(command.fail("failed"))
+        return self._stage.verdicts(title, unreadable=unreadable)
 
     def _expect(self) -> Expectation:
-        logs = {
-            cluster.name: read_log(self._topology.straight(cluster.name), [TOPIC])
-            for cluster in self._topology.deployment.clusters
-        }
-        pairs = self._topology.mirrors
-        if CONSUMER_HOP in self._topology.hops:
-            group = f"group:{GROUP}"
-            logs[group] = read_consumed(self._topology.sealed / f"{GROUP}.consumed", TOPIC)
-            pairs = [*pairs, (AGGREGATE, group)]
-        books = read_books(self._topology.sealed)
-        found = expect(books, logs, pairs, WINDOW_MS, self._deeds.lost)
-        expect_skew(found, books, self._start - SKEW_MS, WINDOW_MS)
-        return found
+        beside = self._beside
+        truth = read_truth(self._topology, self._plan.topics, beside.old_logs, beside.unreadable)
+        gone = Gone(self._deeds.lost, beside.lost_members, beside.unreadable)
+        return expect_all(truth, self._topology, self._start, gone)
+
+    def _score(
+        self,
+        rows: list[dict[str, Any]],
+        notes: list[Note],
+        expectation: Expectation,
+        comparison: Comparison,
+        unheld: list[str],
+    ) -> tuple[SideScore, ...]:
+        """One line for each kind that happened beside the main traffic."""
+        scorer = Scorer(self._stage, rows, notes, self._beside.unreadable, unheld)
+        kinds = [kind for kind in self._plan.faults if kind in faults.SIDE_FAULTS]
+        return tuple(scorer.score(kind, expectation, comparison) for kind in kinds)
+
+    def _taken_back(
+        self, rows: list[dict[str, Any]], since: int = 0, but: Iterable[Place] = ()
+    ) -> list[str]:
+        store = self._stage.store
+        return [
+            *taken_back(read_history(store), rows, since, but),
+            *alerts_taken_back(read_alerts(store), self._plan.faults),
+        ]
 
     def _tell(self, comparison: Comparison) -> None:
         for what in ("missed", "invented", "unplaced"):
@@ -184,12 +191,14 @@ class Drill:
 
     # -- repair ---------------------------------------------------------------------------------
 
-    def _repair(self, before: Expectation, outcome: Outcome) -> None:
-        """Copy what is still upstream, and see that only what cannot be repaired is left."""
+    def _repair(self, before: Expectation, outcome: Outcome, called: set[Place]) -> None:
+        """Copy what is still upstream, and see that only what cannot be repaired is left, and that
+        nothing else was called wrong meanwhile; ``called``: what was before."""
         lost = {item for item in before.items if item.kind == LOSS}
-        mirrored = {item for item in lost if item.mirrored}
+        mirrored = {item for item in lost if item.mirrored} - before.gone
         if not mirrored:
             return
+        since = now_ms()
         began = time.monotonic()
         with self._narrator.step(f"repairing {len(mirrored)} messages"):
             command = self._fleet.command("repair", ["audit", "repair", "--apply"])
@@ -198,7 +207,7 @@ class Drill:
                 outcome.problems.append(str(command.fail(f"ended with exit {code}")))
             self._wait_for_green(mirrored, outcome)
         outcome.repair_seconds = time.monotonic() - began
-        rows, waiting = self._stage.verdicts("letting the windows settle again")
+        rows, waiting = self._verdicts("letting the windows settle again")
         found = items_of(rows) | read_skewed(self._stage.store)
         with self._narrator.step("comparing once more"):
             after = self._expect()
@@ -206,15 +215,17 @@ class Drill:
             outcome.repaired = len(mirrored) - len(left)
             outcome.problems += [f"not repaired: {line}" for line in named(left)]
             outcome.after = compare(after, found, located(rows), waiting)
+            outcome.taken_back += self._taken_back(rows, since, called)
             self._tell(outcome.after)
 
     def _wait_for_green(self, mended: set[Item], outcome: Outcome) -> None:
-        windows = {(item.cell.edge, item.cell.window) for item in mended}
+        # A window may lack for good what another fault has taken.
+        windows = {(item.cell.edge, item.cell.topic, item.cell.window) for item in mended}
 
         def is_green() -> bool:
             rows: list[dict[str, Any]] = read_verdicts(self._stage.store)
             short = [row for row in rows if row["missing"]]
-            return windows.isdisjoint((row["edge"], row["window"]) for row in short)
+            return windows.isdisjoint((row["edge"], row["topic"], row["window"]) for row in short)
 
         try:
             wait_until(is_green, SETTLE_SECONDS, "repaired windows are still short", self._fleet)

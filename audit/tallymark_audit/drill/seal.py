@@ -7,7 +7,8 @@ it, after the verdicts are in. One JSON object a line::
      "server": "web-1", "instance": "1b6d1d138b679715", "sequences": [17, 17, 23, 24]}
 
 ``topic`` and ``partition`` are the origin's, ``sequences`` ranges, flat. A line that a kill cut is
-left out. What has no stamp (monitoring events) has an empty instance and no sequences.
+left out. What has no stamp (monitoring events) has an empty instance and no sequences; events whose
+bits were turned have the CRC-32 of their values instead, by which they are found in the log.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Final
 from tallymark.protocol.records import Record, split_batches
 from tallymark_audit.demo.fault import Cut, UnflushedTail, cut_tail, unflushed_tails
 from tallymark_audit.drill.batches import cut_out, picked
-from tallymark_audit.drill.faults import CUT_OUT, TORN_TAIL
+from tallymark_audit.drill.faults import CUT_OUT, SIDE_FAULTS, TORN_TAIL
 from tallymark_audit.drill.seal import Note, notes_of
 
 _INDEXES: Final = (".index", ".timeindex")
@@ -32,8 +32,9 @@ class Removed:
 
 
 def tear(data_dir: Path, chance: random.Random) -> Cut | None:
-    """Cut the unflushed end of one partition; None: everything was flushed."""
-    tails = unflushed_tails(data_dir)
+    """Cut the unflushed end of one partition; None: everything was flushed. Topics to which a
+    fault of their own happens are left alone."""
+    tails = [tail for tail in unflushed_tails(data_dir) if tail.topic not in SIDE_FAULTS]
     return cut_tail(_largest(tails, chance), chance) if tails else None
 
 
@@ -68,9 +69,14 @@ def remove_middle(
         parts[place] = cut_out(batch, gone)
     if taken:
         segment.write_bytes(b"".join(parts))
-        for suffix in _INDEXES:
-            segment.with_suffix(suffix).unlink(missing_ok=True)
+        forget_indexes(segment)
     return Removed(topic, tuple(taken))
+
+
+def forget_indexes(segment: Path) -> None:
+    """Remove a segment's indexes; the broker makes them anew."""
+    for suffix in _INDEXES:
+        segment.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def notes_of_removed(removed: Removed, hop: str, now: int) -> list[Note]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tallymark.cli.ports import with_free_ports
 from tallymark.deployment import Cluster, Deployment, dump_toml
@@ -37,6 +37,20 @@ SETTINGS: Final = "drill.toml"
 LOCK: Final = "drill.lock"
 FLUSH_MS: Final = 15_000
 """How often the aggregate's broker flushes: what came since is what a power failure may take."""
+
+CHECKPOINT_MS: Final = 5_000
+"""How often the other brokers note up to where their logs are flushed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideTopic:
+    """A topic to which one fault happens, and that is named like it: written at ``home``, mirrored
+    like every other. ``segment_bytes``: 0 for what the broker takes."""
+
+    name: str
+    home: str
+    partitions: int
+    segment_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +120,11 @@ def build(folder: Path, meddled: Iterable[str], store: str = "") -> Topology:
     names = sorted(set(meddled))
     # A declared group owes every window; one that is only heard of those since then, and what a
     # slow clock has stamped lies before.
-    groups = (AuditedGroup(cluster=AGGREGATE, group=GROUP),) if CONSUMER_HOP in names else ()
+    groups = (
+        (AuditedGroup(cluster=AGGREGATE, group=GROUP, topics=TOPIC),)
+        if CONSUMER_HOP in names
+        else ()
+    )
     deployment = _deployment(folder, store, groups)
     hops = _hops(deployment, names)
     try:
@@ -173,7 +191,12 @@ def _deployment(folder: Path, store: str, groups: tuple[AuditedGroup, ...]) -> D
 
 
 def _cluster(cluster: Cluster) -> Cluster:
-    settings = {"log.flush.interval.ms": FLUSH_MS} if cluster.name == AGGREGATE else {}
+    # What is deleted stays so until it is made again with the partitions that it is to have.
+    settings: dict[str, Any] = {"auto.create.topics.enable": False}
+    if cluster.name == AGGREGATE:
+        settings["log.flush.interval.ms"] = FLUSH_MS
+    else:  # what is closed is soon known to be flushed
+        settings["log.flush.offset.checkpoint.interval.ms"] = CHECKPOINT_MS
     return cluster.model_copy(update={"broker_settings": settings})
 
 

@@ -1,22 +1,28 @@
 """What really happened: the producers' books, and every record that stands in every log.
 
 Read only after the verdicts are in. The logs are read here by themselves, record by record; nothing
-of what the audit has counted is used.
+of what the audit has counted is used. A log that no reader can read any more (deleted with its
+topic, or behind a broken batch) is read from its files: :func:`read_files`.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.errors import KafkaError, UserError
+from tallymark.errors import CorruptRecordError, KafkaError, UserError
+from tallymark.protocol.records import Batch, Record, split_batches
 from tallymark_audit.drill.producer import value_of
+
+LATELY_MS: Final = 5_000
+"""A member of a group has reported what it was given longer ago than this: it does many times a
+second."""
 
 
 class Origin(NamedTuple):
@@ -26,6 +32,15 @@ class Origin(NamedTuple):
     partition: int
     server: str
     instance: str
+
+
+class Who(NamedTuple):
+    """A message, wherever it is."""
+
+    topic: str
+    instance: str
+    partition: int
+    sequence: int
 
 
 class Told(NamedTuple):
@@ -68,6 +83,23 @@ class LostHost(NamedTuple):
     at: int
 
 
+class LostMember(NamedTuple):
+    """A member of the group that ended ``at`` (ms) together with its journal."""
+
+    server: str
+    at: int
+
+
+class OldLog(NamedTuple):
+    """The log of a deleted topic's partition: its segments' files, kept when it was deleted; and
+    the offset from which on its records were too young to have been counted for certain."""
+
+    cluster: str
+    topic: str
+    files: tuple[Path, ...]
+    young_from: int
+
+
 def read_books(folder: Path) -> list[Book]:
     """The books of all producers of the drill."""
     found = [read_book(path) for path in sorted(folder.glob("*.book"))]
@@ -90,16 +122,63 @@ def read_book(path: Path) -> Book | None:
     return book
 
 
-def read_consumed(path: Path, topic: str) -> Log:
-    """What a group's application was given, from its own book."""
-    found: Log = {}
+class Unreadable(NamedTuple):
+    """Nobody can read the partition from the batch at ``offset`` on; the last record before it is
+    of ``window`` (ms)."""
+
+    cluster: str
+    topic: str
+    partition: int
+    offset: int
+    window: int
+
+    def covers(self, edge: str, topic: str, window: int) -> bool:
+        """Whether of this window of an edge nobody can know all."""
+        clusters = edge.partition("-to-")[::2]
+        return self.cluster in clusters and topic == self.topic and window >= self.window
+
+
+class Consumed(NamedTuple):
+    """What a group's application was given. ``in_hand``: what each member had when it was killed,
+    by the member's server: whether it had gone beyond that nobody can say. ``last``: of each member
+    what it was given within its last seconds."""
+
+    log: Log
+    in_hand: dict[str, set[Who]]
+    last: dict[str, set[Who]]
+
+
+def read_consumed(path: Path, topic: str) -> Consumed:
+    """See :class:`Consumed`; from the application's own book. Polls are its lines."""
+    found = Consumed({}, {}, {})
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    for line in text.splitlines():
-        if line.endswith("]"):
-            *where, partition, server, instance, sequence = json.loads(line)
-            origin = Origin(topic, partition, server, instance)
-            found.setdefault(origin, {}).setdefault(sequence, []).append(Seen(*where))
+    polls: list[tuple[int, set[Who]]] = []
+    server = ""
+    for line in text.split("\n")[:-1]:
+        what, *row = json.loads(line)
+        if what == "member":
+            _end_member(found, server, polls)
+            (server,), polls = row, []
+            continue
+        at, messages = row
+        polls.append((at, {_take(found.log, topic, one) for one in messages}))
+    _end_member(found, server, polls)
     return found
+
+
+def _take(log: Log, topic: str, message: Sequence[Any]) -> Who:
+    *where, partition, server, instance, sequence = message
+    origin = Origin(topic, partition, server, instance)
+    log.setdefault(origin, {}).setdefault(sequence, []).append(Seen(*where))
+    return Who(topic, instance, partition, sequence)
+
+
+def _end_member(found: Consumed, server: str, polls: list[tuple[int, set[Who]]]) -> None:
+    if polls:
+        last_at, in_hand = polls[-1]
+        found.in_hand[server] = in_hand
+        recent = [who for at, who in polls if at > last_at - LATELY_MS]
+        found.last[server] = set().union(*recent)
 
 
 def read_log(bootstrap: str, topics: Iterable[str]) -> Log:
@@ -116,6 +195,52 @@ def read_log(bootstrap: str, topics: Iterable[str]) -> Log:
     return found
 
 
+def read_files(files: Iterable[Path], topic: str, partition: int, found: Log) -> None:
+    """Add every stamped record of these segments to what was found. A batch with a broken CRC is
+    left out."""
+    for path in files:
+        for batch in split_batches(path.read_bytes()):
+            if crc_is_right(batch):
+                _add(found, topic, partition, batch.records())
+
+
+def read_young(old: OldLog) -> set[Who]:
+    """The messages of a deleted log that nobody can have counted for certain."""
+    records = [
+        record
+        for path in old.files
+        for batch in split_batches(path.read_bytes())
+        for record in batch.records()
+        if record.offset >= old.young_from
+    ]
+    stamps = [stamp for record in records if isinstance(stamp := stamp_of(record.headers), Stamp)]
+    return {Who(old.topic, one.instance.hex(), one.partition, one.sequence) for one in stamps}
+
+
+def crc_is_right(batch: Batch) -> bool:
+    """Whether the batch's bytes are those that were written."""
+    try:
+        batch.check_crc()
+    except CorruptRecordError:
+        return False
+    return True
+
+
+def read_marked(bootstrap: str, topic: str, marks: Collection[int]) -> int:
+    """How many records of a topic have a value whose CRC-32 is one of these."""
+    count = 0
+    with SimpleConsumer(bootstrap_servers=bootstrap, client_id="drill-truth") as consumer:
+        if topic not in consumer.topics():
+            return 0
+        ends = consumer.end_offsets(topic)
+        for partition, offset in consumer.start_offsets(topic).items():
+            while offset < ends[partition]:
+                fetched = consumer.fetch(topic, partition, offset, max_bytes=4 << 20)
+                count += sum(zlib.crc32(value or b"") in marks for value in fetched.values())
+                offset = max(fetched.next_offset, offset + 1)
+    return count
+
+
 def _read_partition(
     consumer: SimpleConsumer, found: Log, topic: str, partition: int, span: tuple[int, int]
 ) -> None:
@@ -125,15 +250,19 @@ def _read_partition(
             fetched = consumer.fetch(topic, partition, offset, max_bytes=4 << 20)
         except KafkaError as error:
             raise UserError(f"the truth of {topic}-{partition} cannot be read: {error}") from error
-        for record in fetched.records():
-            stamp = stamp_of(record.headers)
-            if not isinstance(stamp, Stamp):
-                continue
-            _hold_against(stamp, record.value)
-            origin = Origin(topic, stamp.partition, stamp.server, stamp.instance.hex())
-            seen = Seen(partition, record.offset, record.timestamp, zlib.crc32(record.value or b""))
-            found.setdefault(origin, {}).setdefault(stamp.sequence, []).append(seen)
+        _add(found, topic, partition, fetched.records())
         offset = max(fetched.next_offset, offset + 1)
+
+
+def _add(found: Log, topic: str, partition: int, records: Iterable[Record]) -> None:
+    for record in records:
+        stamp = stamp_of(record.headers)
+        if not isinstance(stamp, Stamp):
+            continue
+        _hold_against(stamp, record.value)
+        origin = Origin(topic, stamp.partition, stamp.server, stamp.instance.hex())
+        seen = Seen(partition, record.offset, record.timestamp, zlib.crc32(record.value or b""))
+        found.setdefault(origin, {}).setdefault(stamp.sequence, []).append(seen)
 
 
 def _hold_against(stamp: Stamp, value: bytes | None) -> None:

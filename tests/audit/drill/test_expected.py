@@ -2,6 +2,7 @@
 
 import zlib
 
+from tallymark_audit.drill.compare import compare
 from tallymark_audit.drill.expected import (
     CORRUPT,
     DUPLICATION,
@@ -11,9 +12,12 @@ from tallymark_audit.drill.expected import (
     Expectation,
     Item,
     expect,
+    expect_gone,
+    expect_nothing,
+    expect_repeats,
 )
 from tallymark_audit.drill.producer import value_of
-from tallymark_audit.drill.truth import Book, Log, Origin, Seen, Told
+from tallymark_audit.drill.truth import Book, Log, Origin, Seen, Told, Unreadable, Who
 
 WINDOW = 1_000
 SERVER, INSTANCE, TOPIC = "web-1", "00" * 8, "orders"
@@ -140,3 +144,67 @@ def test_what_a_group_processed_twice_is_named_and_its_contents_are_its_own_busi
         item(DUPLICATION, 1, 0, 1, edge=edge),
     }
     assert not any(one.mirrored for one in found.items)
+
+
+MIRROR = "dc1-to-aggregate"
+
+
+def who(sequence: int) -> Who:
+    return Who(TOPIC, INSTANCE, 0, sequence)
+
+
+def deleted(now: Log, aggregate: Log, young: frozenset[Who] = frozenset()) -> Expectation:
+    """The log of dc1 held 0, 1 and 2 when its topic was deleted; ``now`` is what came since."""
+    old = log(0, 1, 2)
+    both = {ORIGIN: old[ORIGIN] | now.get(ORIGIN, {})}
+    found = expected(book(0, 1, 2, 5), dc1=both, aggregate=aggregate)
+    expect_gone(found, "dc1", old, now, young)
+    return found
+
+
+def test_what_a_deleted_topic_held_had_arrived_and_what_was_not_mirrored_is_gone() -> None:
+    found = deleted(log(5), log(0, 1, 5))
+    assert found.items == found.gone == {item(LOSS, 2, 0, edge=MIRROR)}
+
+
+def test_what_was_sent_again_after_the_deletion_is_not_gone() -> None:
+    found = deleted(log(2, 5), log(0, 1, 5))
+    assert found.items == {item(LOSS, 2, 0, edge=MIRROR)}
+    assert found.gone == set()
+
+
+def test_of_what_came_just_before_the_deletion_nobody_can_say_whether_it_was_counted() -> None:
+    found = deleted(log(5), log(0, 1, 5), frozenset({who(2)}))
+    assert (found.items, found.gone) == (set(), set())
+    for edge in ("", MIRROR):
+        assert found.allows(item(LOSS, 2, 0, edge=edge))
+        assert found.allows(item(UNCLAIMED, 2, 0, edge=edge))
+        assert not found.allows(item(LOSS, 1, 0, edge=edge))
+        assert not found.allows(item(CORRUPT, 2, 0, edge=edge))
+
+
+def test_what_a_killed_member_had_in_hand_was_processed_twice_or_once() -> None:
+    edge = "aggregate-to-group:billing"
+    logs = {"aggregate": log(0, 1, 2), "group:billing": log(0, 1, 0, 1, 2)}
+    found = expect([], logs, [("aggregate", "group:billing")], WINDOW)
+    expect_repeats(found, edge, {who(1)})
+    assert found.items == {item(DUPLICATION, 0, 0, 1, edge=edge)}
+    assert found.allows(item(DUPLICATION, 1, 0, 1, edge=edge))
+    assert not found.allows(item(DUPLICATION, 2, 0, 1, edge=edge))
+
+
+def test_nothing_is_expected_behind_what_nobody_can_read() -> None:
+    found = expected(book(0, 1, 12), dc1=log(0, 1, 12), aggregate=log(0))
+    expect_nothing(found, Unreadable("aggregate", TOPIC, 0, 7, 1_000))
+    assert found.items == {item(LOSS, 1, 0, edge=MIRROR)}
+    assert found.allows(item(LOSS, 12, 1_000, edge=MIRROR))
+    assert not found.allows(item(LOSS, 0, 0, edge=MIRROR))
+    assert not found.allows(item(LOSS, 12, 1_000)), "dc1 itself can be read"
+
+
+def test_a_repair_is_not_waited_for_where_nothing_is_upstream() -> None:
+    found = deleted(log(5), log(0, 1, 5))
+    lost = {item(LOSS, 2, 0, edge=MIRROR)}
+    assert compare(found, lost, located=set()).perfect
+    found.gone.clear()
+    assert compare(found, lost, located=set()).unplaced == lost

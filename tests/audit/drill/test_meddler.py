@@ -1,6 +1,8 @@
 """What becomes of produce requests on their way, and that all of it is written down."""
 
 import random
+import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from drill_requests import TOPIC, request, sequences, stamped
@@ -10,9 +12,12 @@ from tallymark.protocol.messages import (
     FetchResponsePartition,
     FetchResponseTopic,
     ProduceRequest,
+    ProduceRequestPartition,
+    ProduceRequestTopic,
     ProduceResponse,
 )
-from tallymark.protocol.records import Record, split_batches
+from tallymark.protocol.record_writer import RecordInput
+from tallymark.protocol.records import Record, encode_batch, split_batches
 from tallymark_audit.drill import faults
 from tallymark_audit.drill.faults import Order, read_orders, write_orders
 from tallymark_audit.drill.meddler import Meddler, swapped, with_feigned
@@ -180,3 +185,46 @@ def test_orders_are_read_as_they_were_written(tmp_path: Path) -> None:
 def _records(produced: ProduceRequest) -> list[Record]:
     part = produced.topic_data[0].partition_data[0]
     return [record for batch in split_batches(part.records or b"") for record in batch.records()]
+
+
+def events(numbers: Iterable[int]) -> ProduceRequest:
+    rows: list[RecordInput] = [
+        (b"producer-1", b"event %d" % number, [], 1_000) for number in numbers
+    ]
+    part = ProduceRequestPartition(index=0, records=encode_batch(rows))
+    topics = [ProduceRequestTopic(name=AUDIT_TOPIC, partition_data=[part])]
+    return ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=topics)
+
+
+def values_in(produced: ProduceRequest | None) -> list[bytes]:
+    assert produced is not None
+    (topic,) = produced.topic_data
+    (part,) = topic.partition_data
+    (batch,) = split_batches(part.records or b"")
+    batch.check_crc()
+    return [record.value or b"" for record in batch.records()]
+
+
+def test_one_bit_of_an_event_turns_and_its_mark_is_noted() -> None:
+    meddling = meddler(order(faults.FLIP_EVENTS))
+    passage = meddling.meddle(events([0]), NOW)
+    (value,) = values_in(passage.request)
+    bits = int.from_bytes(value) ^ int.from_bytes(b"event 0")
+    assert bits.bit_count() == 1
+    (note,) = passage.notes
+    assert (note.kind, note.topic, note.instance) == (faults.FLIP_EVENTS, AUDIT_TOPIC, "")
+    assert noted([note]) == [zlib.crc32(value)]
+
+
+def test_of_a_reporter_no_more_events_in_a_row_turn_than_it_makes_up_for() -> None:
+    """A report repeats what the last three said: what four in a row have said is lost, and the
+    audit cannot but say that it does not know."""
+    meddling = meddler(order(faults.FLIP_EVENTS))
+    seen = [values_in(meddling.meddle(events([number]), NOW).request) for number in range(9)]
+    turned = [value != b"event %d" % number for number, (value,) in enumerate(seen)]
+    assert turned == [True, True, False] * 3
+
+
+def test_turned_bits_are_for_events_alone() -> None:
+    passage = meddler(order(faults.FLIP_EVENTS)).meddle(request({0: range(5)}), NOW)
+    assert passage.notes == []

@@ -1,5 +1,7 @@
 """The plan comes from the seed alone."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,10 @@ from hypothesis import strategies as st
 from tallymark.errors import UserError
 from tallymark_audit.drill import faults
 from tallymark_audit.drill.plan import ALL_FAULTS, make_plan
-from tallymark_audit.drill.topology import all_hops
+from tallymark_audit.drill.topology import CONSUMER_HOP, all_hops
+from tallymark_audit.edges import AUDIT_TOPIC
+
+SEED_7 = ("duplicate-batch", "kill-broker", "pause-producer", "reorder")
 
 
 @given(st.integers(0, 10_000))
@@ -34,7 +39,8 @@ def test_corruption_meets_neither_loss_nor_duplication(seed: int) -> None:
     for orders in make_plan(seed, 20).orders.values():
         for one in orders:
             meets = [o for o in orders if o is not one and o.start < one.end and one.start < o.end]
-            assert one.kind != faults.CORRUPT or not meets
+            in_data = [o for o in meets if o.kind != faults.FLIP_EVENTS]
+            assert one.kind != faults.CORRUPT or not in_data
 
 
 @given(st.integers(0, 10_000), st.sets(st.sampled_from(ALL_FAULTS), min_size=1, max_size=8))
@@ -47,6 +53,46 @@ def test_everything_happens_while_messages_are_sent(seed: int, wanted: set[str])
     assert [action.at for action in plan.actions] == sorted(a.at for a in plan.actions)
     wire = {order.kind for orders in plan.orders.values() for order in orders}
     assert wire == wanted & set(faults.WIRE_FAULTS)
+
+
+@given(st.integers(0, 1_000))
+def test_of_ten_seeds_each_side_fault_is_in_two(tens: int) -> None:
+    """Faults that no seed draws are proven by nobody: twenty seeds have each of them four times."""
+    drawn = Counter(kind for seed in range(10 * tens, 10 * tens + 10) for kind in pair(seed))
+    assert drawn == dict.fromkeys(faults.SIDE_FAULTS, 2)
+
+
+def pair(seed: int) -> set[str]:
+    plan = make_plan(seed, 24)
+    found = {kind for kind in plan.faults if kind in faults.SIDE_FAULTS}
+    assert len(found) == 2
+    assert {topic.name for topic in plan.topics} <= found
+    assert {action.kind for action in plan.actions if action.kind in faults.SIDE_FAULTS} == (
+        found - {faults.FLIP_EVENTS}
+    )
+    return found
+
+
+def test_who_was_drawn_before_side_faults_were_made_is_drawn_still() -> None:
+    """A seed is told to others: what it did must not change because there is more to draw."""
+    plan = make_plan(7, 24)
+    main = [kind for kind in plan.faults if kind not in faults.SIDE_FAULTS]
+    assert main == ["drop", "duplicate", "corrupt", *SEED_7]
+
+
+def test_faults_of_the_wire_leave_topics_alone_that_have_a_fault_of_their_own() -> None:
+    """A mirror's requests hold batches of several topics."""
+    for kind in faults.WIRE_FAULTS:
+        assert not faults.concerns(kind, faults.LOST_SEGMENT)
+    assert faults.concerns(faults.DROP, "orders")
+    assert faults.concerns(faults.FLIP_EVENTS, AUDIT_TOPIC)
+
+
+@pytest.mark.parametrize("kind", faults.CONSUMER_KILLS)
+def test_who_kills_members_of_a_group_has_a_group(kind: str) -> None:
+    plan = make_plan(1, 20, [kind])
+    assert plan.orders == {CONSUMER_HOP: []}
+    assert [(action.kind, action.name) for action in plan.actions] == [(kind, CONSUMER_HOP)]
 
 
 def test_hop_and_share_can_be_chosen() -> None:

@@ -1,0 +1,56 @@
+"""Alarms that were taken back are seen, and those that were mended are none."""
+
+from typing import Any
+
+import pytest
+
+from tallymark_audit.drill.taken_back import alerts_taken_back, in_alarm, taken_back
+
+EDGE, TOPIC = "dc1-to-aggregate", "orders"
+
+
+def revision(window: int, state: str, at: int) -> dict[str, Any]:
+    where = {"edge": EDGE, "topic": TOPIC, "window": window}
+    return {**where, "state": state, "judged_at": at, "reasons": ["because"]}
+
+
+def test_what_was_called_wrong_and_holds_no_longer_was_taken_back() -> None:
+    """A window was UNCLAIMED for ten seconds, until the run it came from was heard of: every
+    comparison saw the verdict that was right in the end."""
+    history = [revision(0, "UNCLAIMED", 5), revision(2_000, "LOSS", 6)]
+    rows = [revision(0, "COMPLETE", 9), revision(2_000, "MIXED", 9)]
+    assert taken_back(history, rows) == [f"{EDGE} {TOPIC} 0 was UNCLAIMED: because"]
+
+
+def test_an_alarm_of_which_no_verdict_is_left_was_taken_back() -> None:
+    assert len(taken_back([revision(0, "LOSS", 5)], [])) == 1
+
+
+def test_what_may_have_been_mended_and_what_was_before_is_left_out() -> None:
+    history = [revision(0, "LOSS", 5), revision(2_000, "DUPLICATION", 20)]
+    before = in_alarm([revision(0, "LOSS", 5)])
+    left = taken_back(history, [revision(0, "COMPLETE", 30)], since=10, but=before)
+    assert left == [f"{EDGE} {TOPIC} 2000 was DUPLICATION: because"]
+    assert taken_back(history, [], since=21) == []
+
+
+def alert(rule: str, status: str = "resolved") -> dict[str, Any]:
+    return {"rule": rule, "status": status, "labels": {}, "starts_at": 1, "ends_at": 2}
+
+
+@pytest.mark.parametrize(
+    ("rule", "status", "done", "count"),
+    [
+        ("TallymarkWatermarkStalled", "resolved", ("drop",), 1),
+        ("TallymarkWatermarkStalled", "firing", ("drop",), 0),
+        ("TallymarkCollectorSilent", "resolved", ("drop",), 1),
+        ("TallymarkCollectorSilent", "resolved", ("pause-collector",), 0),
+        ("TallymarkMirrorSilent", "resolved", ("kill-producer",), 1),
+        ("TallymarkReporterSilent", "resolved", ("lost-consumer",), 0),
+        ("TallymarkMissingMessages", "resolved", ("drop",), 0),
+    ],
+)
+def test_alerts_that_are_over_are_of_what_was_done_or_were_taken_back(
+    rule: str, status: str, done: tuple[str, ...], count: int
+) -> None:
+    assert len(alerts_taken_back([alert(rule, status)], done)) == count
