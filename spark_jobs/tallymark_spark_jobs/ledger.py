@@ -9,12 +9,14 @@ from sqlalchemy import Connection, select
 
 from tallymark.deployment import Deployment
 from tallymark_audit import sketches
+from tallymark_audit.cells import Edge
 from tallymark_audit.edges import derive_edges, discovered_group
 from tallymark_audit.judge.judging import DAY_MS, LEARNED_DAYS
-from tallymark_audit.judge.verdicts import State, Verdict
+from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
 from tallymark_audit.store import Store, facts, graph, queries, tables
 from tallymark_audit.store.damage import DAMAGED
 from tallymark_audit.store.incidents import Incident, fold_incident
+from tallymark_audit.store.recounts import ask_for_windows
 from tallymark_audit.store.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
 from tallymark_spark_jobs.decide import Window
 from tallymark_spark_jobs.outcome import Outcome, to_json
@@ -107,7 +109,11 @@ def collector_states(store: Store, windows: Sequence[Window]) -> dict[Window, St
 
 def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) -> None:
     """Write the verdicts as Spark's, where their missing messages lie, and the run, all in one
-    transaction. The same run again changes nothing but the list of runs."""
+    transaction. The same run again changes nothing but the list of runs.
+
+    Where the collectors came to something else they are asked to count again, by themselves: what
+    was there when they counted may be gone by now, and no copy that is brought back must be taken
+    for a second one."""
     decided = [verdict for verdict in outcome.verdicts if verdict.state not in LATER]
     result = to_json(outcome)
     detail = {
@@ -121,6 +127,7 @@ def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) ->
         for verdict in decided:
             if any(cell.missing for cell in verdict.cells):
                 _locate(connection, verdict, outcome.places)
+        _doubt(connection, outcome, decided, finished_at)
         connection.execute(
             tables.runs.insert().values(
                 job="reconcile",
@@ -132,6 +139,53 @@ def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) ->
                 detail=detail,
             )
         )
+
+
+def _doubt(connection: Connection, outcome: Outcome, decided: Iterable[Verdict], now: int) -> None:
+    """Ask the collectors at both ends of an edge to count those windows again of which they have
+    another verdict."""
+    edges = {edge.name: edge for edge in outcome.edges}
+    by_topic: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in decided:
+        by_topic.setdefault((verdict.edge, verdict.topic), []).append(verdict)
+    for (name, topic), some in by_topic.items():
+        windows = _judged_otherwise(connection, some)
+        for cluster, there in counted_in(edges[name], topic) if windows else ():
+            ask_for_windows(connection, cluster, there, windows, now)
+
+
+COMPARED = ("observed", "missing", "duplicates", "unclaimed")
+
+
+def _judged_otherwise(connection: Connection, judged: Sequence[Verdict]) -> set[int]:
+    table, found = tables.verdicts, set[int]()
+    by_window = {verdict.window: verdict for verdict in judged}
+    columns = [table.c[name] for name in ("window", "state", *COMPARED)]
+    for some in facts.chunks(sorted(by_window)):
+        query = select(*columns).where(
+            table.c.edge == judged[0].edge,
+            table.c.topic == judged[0].topic,
+            table.c.source == COLLECTOR,
+            table.c.window.in_(some),
+        )
+        for row in connection.execute(query).mappings():
+            mine = by_window[row["window"]]
+            if mine.state in GOOD and row["state"] in GOOD:
+                continue
+            other = row["state"] != mine.state and row["state"] not in UNDECIDED
+            if other or any(row[name] != getattr(mine, name) for name in COMPARED):
+                found.add(mine.window)
+    return found
+
+
+def counted_in(edge: Edge, topic: str) -> list[tuple[str, str]]:
+    """The clusters whose logs make a verdict on the edge, and what each calls the topic."""
+    there = (edge.downstream, edge.downstream_topic(topic))
+    return {
+        "producer": [there],
+        "mirror": [(edge.upstream, topic), there],
+        "consumer": [(edge.upstream, topic)],
+    }.get(edge.kind, [])
 
 
 def _locate(

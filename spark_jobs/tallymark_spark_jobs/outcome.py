@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from tallymark_audit.cells import Edge
 from tallymark_audit.claims import ClaimBook
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.verdicts import (
@@ -56,7 +57,7 @@ class Outcome:
     """A finished run. ``deferred``: windows whose data has expired, with the collector's state
     (UNKNOWN where it has none). ``disagreements``: rows of the store where the collector, which
     counts by itself, came to something else. ``damaged``: partitions that cannot be read to their
-    end. ``seconds``: how long each step took."""
+    end. ``edges``: all that were judged. ``seconds``: how long each step took."""
 
     period: Period
     as_of: int
@@ -67,6 +68,7 @@ class Outcome:
     damaged_events: int = 0
     damaged: tuple[Damaged, ...] = ()
     disagreements: tuple[Mapping[str, Any], ...] = ()
+    edges: tuple[Edge, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property

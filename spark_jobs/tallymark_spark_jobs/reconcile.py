@@ -132,6 +132,7 @@ def _look(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
         idle=idle_through(read.claims.books, period.end, as_of),
         damaged_events=read.claims.damaged,
         damaged=read.damaged,
+        edges=all_edges(deployment, read.claims.books),
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from tallymark.deployment import AuditSettings, Deployment, Mirror
+from tallymark_audit.cells import CellKey
 from tallymark_audit.edges import derive_edges
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.ranges import RangeSet
@@ -23,7 +24,9 @@ from tallymark_audit.reports.events import (
     Gap,
     encode_event,
 )
-from tallymark_audit.store import open_store, queries
+from tallymark_audit.sides import Observation
+from tallymark_audit.store import counts, open_store, queries, recounts
+from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_spark_jobs import ledger
 from tallymark_spark_jobs.claims import Claims, read_claims
 from tallymark_spark_jobs.decide import Decision, Facts, decide
@@ -430,6 +433,44 @@ def test_the_store_holds_the_verdicts_once_however_often_a_run_is_repeated(tmp_p
             bad = next(row for row in rows if row["edge"] == "dc1-to-aggregate")
             assert bad["cells"][0]["located"][0]["first_offset"] == 140
             assert [one["outcome"] for one in queries.all_runs(connection)] == ["discrepancies"] * 2
+
+
+@pytest.mark.parametrize(
+    ("collector", "asks"),
+    [
+        ({}, False),  # the same
+        ({"state": State.COMPLETE, "missing": 0}, True),
+        ({"state": State.CORRUPT}, True),
+        ({"state": State.UNKNOWN}, False),
+    ],
+)
+def test_collectors_count_again_what_they_have_otherwise(
+    tmp_path: Path, collector: dict[str, Any], asks: bool
+) -> None:
+    """A segment vanished after it was counted. The collector's count went on holding it, so it took
+    what repair brought back for duplicates: what Spark finds otherwise has to be counted again, at
+    both ends of the hop, where the window was seen."""
+    decision = judged(LOSSY, CLAIMS)
+    (loss,) = [one for one in decision.verdicts if one.missing]
+    edge = next(one for one in derive_edges(DEPLOYMENT) if one.name == loss.edge)
+    seen = [
+        Observation(CellKey("t", 0, window, "web-1", ONE), 1, first_offset=5, last_offset=5)
+        for window in (loss.window, loss.window + W)
+    ]
+    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+        with store.write() as connection:
+            for cluster in (edge.upstream, edge.downstream):
+                counts.save_observations(connection, cluster, "t", 3, seen, LATE)
+            record_verdicts(connection, [replace(loss, **collector)], COLLECTOR, LATE)
+        ledger.record(store, replace(outcome_of(decision), edges=(edge,)), LATE, LATE + 1)
+        with store.read() as connection:
+            asked = [
+                (cluster, one.place, one.first)
+                for cluster in (edge.upstream, edge.downstream)
+                for one in recounts.to_do(connection, cluster)
+            ]
+    both = [(cluster, ("t", 3), loss.window) for cluster in (edge.upstream, edge.downstream)]
+    assert asked == (both if asks else [])
 
 
 @pytest.mark.parametrize("state", [State.OPEN, State.SETTLING])

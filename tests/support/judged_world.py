@@ -76,6 +76,8 @@ class World:
     namers: dict[str, Namer] = field(default_factory=dict)
     copied: dict[str, int] = field(default_factory=dict)
     mirror_events: int = 0
+    counts_again: bool = True
+    """Whether collectors do what they are asked to count again."""
 
     def __post_init__(self) -> None:
         edges = derive_edges(self.deployment)
@@ -139,6 +141,8 @@ class World:
                 if name != without:
                     for _ in range(2):
                         self.collectors[name].step()
+                    if self.counts_again:
+                        self.collectors[name].recounting.step(self.now)
             for name in NAMES:
                 if name != without:
                     self.namers[name].step(self.judges[name].step(self.now), self.now)

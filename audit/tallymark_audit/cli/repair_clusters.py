@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tallymark.client import Admin, Producer, SimpleConsumer
-from tallymark.client.admin.configs import ConfigResource
 from tallymark.client.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Deployment
-from tallymark.errors import KafkaError, UserError
+from tallymark.errors import UserError
+from tallymark_audit.collector.compacted import is_compacted
 
 CLIENT: Final = "tallymark-audit-repair"
 
@@ -47,13 +47,7 @@ class OpenedClusters:
         if cluster not in self._admins:
             admin = Admin(**self._connection(cluster), client_id=CLIENT)
             self._admins[cluster] = self.stack.enter_context(admin)
-        resource = ConfigResource("topic", topic)
-        found = self._admins[cluster].describe_configs([resource])
-        error = found.errors.get(resource)
-        if isinstance(error, KafkaError) and error.name == "UNKNOWN_TOPIC_OR_PARTITION":
-            return False
-        policy = found.check()[resource].get("cleanup.policy")
-        return policy is not None and "compact" in str(policy.value)
+        return is_compacted(self._admins[cluster], topic)
 
     def _connection(self, cluster: str) -> ConnectionSettings:
         try:

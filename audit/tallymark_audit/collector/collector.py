@@ -15,6 +15,7 @@ from tallymark_audit.collector.counters import Counters
 from tallymark_audit.collector.fetching import Clock, CollectorSettings, Fetching
 from tallymark_audit.collector.ledger import Counted, Ledger
 from tallymark_audit.collector.reading import LogReader, partitions_of, topic_id_of
+from tallymark_audit.collector.recounting import Compacted, Recounting
 from tallymark_audit.collector.sharing import LEASE_MS, Alone, Share, Sharing
 from tallymark_audit.collector.trouble import Troubles
 from tallymark_audit.edges import AUDIT_TOPIC, is_audited
@@ -54,6 +55,7 @@ class Collector:
         owner: str,
         clock: Clock = wall_clock,
         sharing: Sharing | None = None,
+        compacted: Compacted = lambda topic: False,
     ) -> None:
         self.settings = settings
         self.ledger = Ledger(store, settings.cluster, settings.max_ranges)
@@ -65,6 +67,10 @@ class Collector:
         self._sharing: Sharing = sharing or Alone()
         self._share = Share(self._sharing)
         self._fetching = Fetching(reader, self.ledger, settings, self.troubles, clock, self._commit)
+        self.recounting = Recounting(
+            reader, self.ledger, self.troubles, clock, self._fetching.rules, self.flush, compacted
+        )
+        """Counts again what is in doubt: a chore of its owner's."""
         self._known: dict[Place, str] = {}
         self._announced: set[Place] = set()
         self._uncommitted: list[Counted] = []
@@ -113,6 +119,17 @@ class Collector:
             self.troubles.end(STORE)
         self.counters.stands(self.ledger.positions, self.in_charge)
         return sum(run.count for one in found for run in one.runs)
+
+    def flush(self, now: int) -> bool:
+        """Commit all that was read. Whether it is known what the store holds. SQLAlchemyError: the
+        store is away."""
+        if not self._doubted:
+            try:
+                self._commit(now)
+            except SQLAlchemyError:
+                self._doubt()
+                raise
+        return not self._doubted
 
     def fenced(self, error: FencedError) -> None:
         """A write was refused: raise it, or leave to the others what they have taken."""

@@ -147,7 +147,7 @@ class Fetching:
             read, odd = read_events(fetched.batches, *made)
             return Counted(start, to, monitoring=read, incidents=odd)
         now = self._clock()
-        rules = self._rules(now, live=_is_live(position, sent_at))
+        rules = self.rules(now, live=_is_live(position, sent_at))
         runs = runs_in(fetched.batches, *place, start, rules)
         incidents = malformed_incidents(runs, place) + self._bound.apply(runs, place, now)
         self._ledger.lateness.add(runs, place[0], rules)
@@ -180,7 +180,7 @@ class Fetching:
         self._commit(now)
         affected = self._ledger.cells_beyond(place, cut)
         to, rebuilt = count_again(
-            self._reader, position, cut, affected, self._rules(now), self._settings.max_ranges
+            self._reader, position, cut, affected, self.rules(now), self._settings.max_ranges
         )
         reason = (
             f"the log was cut at offset {cut}, it had been counted to {position.next_offset}; "
@@ -189,7 +189,8 @@ class Fetching:
         log.warning("%s-%s: %s", *place, reason)
         self._ledger.cut(position, to, rebuilt, reason, now)
 
-    def _rules(self, now: int, live: bool = False) -> Rules:
+    def rules(self, now: int, live: bool = False) -> Rules:
+        """How records are counted now (ms). ``live``: they have only just been appended."""
         made = self._settings
         return Rules(
             made.window_ms,

@@ -22,6 +22,7 @@ from tallymark_audit.edges import collision, discovered_group, is_audited, passe
 from tallymark_audit.judge.hops import Hop, Known, hops_into
 from tallymark_audit.judge.judging import judge_windows, topics_known
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
+from tallymark_audit.store import recounts
 from tallymark_audit.store.facts import groups_on
 from tallymark_audit.store.graph import History, history, note_edges
 from tallymark_audit.store.incidents import Incident, fold_incident
@@ -220,6 +221,8 @@ class _HopLoop:
 
     def _judge(self, ledger: Ledger, topic: str, windows: list[int], now: int) -> list[Verdict]:
         with ledger.store.read() as connection:
+            doubted = self._in_doubt(connection, topic, windows, now)
+            windows = [window for window in windows if window not in doubted]
             judged = judge_windows(connection, self.hop, topic, windows, self._settings, now)
             collides = self._collides(connection, topic)
         with ledger.write(now) as connection:
@@ -230,9 +233,18 @@ class _HopLoop:
                 fold_incident(connection, ledger.cluster, incident, now)
         for verdict in judged:
             self._schedule(verdict, now)
+        self._due.update(((topic, window), now + WAITING_MS) for window in doubted)
         for verdict in news:
             _tell(verdict)
         return news
+
+    def _in_doubt(
+        self, connection: Connection, topic: str, windows: list[int], now: int
+    ) -> set[int]:
+        """Windows that are about to be counted again: what was counted of them, and whatever is
+        added to that, would make a verdict that does not hold."""
+        places = self.hop.places(topic, topics_known(connection, self.hop))
+        return recounts.waiting(connection, places, windows, now)
 
     def _collides(self, connection: Connection, topic: str) -> str:
         """Why the topic cannot be told from another one downstream, when that is news."""

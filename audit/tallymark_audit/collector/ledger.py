@@ -6,9 +6,10 @@ record twice or skip one; the worst it can do is to make the collector late.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
@@ -18,18 +19,21 @@ from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.counting import MAX_RANGES, count
 from tallymark_audit.collector.lateness import Lateness
 from tallymark_audit.collector.monitoring import MonitoringBatch
+from tallymark_audit.collector.recounted import difference
 from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.sides import Observation
-from tallymark_audit.store import Store, counts
+from tallymark_audit.store import Store, counts, recounts
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.counts import FencedError, Place, Position
 from tallymark_audit.store.damage import MENDED, damaged_places, end_damage, note_damage
 from tallymark_audit.store.incidents import Incident, add_gap, add_incident, fold_incident
 from tallymark_audit.store.lateness import add_lateness
 from tallymark_audit.store.tables import reporters
+from tallymark_audit.text import utc
 
 __all__ = ["Counted", "FencedError", "Ledger", "Place"]
 
+log: Final = logging.getLogger(__name__)
 REMEMBERED: Final = 32_768
 """Cells kept in memory beside the positions, the latest ones of each partition."""
 LEAST_REMEMBERED: Final = 64
@@ -215,6 +219,35 @@ class Ledger:
             )
         self._jumped(to)
 
+    def recount(
+        self,
+        request: recounts.Recount,
+        window: int,
+        end: int,
+        compare: Callable[[list[Observation]], list[Observation]],
+        now: int,
+    ) -> None:
+        """A window of a partition was counted again up to offset ``end``, excluded: replace those
+        of its cells that ``compare`` gives, and note that the request is as far as it says. If
+        more of the window was counted meanwhile, nothing is done. PartitionFencedError: another
+        collector has the partition now."""
+        known, place = self.positions[request.place], request.place
+        self._cells.pop(place, None)
+        with self.store.write() as connection:
+            counts.move(connection, self.cluster, known.next_offset, known)
+            before = counts.cells_of_window(connection, self.cluster, *place, window)
+            if any(seen.last_offset >= end for seen in before):
+                return
+            changed = compare(before)
+            if changed:
+                counts.save_observations(connection, self.cluster, *place, changed, now)
+                found = difference(before, changed)
+                incident = _recounted(place, window, end, before, found, request.job)
+                add_incident(connection, self.cluster, incident, now)
+                log.warning("%s-%s: %s", *place, incident.reason)
+            done = replace(request, cells=request.cells + len(changed))
+            recounts.advance(connection, self.cluster, done)
+
     def cells_beyond(self, place: Place, offset: int) -> list[Observation]:
         """The cells that hold a record at ``offset`` of the partition or later."""
         with self.store.read() as connection:
@@ -274,6 +307,26 @@ class Ledger:
         most = max(LEAST_REMEMBERED, REMEMBERED // max(1, len(self._cells)))
         for key in list(cells)[: max(0, len(cells) - most)]:
             del cells[key]
+
+
+def _recounted(
+    place: Place,
+    window: int,
+    end: int,
+    before: Iterable[Observation],
+    found: tuple[int, int],
+    job: str,
+) -> Incident:
+    """What a second count found that the first had otherwise."""
+    first = min((seen.first_offset for seen in before if seen.first_offset >= 0), default=-1)
+    fewer, more = found
+    told = [f"{fewer} records fewer"] if fewer else []
+    told += [f"{more} more"] if more else []
+    reason = (
+        f"window {utc(window)} was counted again, since {job} asked for it: "
+        f"{' and '.join(told) or 'other contents'} than were counted before"
+    )
+    return Incident("recounted", reason, *place, first, end, max(1, fewer + more))
 
 
 def _stretches(steps: Iterable[Counted]) -> list[tuple[int, Position]]:

@@ -1,12 +1,14 @@
-"""Count again what a cut log leaves of cells that reached beyond the cut.
+"""Count cells again from the log as it is now: those a cut left nothing certain of, and those that
+are in doubt since the log may have been damaged after it was counted.
 
-A cell is a union of sequences over many batches, so what a cut removed cannot be subtracted: the
-affected cells are read again, from the first offset any of them has up to the cut.
+A cell is a union of sequences over many batches, so what is gone from a log cannot be subtracted:
+the affected cells are read again, from the first offset any of them has up to the last.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tallymark.client import FetchSpec
@@ -19,6 +21,64 @@ from tallymark_audit.sides import Observation
 from tallymark_audit.store.counts import Position
 
 FETCH_BYTES: Final = 1 << 20
+
+
+@dataclass(slots=True)
+class Recount:
+    """Cells of one partition under counting, fetch by fetch: ``at`` is read next, up to ``end``,
+    excluded. ``wanted`` says which cells; ``cells`` are these as the log has them. ``log_start``:
+    the first offset the log still had when it was last read."""
+
+    topic: str
+    partition: int
+    at: int
+    end: int
+    wanted: Callable[[CellKey], bool]
+    max_ranges: int = MAX_RANGES
+    epoch: int = -1
+    log_start: int = 0
+    cells: dict[CellKey, Observation] = field(default_factory=dict[CellKey, Observation])
+
+    @property
+    def done(self) -> bool:
+        """Whether all was read."""
+        return self.at >= self.end
+
+    def step(self, reader: LogReader, rules: Rules, max_bytes: int = FETCH_BYTES) -> int:
+        """Read once more; how many bytes. What retention took meanwhile is passed over.
+        KafkaError: the log cannot be read, or was cut. CorruptRecordError: a batch is broken."""
+        answer = reader.multifetch(
+            [FetchSpec(self.topic, self.partition, self.at, self.epoch)],
+            max_bytes=max_bytes,
+            max_wait_ms=100,
+            min_bytes=1,
+        )[0]
+        if isinstance(answer, KafkaError):
+            if answer.code == CODES["OFFSET_OUT_OF_RANGE"] and self._skip_expired(reader):
+                return 0
+            raise answer
+        if answer.high_watermark < self.end:
+            raise KafkaError(
+                CODES["OFFSET_OUT_OF_RANGE"], f"{self.topic}-{self.partition} was cut again"
+            )
+        self.log_start = max(self.log_start, answer.log_start_offset)
+        seen = runs_in(answer.batches, self.topic, self.partition, self.at, rules)
+        seen += runs_in(answer.left_out, self.topic, self.partition, self.at, rules, aborted=True)
+        runs = [run for run in self._until_end(seen) if self.wanted(run.key)]
+        self.cells.update(count(runs, self.partition, self.cells, self.max_ranges))
+        self.at, self.epoch = answer.next_offset, answer.last_epoch
+        return sum(len(batch.data) for batch in (*answer.batches, *answer.left_out))
+
+    def _skip_expired(self, reader: LogReader) -> bool:
+        (self.log_start,) = reader.get_offsets_before(self.topic, self.partition, EARLIEST)
+        if self.log_start <= self.at:
+            return False
+        self.at, self.epoch = self.log_start, -1
+        return True
+
+    def _until_end(self, runs: list[SeenRun]) -> list[SeenRun]:
+        """A log is cut between batches, but what was appended since may lie in the same answer."""
+        return [run for run in runs if run.offset < self.end]
 
 
 def count_again(
@@ -37,28 +97,10 @@ def count_again(
     if not starts or min(starts) >= cut:
         return to, {}
     (log_start,) = reader.get_offsets_before(topic, partition, EARLIEST)
-    at, epoch = max(min(starts), log_start), -1
     keys = {seen.key for seen in affected}
-    rebuilt: dict[CellKey, Observation] = {}
-    while at < cut:
-        answer = reader.multifetch(
-            [FetchSpec(topic, partition, at, epoch)],
-            max_bytes=FETCH_BYTES,
-            max_wait_ms=100,
-            min_bytes=1,
-        )[0]
-        if isinstance(answer, KafkaError):
-            raise answer
-        if answer.high_watermark < cut:
-            raise KafkaError(CODES["OFFSET_OUT_OF_RANGE"], f"{topic}-{partition} was cut again")
-        seen = runs_in(answer.batches, topic, partition, at, rules)
-        seen += runs_in(answer.left_out, topic, partition, at, rules, aborted=True)
-        runs = [run for run in _until(seen, cut) if run.key in keys]
-        rebuilt.update(count(runs, partition, rebuilt, max_ranges))
-        at, epoch = answer.next_offset, answer.last_epoch
-    return replace(to, leader_epoch=epoch), rebuilt
-
-
-def _until(runs: list[SeenRun], cut: int) -> list[SeenRun]:
-    """A log is cut between batches, but what was appended since may lie in the same answer."""
-    return [run for run in runs if run.offset < cut]
+    again = Recount(
+        topic, partition, max(min(starts), log_start), cut, keys.__contains__, max_ranges
+    )
+    while not again.done:
+        again.step(reader, rules)
+    return replace(to, leader_epoch=again.epoch), again.cells

@@ -11,13 +11,14 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from tallymark.client import SimpleConsumer
+from tallymark.client import Admin, SimpleConsumer
 from tallymark.client.security.deployment import connection_settings
 from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError, UserError
 from tallymark_audit.alerts.alerter import Alerter, Counts
 from tallymark_audit.collector.chores import Chore, Chores, Doing
 from tallymark_audit.collector.collector import Collector, CollectorSettings, wall_clock
+from tallymark_audit.collector.compacted import is_compacted
 from tallymark_audit.collector.counters import Counters
 from tallymark_audit.collector.group_member import GroupMember
 from tallymark_audit.collector.judge_loop import JudgeLoop
@@ -57,6 +58,8 @@ class CollectorService:
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._readers: dict[str, SimpleConsumer] = {}
+        self._admin: Admin | None = None
+        self._client_id = f"tallymark-audit-{cluster}"
         self._store = open_store(deployment.audit_store)
         try:
             self._build()
@@ -108,7 +111,9 @@ class CollectorService:
         reader = self._reader_of(name)
         sharing = GroupMember(connection, name, audit.topics, self._session_ms)
         owner = f"{socket.gethostname()}:{os.getpid()}"
-        self._collector = Collector(self._store, reader, settings, owner, sharing=sharing)
+        self._collector = Collector(
+            self._store, reader, settings, owner, sharing=sharing, compacted=self._is_compacted
+        )
         troubles = self._collector.troubles
         self._alerter = Alerter(self._collector.ledger, self._deployment)
         self._everywhere = Chores(self._chores_of_every_collector(), troubles)
@@ -119,6 +124,7 @@ class CollectorService:
         return [
             Doing("publishing journals", REPLAY_MS, self._journals.step),
             Doing("telling how it goes", STATUS_MS, self._tell_status),
+            self._collector.recounting,
         ]
 
     def _chores_of_the_one_in_charge(self) -> list[Chore]:
@@ -143,12 +149,12 @@ class CollectorService:
             log.exception("the collector of %s failed", self._cluster.name)
 
     def _do_chores(self, busy: bool) -> None:
-        self._everywhere.step(wall_clock, busy)
-        if self._collector.in_charge:
-            try:
+        try:
+            self._everywhere.step(wall_clock, busy)
+            if self._collector.in_charge:
                 self._in_charge.step(wall_clock, busy)
-            except FencedError as error:
-                self._collector.fenced(error)
+        except FencedError as error:
+            self._collector.fenced(error)
 
     def _judge(self, now: int) -> None:
         if self._judging_as != self._collector.ledger.generation:
@@ -173,11 +179,16 @@ class CollectorService:
         if cluster not in self._readers:
             self._readers[cluster] = SimpleConsumer(
                 **connection_settings(self._deployment.cluster(cluster)),
-                client_id=f"tallymark-audit-{self._cluster.name}",
+                client_id=self._client_id,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
                 isolation="read_committed",
             )
         return self._readers[cluster]
+
+    def _is_compacted(self, topic: str) -> bool:
+        if self._admin is None:
+            self._admin = Admin(**connection_settings(self._cluster), client_id=self._client_id)
+        return is_compacted(self._admin, topic)
 
     def _release(self) -> None:
         if hasattr(self, "_collector"):
@@ -186,7 +197,7 @@ class CollectorService:
         if hasattr(self, "_journals"):
             with suppress(TallymarkError):
                 self._journals.close()
-        for reader in self._readers.values():
+        for client in (*self._readers.values(), *([self._admin] if self._admin else [])):
             with suppress(TallymarkError):
-                reader.close()
+                client.close()
         self._store.close()

@@ -265,3 +265,24 @@ window_changes = Table(
     PrimaryKeyConstraint("cluster", "topic", "window"),
     Index("window_changes_by_time", "cluster", "changed_at"),
 )
+
+recounts = Table(
+    "recounts",
+    metadata,
+    text("cluster"),
+    text("topic"),
+    big("partition"),
+    text("job"),
+    big("first"),
+    big("end"),
+    big("next_window"),
+    big("asked_at"),
+    big("bytes"),
+    big("windows"),
+    big("cells"),
+    flag("done"),
+    PrimaryKeyConstraint("cluster", "topic", "partition", "job", "first"),
+)
+"""What has to be counted again, by whoever counts the partition: the windows that start from
+``first`` up to ``end``, excluded; those before ``next_window`` are done. ``job`` is who asked.
+``bytes`` and ``windows`` were read so far, ``cells`` were not as counted before."""

@@ -249,6 +249,27 @@ def cells_beyond(
     return [observation_from_row(row) for row in rows]
 
 
+def cells_of_window(
+    connection: Connection, cluster: str, topic: str, partition: int, window: int
+) -> list[Observation]:
+    """The cells of a window as counted in one partition."""
+    query = select(observations).where(
+        observations.c.cluster == cluster,
+        observations.c.topic == topic,
+        observations.c.window == window,
+        observations.c.tier == "cluster",
+        observations.c.seen_topic == topic,
+        observations.c.seen_partition == partition,
+    )
+    rows: list[Row] = [dict(row) for row in connection.execute(query).mappings()]
+    found = {seen.key: seen for seen in map(observation_from_row, rows)}
+    for row in archive.packed_rows(connection, observations, cluster, topic, [window]):
+        if row["seen_partition"] == partition:
+            seen = observation_from_row(row)
+            found.setdefault(seen.key, seen)
+    return list(found.values())
+
+
 def replace_beyond(
     connection: Connection,
     cluster: str,

@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, exists, func, o
 
 from tallymark_audit.judge.states import GOOD
 from tallymark_audit.store import tables
+from tallymark_audit.store.recounts import SLOW
 from tallymark_audit.store.totals import DAY, HOUR, MINUTES_10, WINDOW
 
 HOURS_KEPT: Final = 700 * DAY
@@ -110,6 +111,7 @@ PORTIONS: Final[tuple[Portion, ...]] = (
     _reporters,
     _by_time(tables.lateness, "day"),
     _by_time(tables.incidents, "at"),
+    _by_time(tables.recounts, "asked_at", tables.recounts.c.job != SLOW),
     _by_time(tables.repairs, "at"),
     _by_time(tables.runs, "finished_at", tables.runs.c.finished_at > 0),
     _by_time(tables.alerts, "ends_at", tables.alerts.c.status == "resolved"),

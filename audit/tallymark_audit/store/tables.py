@@ -11,6 +11,7 @@ Times are ms UTC, offsets and sequences 64-bit. Sets of sequences are JSON lists
     watermarks     how far an edge is complete                        one row an edge and topic
     damage         partitions that cannot be read to their end        one row a partition
     window_changes when a window last changed on a cluster            what the judge looks at
+    recounts       what has to be counted again, and how far that is one row a job and partition
     copied         how far mirrors say they are                       one row a source partition
     lateness       how late records come                              one row an edge, topic, day
     archive        observations and claims of healthy windows, packed one row a window
@@ -34,6 +35,7 @@ from tallymark_audit.store.counted_tables import (
     meta,
     observations,
     progress,
+    recounts,
     reporter_topics,
     reporters,
     totals,
@@ -70,6 +72,7 @@ __all__ = [
     "metadata",
     "observations",
     "progress",
+    "recounts",
     "repairs",
     "reporter_topics",
     "reporters",

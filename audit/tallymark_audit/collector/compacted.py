@@ -1,0 +1,19 @@
+"""Whether a topic is compacted: then what is not in its log need not be lost."""
+
+from __future__ import annotations
+
+from tallymark.client import Admin
+from tallymark.client.admin.configs import ConfigResource
+from tallymark.errors import KafkaError
+
+
+def is_compacted(admin: Admin, topic: str) -> bool:
+    """Whether the topic keeps only the latest record of each key; of one that is not there that
+    does not matter. TallymarkError: the cluster does not say."""
+    resource = ConfigResource("topic", topic)
+    found = admin.describe_configs([resource])
+    error = found.errors.get(resource)
+    if isinstance(error, KafkaError) and error.name == "UNKNOWN_TOPIC_OR_PARTITION":
+        return False
+    policy = found.check()[resource].get("cleanup.policy")
+    return policy is not None and "compact" in str(policy.value)

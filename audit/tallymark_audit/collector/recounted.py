@@ -1,0 +1,65 @@
+"""What a second count of a cell says beside the first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from tallymark_audit.cells import Block, CellKey
+from tallymark_audit.sides import Observation
+
+
+def changed_cells(
+    before: Iterable[Observation], again: Mapping[CellKey, Observation], log_start: int
+) -> list[Observation]:
+    """The cells of a window that are not as they were counted before, as they are now.
+
+    ``before`` are all of the window in one partition, ``again`` what the log has of them now, from
+    ``log_start`` on. What reached below that was deleted by retention or on request, as far as
+    anybody can tell: such a cell stays as it was counted."""
+    known = {seen.key: seen for seen in before}
+    changed = [
+        now
+        for key, seen in known.items()
+        if seen.first_offset >= log_start
+        and (now := _as_now(seen, again.get(key) or Observation(key))) != seen
+    ]
+    return changed + [seen for key, seen in sorted(again.items()) if key not in known]
+
+
+def _as_now(before: Observation, again: Observation) -> Observation:
+    """The cell as counted again. The offsets stay those between which it was ever seen, so that a
+    later count looks there for what has come back; how late it came only the first count knew."""
+    return replace(
+        again,
+        latency=before.latency,
+        skewed=min(before.skewed, again.count),
+        blocks=again.blocks or _still_true(before, again),
+        first_offset=before.first_offset,
+        last_offset=before.last_offset,
+        min_timestamp=again.min_timestamp if again.count else before.min_timestamp,
+        max_timestamp=again.max_timestamp if again.count else before.max_timestamp,
+    )
+
+
+def _still_true(before: Observation, again: Observation) -> tuple[Block, ...]:
+    """What is known of the contents, where this count did not look at them."""
+    same = again.count == before.count and again.ranges == before.ranges
+    return before.blocks if same else ()
+
+
+def difference(before: Iterable[Observation], now: Iterable[Observation]) -> tuple[int, int]:
+    """How many records fewer and how many more there are in the cells that are in ``now``."""
+    known = {seen.key: seen for seen in before}
+    fewer = more = 0
+    for seen in now:
+        old = known.get(seen.key) or Observation(seen.key)
+        if seen.key.stamped and seen.fingerprint is None and old.fingerprint is None:
+            fewer += (old.ranges - seen.ranges).size
+            more += (seen.ranges - old.ranges).size
+            fewer += max(0, old.duplicate_count - seen.duplicate_count)
+            more += max(0, seen.duplicate_count - old.duplicate_count)
+        else:
+            fewer += max(0, old.count - seen.count)
+            more += max(0, seen.count - old.count)
+    return fewer, more

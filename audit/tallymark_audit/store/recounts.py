@@ -1,0 +1,183 @@
+"""What has to be counted again: asked for here by whoever found a reason, done by the collector of
+the partition, see :mod:`tallymark_audit.collector.recounting`.
+
+A request is a range of windows of one partition, and how far it is done: who restarts goes on
+there. Counting again replaces what was counted before, so doing it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, delete, func, select, update
+
+from tallymark_audit.store.tables import archive, observations, recounts
+from tallymark_audit.store.upsert import upsert
+
+RECONCILE: Final = "reconcile"
+"""The job of what another count, made by itself, found to be otherwise."""
+SLOW: Final = "slow scrub"
+"""The job that never ends: all windows, one after the other, as fast as the settings let it."""
+PATIENCE_MS: Final = 600_000
+"""A window waits no longer than this to be counted again before it is judged as it is."""
+_AT_ONCE: Final = 500
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """Windows to count again (starts, ms): from ``first`` up to ``end``, excluded, those before
+    ``next_window`` are done. ``cells``: of how many the count was not what it had been."""
+
+    topic: str
+    partition: int
+    job: str
+    first: int
+    end: int
+    next_window: int
+    asked_at: int
+    bytes: int = 0
+    windows: int = 0
+    cells: int = 0
+    done: bool = False
+
+    @property
+    def place(self) -> Place:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+
+def ask(connection: Connection, cluster: str, wanted: Iterable[Recount]) -> None:
+    """Have these counted again. One that is asked for again begins anew."""
+    upsert(
+        connection,
+        recounts,
+        [
+            {"cluster": cluster, **{name: getattr(one, name) for name in Recount.__slots__}}
+            for one in wanted
+        ],
+    )
+
+
+def ask_for_windows(
+    connection: Connection, cluster: str, topic: str, windows: Collection[int], now_ms: int
+) -> int:
+    """Have these windows of a topic counted again wherever they were seen, since another count
+    found something else; returns in how many places."""
+    wanted = [
+        Recount(topic, partition, RECONCILE, window, window + 1, window, now_ms)
+        for window, partition in sorted(_seen_in(connection, cluster, topic, windows))
+    ]
+    ask(connection, cluster, wanted)
+    return len(wanted)
+
+
+def to_do(connection: Connection, cluster: str) -> Iterator[Recount]:
+    """What is not done yet, in the order in which it is to be done: another count's doubts first,
+    since verdicts wait for them."""
+    order = (recounts.c.job != RECONCILE, recounts.c.asked_at, recounts.c.topic)
+    query = select(*(recounts.c[name] for name in Recount.__slots__)).where(
+        recounts.c.cluster == cluster, ~recounts.c.done
+    )
+    for row in connection.execute(query.order_by(*order, recounts.c.partition)).mappings():
+        yield Recount(**row)
+
+
+def waiting(
+    connection: Connection, places: Iterable[tuple[str, str]], windows: Sequence[int], now_ms: int
+) -> set[int]:
+    """Which of the windows wait to be counted again at any of the places (cluster, topic): what
+    was counted of them is in doubt."""
+    found: set[int] = set()
+    for cluster, topic in places:
+        for start in range(0, len(windows), _AT_ONCE):
+            query = select(recounts.c.first).where(
+                recounts.c.cluster == cluster,
+                recounts.c.topic == topic,
+                recounts.c.job == RECONCILE,
+                recounts.c.first.in_(windows[start : start + _AT_ONCE]),
+                recounts.c.asked_at > now_ms - PATIENCE_MS,
+                ~recounts.c.done,
+            )
+            found.update(connection.scalars(query))
+    return found
+
+
+def next_window(connection: Connection, cluster: str, one: Recount) -> int | None:
+    """The next window of a request that holds anything in its partition; None: there is none."""
+    seen: int | None = connection.scalar(
+        select(func.min(observations.c.window)).where(
+            observations.c.cluster == cluster,
+            observations.c.topic == one.topic,
+            observations.c.seen_topic == one.topic,
+            observations.c.seen_partition == one.partition,
+            observations.c.window >= one.next_window,
+            observations.c.window < one.end,
+        )
+    )
+    query = (
+        select(archive.c.window, archive.c.ends)
+        .where(
+            archive.c.cluster == cluster,
+            archive.c.topic == one.topic,
+            archive.c.window >= one.next_window,
+            archive.c.window < (one.end if seen is None else seen),
+        )
+        .order_by(archive.c.window)
+    )
+    for window, ends in connection.execute(query):
+        if any(partition == one.partition for partition, _ in ends):
+            return int(window)
+    return seen
+
+
+def advance(connection: Connection, cluster: str, one: Recount) -> None:
+    """The request has come as far as ``one`` says. Another count's doubts are gone when they are
+    looked into; whoever else asked wants to read what came of it."""
+    same = _is(cluster, one)  # and not asked for anew meanwhile
+    if one.done and one.job == RECONCILE:
+        connection.execute(delete(recounts).where(*same))
+        return
+    told = {name: getattr(one, name) for name in Recount.__slots__}
+    connection.execute(update(recounts).where(*same).values(**told))
+
+
+def _is(cluster: str, one: Recount) -> list[ColumnElement[bool]]:
+    return [
+        recounts.c.cluster == cluster,
+        recounts.c.topic == one.topic,
+        recounts.c.partition == one.partition,
+        recounts.c.job == one.job,
+        recounts.c.first == one.first,
+        recounts.c.asked_at == one.asked_at,
+    ]
+
+
+def _seen_in(
+    connection: Connection, cluster: str, topic: str, windows: Collection[int]
+) -> set[tuple[int, int]]:
+    """The windows that hold anything, and in which partitions."""
+    found: set[tuple[int, int]] = set()
+    wanted = sorted(windows)
+    for start in range(0, len(wanted), _AT_ONCE):
+        some = wanted[start : start + _AT_ONCE]
+        query = select(observations.c.window, observations.c.seen_partition).where(
+            observations.c.cluster == cluster,
+            observations.c.topic == topic,
+            observations.c.seen_topic == topic,
+            observations.c.window.in_(some),
+        )
+        found.update((window, partition) for window, partition in connection.execute(query))
+        packed = select(archive.c.window, archive.c.ends).where(
+            archive.c.cluster == cluster, archive.c.topic == topic, archive.c.window.in_(some)
+        )
+        found.update(
+            (window, partition)
+            for window, ends in connection.execute(packed)
+            for partition, _ in ends
+        )
+    return found

@@ -1,0 +1,297 @@
+"""Counting again, beside counting on: what was asked for is read once more and put in place of what
+was counted, whoever dies in between.
+
+The cluster is in memory; the store is a real SQLite file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy.exc import OperationalError
+
+from tallymark_audit.cells import CellKey
+from tallymark_audit.collector.collector import Collector, CollectorSettings
+from tallymark_audit.collector.counting import count
+from tallymark_audit.collector.recounted import changed_cells, difference
+from tallymark_audit.collector.runs import SeenRun
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.sides import Observation
+from tallymark_audit.store import Store, counts, open_store, queries, recounts
+from tallymark_audit.testing import MemoryCluster, Told, stamped
+
+W = 1000
+CELL = CellKey("t", 0, 0, "web", b"instance".hex())
+
+
+@dataclass
+class Rig:
+    """One cluster, one store, one collector, and a clock that a test moves."""
+
+    store: Store
+    cluster: MemoryCluster
+    compacted: bool = False
+    now: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """A collector, in place of the one before."""
+        settings = CollectorSettings("dc1", W, max_wait_ms=0, content_check=True)
+        self.collector = Collector(
+            self.store,
+            self.cluster,
+            settings,
+            "one",
+            clock=lambda: self.now,
+            compacted=lambda topic: self.compacted,
+        )
+        self.collector.start()
+
+    def count(self) -> None:
+        for _ in range(20):
+            self.now += 1000
+            self.collector.step()
+
+    def again(self, *windows: int) -> None:
+        """Have windows counted again, and let it be done."""
+        self.ask(*windows)
+        self.work()
+
+    def ask(self, *windows: int) -> None:
+        with self.store.write() as connection:
+            recounts.ask_for_windows(connection, "dc1", "t", windows, self.now)
+
+    def work(self, steps: int = 10) -> None:
+        for _ in range(steps):
+            self.now += 1000
+            self.collector.recounting.step(self.now)
+
+    def cell(self, window: int = 0) -> Observation | None:
+        with self.store.read() as connection:
+            found = counts.cells_of_window(connection, "dc1", "t", 0, window)
+        return next((one for one in found if one.key == CELL._replace(window=window)), None)
+
+    def ranges(self, window: int = 0) -> RangeSet:
+        cell = self.cell(window)
+        return cell.ranges if cell else RangeSet()
+
+    def asked(self) -> list[recounts.Recount]:
+        with self.store.read() as connection:
+            return list(recounts.to_do(connection, "dc1"))
+
+    def incidents(self) -> list[str]:
+        with self.store.read() as connection:
+            return [row["kind"] for row in queries.all_incidents(connection)]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    with open_store(f"sqlite:///{tmp_path}/audit.db") as store:
+        cluster = MemoryCluster()
+        log = cluster.log()
+        for first in range(0, 50, 10):
+            log.append(stamped(first, 10))
+        log.append(stamped(50, 10, timestamp=W))
+        made = Rig(store, cluster)
+        made.count()
+        yield made
+
+
+def test_what_left_the_log_leaves_the_count_and_comes_back_with_it(rig: Rig) -> None:
+    """A closed segment was gone after it had been counted: the count went on holding its records.
+    When the file is put back, the records are there again."""
+    log = rig.cluster.log()
+    assert rig.ranges() == RangeSet.single(0, 49)
+    gone = log.batches.pop(2)
+    rig.again(0)
+    assert rig.ranges() == RangeSet.of([*range(20), *range(30, 50)])
+    assert rig.ranges(W) == RangeSet.single(50, 59)
+    assert rig.incidents() == ["recounted"]
+    rig.again(0)
+    assert rig.incidents() == ["recounted"], "nothing is new the second time"
+    log.batches.insert(2, gone)
+    rig.again(0)
+    assert rig.ranges() == RangeSet.single(0, 49)
+    assert rig.asked() == []
+
+
+def test_all_records_of_a_cell_may_be_gone_and_come_back(rig: Rig) -> None:
+    """Of a cell with nothing left the place is remembered: else it could never be seen again."""
+    rig.cluster.log().append(stamped(0, 1, timestamp=5 * W))
+    rig.count()
+    gone = rig.cluster.log().batches.pop(5)
+    rig.again(W)
+    cell = rig.cell(W)
+    assert cell is not None
+    assert (cell.count, cell.first_offset, cell.last_offset) == (0, 50, 59)
+    rig.cluster.log().batches.insert(5, gone)
+    rig.again(W)
+    assert rig.ranges(W) == RangeSet.single(50, 59)
+
+
+def test_copies_that_came_before_it_was_counted_again_are_counted_once(rig: Rig) -> None:
+    """Repair was quicker than the collector: its copies came on top of what had been lost."""
+    log = rig.cluster.log()
+    del log.batches[2]
+    log.append(stamped(20, 10))
+    rig.count()
+    cell = rig.cell()
+    assert cell is not None
+    assert cell.duplicate_count == 10
+    rig.again(0)
+    cell = rig.cell()
+    assert cell is not None
+    assert (cell.count, cell.duplicate_count) == (50, 0)
+
+
+def test_what_retention_deleted_is_not_lost(rig: Rig) -> None:
+    """Retention deletes from the front of a log: what reached below its start stays as counted."""
+    rig.cluster.log().expire(2)
+    rig.again(0)
+    assert rig.ranges() == RangeSet.single(0, 49)
+    assert rig.incidents() == []
+    assert rig.asked() == []
+
+
+def test_what_retention_deletes_while_it_is_read_is_not_lost(rig: Rig) -> None:
+    """Between two fetches the offsets that were to be read next are gone."""
+
+    class Expiring(MemoryCluster):
+        def multifetch(self, *told: Any, **how: Any) -> Any:
+            found = MemoryCluster.multifetch(self, *told, **how)
+            if rig.asked() and not self.log().start:
+                self.log().expire(2)
+            return found
+
+    rig.cluster = Expiring(rig.cluster.logs, rig.cluster.ids, at_once=1)
+    rig.start()
+    rig.count()
+    rig.again(0)
+    assert rig.cluster.log().start == 20
+    assert rig.ranges() == RangeSet.single(0, 49)
+    assert rig.incidents() == []
+    assert rig.asked() == []
+
+
+def test_of_a_compacted_topic_nothing_is_taken_off(rig: Rig) -> None:
+    """What has a later record of its key is to vanish there."""
+    rig.compacted = True
+    del rig.cluster.log().batches[2]
+    rig.again(0)
+    assert rig.ranges() == RangeSet.single(0, 49)
+    assert rig.asked() == []
+
+
+def test_a_collector_that_dies_in_between_is_followed_by_one_that_goes_on(rig: Rig) -> None:
+    """The store fails just when a window that was counted again is written: all of it or nothing
+    holds, and it is done once more."""
+    del rig.cluster.log().batches[2]
+    rig.ask(0, W)
+    advance, failing = recounts.advance, [True]
+
+    def fails(*told: object) -> None:
+        advance(*told)  # type: ignore[arg-type]
+        if failing.pop() if failing else False:
+            raise OperationalError("UPDATE", {}, Exception("the disk is full"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recounts, "advance", fails)
+        with pytest.raises(OperationalError):
+            rig.work()
+    assert rig.ranges() == RangeSet.single(0, 49)
+    assert len(rig.asked()) == 2
+    rig.start()
+    rig.count()
+    rig.work()
+    assert rig.ranges().size == 40
+    assert rig.asked() == []
+
+
+def test_changed_stamps_are_gone_under_the_old_name_and_there_under_the_new(rig: Rig) -> None:
+    """Under a valid CRC a record says it is of another producer: the one is missing, the other
+    nobody has claimed."""
+    log = rig.cluster.log()
+    kept, log.batches[2:] = log.batches[3:], []
+    log.append(stamped(20, 10, instance=b"another!"))
+    log.batches += kept
+    rig.again(0)
+    assert rig.ranges().size == 40
+    with rig.store.read() as connection:
+        found = counts.cells_of_window(connection, "dc1", "t", 0, 0)
+    other = next(one for one in found if one.key.instance == b"another!".hex())
+    assert (other.ranges, other.first_offset) == (RangeSet.single(20, 29), 20)
+
+
+def test_a_window_that_is_still_counted_is_counted_again_to_its_new_end(rig: Rig) -> None:
+    """What came while a window was read again is in it, once."""
+    log = rig.cluster.log()
+    rig.cluster.at_once = 1
+    rig.ask(0)
+    rig.collector.recounting.step(rig.now - 1000)  # which is late at once: one fetch
+    log.append(stamped(60, 10))
+    rig.count()
+    rig.work()
+    cell = rig.cell()
+    assert cell is not None
+    assert (cell.count, cell.ranges.size) == (60, 60)
+    assert rig.asked() == []
+
+
+def test_a_log_that_cannot_be_read_is_tried_again(rig: Rig) -> None:
+    del rig.cluster.log().batches[2]
+    log = rig.cluster.logs.pop(("t", 0))
+    rig.ask(0)
+    rig.cluster.logs["t", 1] = log  # the cluster is there, the partition is not
+    rig.work(3)
+    assert len(rig.asked()) == 1
+    rig.cluster.logs["t", 0] = rig.cluster.logs.pop(("t", 1))
+    rig.work(30)
+    assert rig.ranges().size == 40
+
+
+def test_unstamped_records_are_counted_again_too(rig: Rig) -> None:
+    log = rig.cluster.log()
+    log.append([Told(None, 3 * W)])
+    log.append([Told(None, 3 * W), Told(None, 3 * W)])
+    log.append([Told(None, 3 * W)])
+    rig.count()
+    del log.batches[-2]
+    rig.again(3 * W)
+    with rig.store.read() as connection:
+        (bare,) = counts.cells_of_window(connection, "dc1", "t", 0, 3 * W)
+    assert bare.count == 2
+
+
+def runs(ranges: list[tuple[int, int]]) -> list[SeenRun]:
+    return [
+        SeenRun(CELL, first, 1000 + first, count=size, min_timestamp=5, max_timestamp=6)
+        for first, size in ranges
+    ]
+
+
+SOME = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=8)
+
+
+@given(SOME, SOME)
+def test_counting_again_gives_what_is_there_however_often(
+    first: list[tuple[int, int]], then: list[tuple[int, int]]
+) -> None:
+    """Whatever the log held and holds: what is kept afterwards is what it holds, and to do the same
+    again changes nothing."""
+    before = count(runs(first), 0, {})
+    now = count(runs(then), 0, {})
+    changed = changed_cells(before.values(), now, log_start=0)
+    held = {**before, **{seen.key: seen for seen in changed}}
+    kept, there = held.get(CELL, Observation(CELL)), now.get(CELL, Observation(CELL))
+    assert (kept.count, kept.ranges) == (there.count, there.ranges)
+    assert changed_cells(held.values(), now, log_start=0) == []
+    fewer, more = difference(before.values(), changed)
+    assert more - fewer == there.count - before.get(CELL, Observation(CELL)).count
