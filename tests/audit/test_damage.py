@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from audit_stage import Stage, span
+from audit_stage import deployment as audited
 from crc32c import crc32c
 
 from tallymark.client.producing.stamps import Stamp
-from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment
+from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, Mirror
 from tallymark.protocol.records import split_batches
 from tallymark_audit.alerts.facts import judged_edges, read_facts
 from tallymark_audit.cells import CellKey, Edge
@@ -22,10 +24,11 @@ from tallymark_audit.judge.damage import Damage, Damaged
 from tallymark_audit.judge.verdicts import Clock, State, Verdict, judge
 from tallymark_audit.metrics_source import AuditMetrics
 from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import encode_event
+from tallymark_audit.reports.events import Copied, Gap, encode_event
 from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.sides import CellFacts, Observation
 from tallymark_audit.store import Store, open_store, queries
+from tallymark_audit.store.incidents import add_gap
 from tallymark_audit.testing import MemoryCluster, Told
 
 W = 1000
@@ -262,3 +265,41 @@ def test_what_a_mirror_cannot_read_is_not_lost_by_it_and_not_under_way() -> None
     found = verdict(Damage(carrier=(one,)), behind)
     assert found.state == State.UNKNOWN
     assert "t-0 of dc1 cannot be read from offset 20" in found.reasons[0]
+
+
+def test_a_mirror_that_stands_still_at_a_damaged_batch_makes_it_unknown(tmp_path: Path) -> None:
+    """What dc1 counted before its disk turned a bit, and the mirror cannot read: the window was
+    SETTLING for ever, "has not copied it yet". It passes when the mirror says that it came by."""
+    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+        stage = Stage(store, audited(Mirror(source="dc1", target="aggregate")))
+        stage.counted("dc1", "t")
+        stage.counted("aggregate", "t")
+        stage.see("dc1", "t", span(0, 9))
+        stage.see("aggregate", "t", span(0, 4))
+        told: dict[str, Any] = {"kind": "mirror", "reporter": "mirror-dc1-to-aggregate"}
+        at = Copied("t", 0, "t", "", 5, 5)
+        stopped = Gap("t", 0, 5, 5, "damaged", stage.now)
+        stage.tell("aggregate", gaps=(stopped,), copied=(at,), **told)
+        with store.write() as connection:
+            add_gap(connection, "aggregate", "mirror-dc1-to-aggregate", stopped)
+        stage.now += 10_000
+        stage.counted("dc1", "t")
+        stage.counted("aggregate", "t")
+        stage.tell("aggregate", event_number=1, **told)
+        stage.judge("aggregate")
+        row = stage.row("dc1-to-aggregate", "t")
+        assert (row["state"], row["missing"]) == (State.UNKNOWN, 5)
+        assert "t-0 of dc1 cannot be read from offset 5 on" in row["reasons"][0]
+        assert "CRC" in row["reasons"][0]
+        with store.read() as connection:
+            (incident,) = queries.all_incidents(connection)
+        assert (incident["kind"], incident["from_offset"]) == ("gap", 5)
+        assert "CRC" in incident["reason"]
+        past = Copied("t", 0, "t", "", 10, 10)
+        stage.tell("aggregate", event_number=2, copied=(past,), **told)
+        stage.see("aggregate", "t", span(0, 9))
+        stage.now += 10_000
+        stage.counted("dc1", "t")
+        stage.counted("aggregate", "t")
+        stage.judge("aggregate")
+        assert stage.state("dc1-to-aggregate", "t") == State.COMPLETE

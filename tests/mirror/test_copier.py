@@ -13,6 +13,7 @@ import pytest
 from tallymark.client.partition_layout import Layout
 from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
 from tallymark.mirror.copier import Copier
+from tallymark.mirror.damage import UnreadableBatchError
 from tallymark.mirror.holes import HoleNotes
 from tallymark.mirror.observer import MirrorContext, ObserverChain, load_observers
 from tallymark.mirror.origins import Origins
@@ -391,7 +392,7 @@ def test_a_topic_that_the_target_refuses_is_named() -> None:
 def test_records_that_do_not_decode_are_named() -> None:
     one = batch(0, 3, compression="none")
     broken = Batch(one.header, memoryview(bytes(one.data[:61]) + bytes(len(one.data) - 61)))
-    with pytest.raises(UserError, match="clicks-0 cannot be copied from offset 0 on"):
+    with pytest.raises(UnreadableBatchError, match="clicks-0 cannot be copied from offset 0 on"):
         feed(copier_of(Ends()), broken, batch(3))
 
 

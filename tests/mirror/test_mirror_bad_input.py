@@ -6,13 +6,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 from eventually import eventually
 from mirror_rig import Rig, numbers, rig, zookeeper
 
 from tallymark.client.admin.admin import Admin
 from tallymark.deployment import Mirror as MirrorSettings
-from tallymark.errors import UserError
+from tallymark.mirror import metrics
 from tallymark.mirror.status import mirror_status
+from tallymark.protocol.records import iterate_batches
 from tallymark.testing.flaky_proxy import FlakyProxy
 
 __all__ = ["rig", "zookeeper"]
@@ -40,18 +42,72 @@ def turn_a_bit(path: Path, at: int) -> None:
         file.write(bytes([byte ^ 1]))
 
 
-def test_a_damaged_batch_ends_the_mirror_and_is_named(rig: Rig) -> None:
-    """What stands before it is copied, what comes after it waits: nothing is left out in
-    silence."""
+def test_a_damaged_batch_stops_its_partition_and_is_named(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A disk turned a bit in one batch: the mirror ended, with every other topic. What stands
+    before it is copied, what comes after it waits, the others go on; and this one when the log is
+    mended, without a restart."""
     damage_the_second_batch(rig)
     running = rig.mirror()
-    eventually(lambda: running.error is not None)
-    text = r'clicks-0 cannot be copied from offset 10 on: .*CRC.*on_corrupt = "skip"'
-    with pytest.raises(UserError, match=text):
-        running.stop()
+    eventually(lambda: running.mirror.state.stopped != ())
+    eventually(lambda: rig.count("views") == 5)
+    rig.publish("source", "views", numbers(5, 10))
+    eventually(lambda: rig.count("views") == 10)
+    assert running.error is None
     assert rig.values("clicks") == numbers(0, 10)
+    (stopped,) = running.mirror.state.stopped
+    assert stopped[:3] == ("clicks", 0, 10)
+    assert "CRC" in stopped.why
+    assert caplog.text.count("clicks-0 cannot be copied from offset 10 on: ") == 1
+    assert running.seen.gaps == [("clicks", 0, 10, 11, "damaged")]
+    families = {one.name: one for one in metrics.families([running.mirror.state])}
+    (sample,) = families["tallymark_mirror_partition_damaged"].samples
+    assert (sample.labels["topic"], sample.labels["partition"], sample.value) == ("clicks", "0", 1)
+    eventually(
+        lambda: (
+            {one.topic: one.copied for one in mirror_status(rig.deployment, "source", "target")}
+            == {"clicks": 10, "views": 10}
+        )
+    )
     found = {one.topic: one for one in mirror_status(rig.deployment, "source", "target")}
-    assert (found["clicks"].copied, found["clicks"].lag_ms) == (10, None), "status failed here"
+    assert found["clicks"].lag_ms is None
+    assert "clicks-0 cannot be copied from offset 10 on" in found["clicks"].trouble
+    assert found["views"].trouble == ""
+    (segment,) = (rig.folder / "source" / "broker" / "clicks-0").glob("*.log")
+    turn_a_bit(segment, segment.stat().st_size // 2)
+    eventually(lambda: rig.count("clicks") == 30)
+    eventually(lambda: running.mirror.state.stopped == ())
+    running.stop()
+    assert rig.values("clicks") == numbers(0, 30)
+
+
+def test_a_batch_that_does_not_decode_stops_its_partition(rig: Rig) -> None:
+    """Somebody's producer sent garbage under a right CRC, which the broker does not open; the
+    mirror has to, since the key decides the partition. It ended with every other topic."""
+    damage_the_second_batch(rig)
+    mirror = MirrorSettings(source="source", target="target", partitions="by-key")
+    rig.mirrors = (mirror,)
+    (segment,) = (rig.folder / "source" / "broker" / "clicks-0").glob("*.log")
+    turn_a_bit(segment, segment.stat().st_size // 2)  # mended
+    data = bytearray(segment.read_bytes())
+    first, second, _ = iterate_batches(bytes(data))
+    at, size = first.header.size, second.header.size
+    data[at + 61 : at + size] = b"\xff" * (size - 61)
+    data[at + 17 : at + 21] = crc32c(bytes(data[at + 21 : at + size])).to_bytes(4, "big")
+    with segment.open("r+b") as file:
+        file.write(data)
+    running = rig.mirror()
+    eventually(lambda: running.mirror.state.stopped != ())
+    eventually(lambda: rig.count("views") == 5)
+    rig.publish("source", "views", numbers(5, 10))
+    eventually(lambda: rig.count("views") == 10)
+    assert running.mirror.state.stopped[0][:3] == ("clicks", 0, 10)
+    running.stop()
+    assert rig.values("clicks") == numbers(0, 10)
+    assert running.seen.gaps == [("clicks", 0, 10, 11, "damaged")]
+    found = {one.topic: one for one in mirror_status(rig.deployment, "source", "target")}
+    assert (found["clicks"].copied, found["views"].copied) == (10, 10)
 
 
 def test_a_damaged_batch_is_left_out_where_the_settings_say_so(rig: Rig) -> None:

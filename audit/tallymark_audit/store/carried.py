@@ -16,7 +16,7 @@ from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.passing import GAP_MEANS, STOPPED, GapOf, Passed, mirror_of, stopped
 from tallymark_audit.judge.states import ReporterFacts
 from tallymark_audit.store.facts import reporter_facts
-from tallymark_audit.store.incidents import GAP_TEXT
+from tallymark_audit.store.incidents import GAP_TEXT, gap_text
 from tallymark_audit.store.tables import copied, incidents, observations, progress, reporters
 
 
@@ -96,12 +96,12 @@ def mirrored_through(connection: Connection, edge: Edge, topic: str) -> dict[int
 
 def stopped_at(connection: Connection, edge: Edge, topic: str) -> list[Damaged]:
     """Where the edge's mirror has said that it cannot read on; it may have come further since."""
-    start = GAP_TEXT.format(mirror=mirror_of(edge), reason=STOPPED)
+    text = gap_text(mirror_of(edge), STOPPED)
     query = select(incidents).where(
         incidents.c.cluster == edge.downstream,
         incidents.c.topic == topic,
         incidents.c.kind == "gap",
-        incidents.c.reason == start,
+        incidents.c.reason == text,
     )
     return [
         stopped(edge, topic, row["partition"], row["from_offset"])

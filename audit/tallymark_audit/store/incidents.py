@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, func, select, update
 
+from tallymark_audit.judge.passing import STOPPED
 from tallymark_audit.reports.events import Gap
 from tallymark_audit.store.tables import incidents
 
@@ -19,6 +20,10 @@ DAY_MS: Final = 86_400_000
 MOST_A_DAY: Final = 100
 OTHERS: Final = "others like these, whose reasons are not kept"
 GAP_TEXT: Final = "{mirror} could not copy these upstream offsets: {reason}"
+STOPPED_TEXT: Final = (
+    "{mirror} stands still at this upstream offset: a batch there cannot be read (its CRC does not "
+    "hold, or it does not decode); the other partitions go on"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +83,17 @@ def add_gap(connection: Connection, cluster: str, mirror: str, gap: Gap) -> None
         "to_offset": gap.last_offset + 1,
         "at": gap.at,
         "kind": "gap",
-        "reason": GAP_TEXT.format(mirror=mirror, reason=gap.reason),
+        "reason": gap_text(mirror, gap.reason),
     }
     same = [incidents.c[name] == value for name, value in row.items() if name != "at"]
     if connection.execute(select(incidents.c.id).where(*same).limit(1)).first() is None:
         connection.execute(incidents.insert().values(**row))
+
+
+def gap_text(mirror: str, reason: str) -> str:
+    """What an incident says of a mirror's gap."""
+    text = STOPPED_TEXT if reason == STOPPED else GAP_TEXT
+    return text.format(mirror=mirror, reason=reason)
 
 
 def _of_a_day(cluster: str, incident: Incident, now_ms: int) -> list[Any]:

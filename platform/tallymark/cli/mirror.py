@@ -28,6 +28,7 @@ _STATUS = (
     "lag",
     "lag_ms",
     "owner",
+    "trouble",
 )
 _TRANSLATED = (
     "kept",

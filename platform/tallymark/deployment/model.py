@@ -145,8 +145,9 @@ class Mirror(Part):
     """Whether what transactions of the source aborted is left out; then what they have not ended
     yet is waited for."""
     on_corrupt: Literal["stop", "skip"] = "stop"
-    """What becomes of a batch of the source that cannot be read: the mirror ends and names it, or
-    it is left out, logged, and reported as a gap of kind ``corrupt``."""
+    """What becomes of a batch of the source that cannot be read: its partition stops there and is
+    named, the others go on; or it is left out, logged, and reported as a gap of kind
+    ``corrupt``."""
     max_repeated_records: Annotated[int, Field(ge=1)] = 100_000
     """What a process that is killed may leave there twice: so many records at most are under way
     or not stored as copied, or one batch if that has more."""

@@ -19,6 +19,7 @@ from typing import Final
 
 from tallymark.client.partition_layout import Layout
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
+from tallymark.mirror.damage import Stopped, UnreadableBatchError
 from tallymark.mirror.holes import COMPACTION, UNKNOWN
 from tallymark.mirror.observer import ObserverChain
 from tallymark.mirror.origins import Origins
@@ -27,7 +28,7 @@ from tallymark.mirror.progress import CopyProgress, Partition, PartitionCopy, Tu
 from tallymark.mirror.ready_batch import Origin, ReadyBatch, Settled
 from tallymark.mirror.recoding import gaps_of, is_small, ranges_of, recode
 from tallymark.mirror.repeats import Repeats
-from tallymark.mirror.source import Piece, Source, damaged
+from tallymark.mirror.source import Piece, Source
 from tallymark.mirror.stretch import Stretch
 from tallymark.mirror.target import Target
 from tallymark.mirror.topics import TopicCopier
@@ -62,6 +63,8 @@ class Copier:
         self.progress = CopyProgress()
         self.repeats = repeats
         self._skip_corrupt = skip_corrupt
+        self._unreadable: set[tuple[Partition, int]] = set()
+        """Batches that do not decode, by their first offsets."""
         self.copied = self.copied_bytes = self.whole = self.returned = 0
         self.failure: UserError | None = None
         """A batch that the target refuses: the mirror cannot go on."""
@@ -80,7 +83,8 @@ class Copier:
         """Send on the first piece, and small ones behind it, unless this run has sent it already.
         False: offsets have to be stored before it may be sent (:mod:`.repeats`). What passes by
         itself (ConnectError, TimedOutError, retriable KafkaError ...) leaves it where it is: try
-        again."""
+        again. UnreadableBatchError: this one does not decode, or a small one behind it; then what
+        stands before that is sent by trying again."""
         piece = waiting[0]
         partition = (piece.topic, piece.partition)
         header = piece.batch.header
@@ -244,7 +248,9 @@ class Copier:
         except CorruptRecordError as error:
             header = piece.batch.header
             if not self._skip_corrupt:
-                raise damaged(*partition, header.base_offset, error) from error
+                self._unreadable.add((partition, header.base_offset))
+                stopped = Stopped(*partition, header.base_offset, str(error))
+                raise UnreadableBatchError(stopped) from error
             text = "%s-%d: offsets %d to %d cannot be read and are left out: %s"
             _log.error(text, *partition, header.base_offset, header.last_offset, error)
             self._source.holes.corrupt(partition, header.base_offset, header.next_offset)
@@ -269,6 +275,8 @@ class Copier:
             if size > MERGED_BYTES or count > most:
                 break
             if self._origins.of(header.producer_id) != came_from:
+                break
+            if ((piece.topic, piece.partition), header.base_offset) in self._unreadable:
                 break
             pieces.append(piece)
         return pieces

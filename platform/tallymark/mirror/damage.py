@@ -1,6 +1,7 @@
-"""Where a log goes on behind a batch that cannot be read.
+"""Batches that cannot be read, and where a log goes on behind one.
 
-Such a batch ends the mirror, unless the settings say that it may be left out. Then it has to be
+Such a batch stops its partition, and no other, until the log is mended; unless the settings say
+that it may be left out. Then it has to be
 known where it ends, and the only one to tell is its own header, which may be damaged too. So it is
 believed only if the log bears it out: what is read from there on begins there. A damage that the
 next reading does not find was on the way, not in the log.
@@ -8,14 +9,38 @@ next reading does not find was on the way, not in the log.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tallymark.client.reading.fetched import Fetched
-from tallymark.errors import CorruptMessageError, CorruptRecordError, KafkaError
+from tallymark.errors import CODES, CorruptMessageError, CorruptRecordError, KafkaError
 from tallymark.mirror.progress import Partition
 
 TIMES: Final = 3
 """How often in a row a batch has to be unreadable before it counts as damaged in the log."""
+
+
+class Stopped(NamedTuple):
+    """A partition of the source that is not copied from ``offset`` on, since the batch there cannot
+    be read; ``why`` says what does not hold."""
+
+    topic: str
+    partition: int
+    offset: int
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}-{self.partition} cannot be copied from offset {self.offset} on: "
+            f"{self.why}"
+        )
+
+
+class UnreadableBatchError(Exception):
+    """A batch whose CRC may be right, and whose records do not decode."""
+
+    def __init__(self, stopped: Stopped) -> None:
+        super().__init__(str(stopped))
+        self.stopped = stopped
 
 
 class Unchecked(Protocol):
@@ -38,6 +63,12 @@ class Damage:
         times = times + 1 if offset == error.offset else 1
         self._met[partition] = (error.offset, times)
         return times >= TIMES
+
+
+def as_trouble(stopped: Stopped) -> KafkaError:
+    """What keeps a consumer from the partition for a while, and from no other: it tries again what
+    may pass, and somebody may mend the log."""
+    return KafkaError(CODES["KAFKA_STORAGE_ERROR"], str(stopped))
 
 
 def end_of_damage(reader: Unchecked, error: CorruptMessageError) -> Fetched | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tallymark.mirror.damage import Stopped
 from tallymark.mirror.progress import UNKNOWN, CopyProgress, Partition
 
 
@@ -51,6 +52,8 @@ class MirrorState:
     """Stretches of offsets that were not copied, by reason."""
     open_batches: int = 0
     lags: tuple[PartitionLag, ...] = ()
+    stopped: tuple[Stopped, ...] = ()
+    """Partitions that cannot be read on."""
 
     @property
     def lag(self) -> int:

@@ -65,6 +65,15 @@ def families(states: Sequence[MirrorState]) -> list[Metric]:
     for state in states:
         open_batches.add_metric([state.name], state.open_batches)
     found.append(open_batches)
+    stopped = GaugeMetricFamily(
+        PREFIX + "partition_damaged",
+        "1 for a partition that is not copied on, since a batch of it cannot be read.",
+        labels=["mirror", "topic", "partition"],
+    )
+    for state in states:
+        for one in state.stopped:
+            stopped.add_metric([state.name, one.topic, str(one.partition)], 1)
+    found.append(stopped)
     for name, field, text in _LAGS:
         gauge = GaugeMetricFamily(PREFIX + name, text, labels=["mirror", "topic", "partition"])
         for state in states:

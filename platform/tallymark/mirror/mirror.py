@@ -23,10 +23,11 @@ from tallymark.coordination import CoordinationError, SessionLostError
 from tallymark.deployment import Deployment
 from tallymark.errors import ConnectError, KafkaError, TimedOutError
 from tallymark.mirror.checkpoints import Checkpoints
+from tallymark.mirror.damage import Stopped, UnreadableBatchError
 from tallymark.mirror.finding import find_mirror
 from tallymark.mirror.lag import MirrorState
 from tallymark.mirror.news import News
-from tallymark.mirror.observer import MirrorObserver, ObserverChain, load_observers
+from tallymark.mirror.observer import DAMAGED, MirrorObserver, ObserverChain, load_observers
 from tallymark.mirror.offset_syncs import TOPIC as SYNC_TOPIC
 from tallymark.mirror.offset_syncs import TOPIC_CONFIGS as SYNC_CONFIGS
 from tallymark.mirror.offset_syncs import OffsetSync, SyncBook
@@ -78,6 +79,8 @@ class Mirror:
         self._troubles: dict[str, str] = {}
         self._full_since: float | None = None
         self._released: dict[Partition, int] = {}
+        self._stopped: dict[Partition, Stopped] = {}
+        """Those that were told of."""
         self._closed = False
         self._store_at = self._look_at = self._tick_at = 0.0
         self._syncs = SyncBook(self._settings.name)
@@ -168,7 +171,7 @@ class Mirror:
                     break
             if not self._source.knows(partition):  # it went to somebody else, unsent
                 self._waiting.popleft()
-            elif not self._copier.copy(self._waiting):
+            elif not self._copy_one(piece):
                 self._make_room()
                 break
             else:
@@ -177,6 +180,19 @@ class Mirror:
                     self._copier.settle()
                     self._tried("store offsets", self._store)
         return stale
+
+    def _copy_one(self, piece: Piece) -> bool:
+        """As :meth:`.copier.Copier.copy`; the partition of a batch that does not decode stops."""
+        try:
+            return self._copier.copy(self._waiting)
+        except UnreadableBatchError as error:
+            if error.stopped.offset == piece.batch.header.base_offset:
+                self._source.stop(error.stopped)
+                partition = (piece.topic, piece.partition)
+                rest = [one for one in self._waiting if (one.topic, one.partition) != partition]
+                self._waiting.clear()
+                self._waiting.extend(rest)
+            return True
 
     def _make_room(self) -> None:
         """As much is sent as may be there twice: store what has arrived. TimedOutError: nothing has
@@ -268,6 +284,7 @@ class Mirror:
             self._tried("look at topics", lambda: stale.update(self._look()))
         if now >= self._tick_at:
             self._tick_at = now + TICK_SECONDS
+            self._tell_stopped()
             self._tell_copied()
             self._tell_passed()
             waiting: dict[Partition, int] = {}
@@ -323,6 +340,23 @@ class Mirror:
             for key, value in self._syncs.take(_now_ms())
         ]
         wait(last, LAST_SYNCS_SECONDS)
+
+    def _tell_stopped(self) -> None:
+        """Which partitions cannot be read on, once each; and which can be again."""
+        stopped = dict(self._source.stopped)
+        for partition, one in sorted(stopped.items()):
+            if self._stopped.get(partition) != one:
+                _log.error(
+                    "%s. The other partitions go on, and so does this one when the log is mended: "
+                    'tallymark verify-log shows what is there. With on_corrupt = "skip" in its '
+                    "settings the mirror leaves such a batch out",
+                    one,
+                )
+                self._observers.on_gap(*partition, one.offset, one.offset + 1, DAMAGED)
+        for topic, number in sorted(self._stopped.keys() - stopped.keys()):
+            if (topic, number) in self._source.owned:
+                _log.info("%s-%d can be read again", topic, number)
+        self._stopped = stopped
 
     def _tell_copied(self) -> None:
         for (topic, number), ranges in sorted(self._copier.progress.take_copied().items()):

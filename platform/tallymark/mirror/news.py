@@ -47,6 +47,7 @@ class News:
             gaps=dict(self._gaps),
             open_batches=copier.progress.open_count,
             lags=lags,
+            stopped=tuple(one for _, one in sorted(dict(source.stopped).items())),
         )
         if now_ms >= self._line_at:
             self._log_line(now_ms)

@@ -20,6 +20,9 @@ from tallymark.deployment import Deployment
 ENTRY_POINTS: Final = "tallymark.mirror_observers"
 """name = module:factory, factory() -> MirrorObserver. Loaded by every Mirror that names none."""
 
+DAMAGED: Final = "damaged"
+"""The reason of a gap where a partition stands still."""
+
 _log = logging.getLogger("mirror")
 
 
@@ -66,6 +69,8 @@ class MirrorObserver(Protocol):
           how far the old one was copied, how much more it had nobody can tell;
         * ``aborted``: messages of transactions that were aborted;
         * ``corrupt``: cannot be read, and the settings say to leave that out;
+        * ``damaged``: the batch at ``from_offset`` cannot be read, and the partition stands still
+          there (``to_offset`` only closes the range); over when it has passed that;
         * ``control``, ``compaction``, ``unknown``: never was a message, or is none any more; see
           :mod:`tallymark.mirror.holes`;
         * ``deleted``: the topic is gone, and was never made at the target.

@@ -19,9 +19,9 @@ from tallymark.client.reading.isolation import Isolation
 from tallymark.client.reading.message import Gap
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.client.security.security import SecuritySettings
-from tallymark.errors import CorruptMessageError, KafkaError, UserError
+from tallymark.errors import CorruptMessageError, KafkaError
 from tallymark.mirror.catalog import NO_ID
-from tallymark.mirror.damage import Damage, end_of_damage
+from tallymark.mirror.damage import Damage, Stopped, as_trouble, end_of_damage
 from tallymark.mirror.holes import HoleNotes
 from tallymark.mirror.identity import TopicIdentities
 from tallymark.mirror.progress import UNKNOWN, Partition
@@ -92,6 +92,10 @@ class Source:
         """Where the logs of the partitions ended when they were last fetched."""
         self.gaps: deque[Gap] = deque()
         """What the connector has told of, oldest first. Whoever deals with one removes it."""
+        self.stopped: dict[Partition, Stopped] = {}
+        """Where a batch cannot be read; of the partitions that are ours."""
+        self._undecodable: set[Partition] = set()
+        """Those of them whose batch came, and could not be taken apart."""
         self._empty: dict[Partition, tuple[int, int]] = {}
         """Where nothing was to be read: it belongs to what the next batch lies behind."""
 
@@ -128,15 +132,19 @@ class Source:
             connector.shutdown()
 
     def poll(self, seconds: float) -> list[Piece]:
-        """Batches that are there; waits for the first. What it raises lasts. UserError: a batch
-        cannot be read."""
+        """Batches that are there; waits for the first. What it raises lasts."""
         if self._connector is None or self._stream is None:
             return []
-        try:
-            chunks = self._stream.poll_chunks(seconds, POLL_BYTES)
-        except CorruptMessageError as error:
-            raise damaged(error.topic, error.partition, error.offset, error) from error
-        return [piece for chunk in chunks for piece in self._pieces(chunk)]
+        chunks = self._stream.poll_chunks(seconds, POLL_BYTES)
+        found = [piece for chunk in chunks for piece in self._pieces(chunk)]
+        return [one for one in found if (one.topic, one.partition) not in self._undecodable]
+
+    def stop(self, stopped: Stopped) -> None:
+        """A batch that came cannot be taken apart: nothing of the partition is handed out any more,
+        until somebody takes it over anew, who begins at the stored offset."""
+        partition = (stopped.topic, stopped.partition)
+        self._undecodable.add(partition)
+        self.stopped[partition] = stopped
 
     def _pieces(self, chunk: Chunk) -> Iterator[Piece]:
         partition = (chunk.progress.topic, chunk.progress.partition)
@@ -246,25 +254,18 @@ class Source:
         offsets = self._before_release()
         self._ids = {}
         self._empty = {}
+        self._undecodable.clear()
+        self.stopped.clear()
         self.holes.forget()
         return offsets
 
     def _client(self, servers: str) -> _NotingClient:
-        return _NotingClient(servers, self._settings, self.holes, self.ends)
-
-
-def damaged(topic: str, partition: int, offset: int, error: Exception) -> UserError:
-    """A batch that cannot be read, as the end of the mirror."""
-    return UserError(
-        f"{topic}-{partition} cannot be copied from offset {offset} on: {error}",
-        "tallymark verify-log shows what the source's log has there; with "
-        'on_corrupt = "skip" in its settings the mirror leaves it out',
-    )
+        return _NotingClient(servers, self._settings, self.holes, self.ends, self.stopped)
 
 
 class _NotingClient:
-    """A simple consumer that notes what is remarkable in the batches it fetches, and where the
-    logs end; and that leaves out what cannot be read, if it may."""
+    """A simple consumer that notes what is remarkable in the batches it fetches, where the logs
+    end, and which cannot be read on; and that leaves out what cannot be read, if it may."""
 
     def __init__(
         self,
@@ -272,9 +273,11 @@ class _NotingClient:
         settings: SourceSettings,
         holes: HoleNotes,
         ends: dict[Partition, int],
+        stopped: dict[Partition, Stopped],
     ) -> None:
         self._holes = holes
         self._ends = ends
+        self._stopped = stopped
         self._damage = Damage()
         self._consumer = SimpleConsumer(
             bootstrap_servers=servers,
@@ -313,13 +316,13 @@ class _NotingClient:
         return [None if answer is None else self._mended(answer) for answer in answers]
 
     def _mended(self, answer: Fetched | KafkaError) -> Fetched | KafkaError:
-        if self._unchecked is None or not isinstance(answer, CorruptMessageError):
+        if not isinstance(answer, CorruptMessageError) or not self._damage.is_lasting(answer):
             return answer
-        if not self._damage.is_lasting(answer):
-            return answer
-        behind = end_of_damage(self._unchecked, answer)
+        behind = end_of_damage(self._unchecked, answer) if self._unchecked is not None else None
         if behind is None:
-            return answer
+            stopped = Stopped(answer.topic, answer.partition, answer.offset, answer.reason)
+            self._stopped[answer.topic, answer.partition] = stopped
+            return as_trouble(stopped)
         text = "%s-%d: offsets %d to %d cannot be read and are left out: %s"
         where = (behind.topic, behind.partition)
         _log.error(text, *where, behind.offset, behind.next_offset - 1, answer)
@@ -333,6 +336,9 @@ class _NotingClient:
                 self._holes.note((answer.topic, answer.partition), headers)
                 self._holes.aborted((answer.topic, answer.partition), answer.aborted)
                 self._ends[answer.topic, answer.partition] = answer.high_watermark
+                stopped = self._stopped.get((answer.topic, answer.partition))
+                if stopped is not None and answer.next_offset > stopped.offset == answer.offset:
+                    del self._stopped[answer.topic, answer.partition]
 
     def get_offsets_before(self, topic: str, partition: int, time: int) -> Sequence[int]:
         return self._consumer.get_offsets_before(topic, partition, time)

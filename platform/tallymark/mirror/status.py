@@ -13,7 +13,8 @@ from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.client.security.deployment import connection_settings
 from tallymark.coordination import ZooKeeper
 from tallymark.deployment import Deployment
-from tallymark.errors import CODES, KafkaError
+from tallymark.errors import CODES, CorruptMessageError, KafkaError
+from tallymark.mirror.damage import Stopped
 from tallymark.mirror.finding import find_mirror
 from tallymark.mirror.progress import Partition
 from tallymark.mirror.translator import REQUEST_TIMEOUT_MS
@@ -25,7 +26,8 @@ MOST_AGES: Final = 200
 class PartitionStatus(NamedTuple):
     """``copied``: the stored offset, None before there is one. ``lag`` counts offsets that are not
     stored as copied yet; ``lag_ms`` is the age of the first of them, None where it was not read.
-    ``owner`` is the consumer that copies the partition now, empty: nobody does."""
+    ``owner`` is the consumer that copies the partition now, empty: nobody does. ``trouble``: why it
+    cannot be read there."""
 
     mirror: str
     topic: str
@@ -36,6 +38,7 @@ class PartitionStatus(NamedTuple):
     lag: int
     lag_ms: int | None
     owner: str
+    trouble: str = ""
 
     def row(self) -> dict[str, Any]:
         """For tables and JSON."""
@@ -89,13 +92,24 @@ def _with_ages(found: list[PartitionStatus], reader: SimpleConsumer) -> list[Par
     now_ms = time.time_ns() // 1_000_000
     behind = [one for one in found if one.lag][:MOST_AGES]
     ages: dict[Partition, int] = {}
+    damaged: dict[Partition, str] = {}
     for one in behind:
         at = max(one.log_start, one.copied or 0)
         try:
             fetched = reader.fetch(one.topic, one.partition, at, max_bytes=1, max_wait_ms=0)
             records = fetched.records()
-        except KafkaError:  # damaged there, or gone meanwhile: the rest is worth telling
+        except CorruptMessageError as error:
+            stopped = Stopped(one.topic, one.partition, error.offset, error.reason)
+            damaged[one.topic, one.partition] = str(stopped)
+            continue
+        except KafkaError:  # gone meanwhile: the rest is worth telling
             continue
         if records:
             ages[one.topic, one.partition] = max(0, now_ms - records[0].timestamp)
-    return [one._replace(lag_ms=ages.get((one.topic, one.partition))) for one in found]
+    return [
+        one._replace(
+            lag_ms=ages.get((one.topic, one.partition)),
+            trouble=damaged.get((one.topic, one.partition), ""),
+        )
+        for one in found
+    ]
