@@ -31,12 +31,12 @@ class Claims:
 def read_claims(events: Iterable[tuple[str, bytes]], window_ms: int) -> Claims:
     """Fold (cluster, value) pairs of the audit topics, in any order. Claims about windows of
     another length count as damaged."""
-    from tallymark_audit.reports.events import decode_event
+    from tallymark_audit.reports.event_checks import read_event
 
     claims = Claims()
     for cluster, value in events:
         try:
-            event = decode_event(value, window_ms)
+            event = read_event(value, window_ms)
         except RemoteProtocolError as error:
             claims.damaged += 1
             claims.example = claims.example or f"{cluster}: {error}"

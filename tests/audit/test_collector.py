@@ -405,7 +405,7 @@ def test_counted_through_says_when_it_was_last_up_to_date(bench: Bench) -> None:
 def test_monitoring_events_become_claims_and_bad_ones_incidents(bench: Bench) -> None:
     event = AuditEvent(
         kind="producer",
-        reporter="producer-aa",
+        reporter=f"producer-{'aa' * 8}",
         server="web",
         application="app",
         instance="aa" * 8,
@@ -416,6 +416,7 @@ def test_monitoring_events_become_claims_and_bad_ones_incidents(bench: Bench) ->
         complete_through=4,
         cells=(CellReport("t", 0, 0, accepted=RangeSet.single(0, 4)),),
     )
+    bench.cluster.log()
     log = bench.cluster.log(AUDIT_TOPIC)
     log.append([Told(None, 0, encode_event(event))])
     log.append([Told(None, 0, b"something else")])

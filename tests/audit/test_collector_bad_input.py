@@ -23,12 +23,12 @@ from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.hashing import fingerprint
 from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import AuditEvent, CellReport, encode_event
+from tallymark_audit.reports.events import AuditEvent, CellReport, decode_event, encode_event
 from tallymark_audit.sides import Observation, merge_observations
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.store.incidents import MOST_A_DAY, OTHERS
 from tallymark_audit.store.rows import Row, observation_from_row
-from tallymark_audit.store.tables import lateness, observations
+from tallymark_audit.store.tables import claims, lateness, observations
 from tallymark_audit.testing import MemoryCluster, Told, stamped
 
 W = 1000
@@ -41,6 +41,7 @@ class Bench:
     def __init__(self, store: Store, **given: Any) -> None:
         self.store = store
         self.cluster = MemoryCluster(at_once=50)
+        self.cluster.log()  # the topic that the events speak of
         self.now = START
         made = CollectorSettings("dc1", W, max_wait_ms=0, **given)
         self.collector = Collector(store, self.cluster, made, "x", self.tick)
@@ -140,7 +141,9 @@ def test_old_records_are_skewed_when_they_come_live_unless_they_are_a_backfill(
     bench.drain()
     bench.cluster.log().append(stamped(5, 5, old))
     filler = b"backfill"
-    told = replace(an_event(), backfill=True, instance=filler.hex(), reporter="filler")
+    told = replace(
+        an_event(), backfill=True, instance=filler.hex(), reporter=f"producer-{filler.hex()}"
+    )
     bench.cluster.log(AUDIT_TOPIC).append([Told(None, 0, encode_event(told))])
     bench.drain(40)
     bench.cluster.log().append(stamped(0, 5, old, instance=filler))
@@ -210,7 +213,7 @@ def test_lateness_is_of_what_was_read_as_it_came(store: Store) -> None:
 def an_event(number: int = 0) -> AuditEvent:
     return AuditEvent(
         kind="producer",
-        reporter="producer-aa",
+        reporter=f"producer-{'aa' * 8}",
         server="web",
         application="app",
         instance="aa" * 8,
@@ -284,6 +287,7 @@ def test_absurd_events_are_refused_and_do_not_hold_up_the_others(store: Store) -
 
 def test_an_event_of_very_many_cells_is_taken(store: Store) -> None:
     bench = Bench(store)
+    bench.cluster.log(partition=1)
     cells = tuple(CellReport("t", 1, n * W, accepted=RangeSet.single(0, 1)) for n in range(5000))
     told = replace(an_event(), cells=cells)
     bench.cluster.log(AUDIT_TOPIC).append([Told(None, 0, encode_event(told))])
@@ -345,3 +349,97 @@ def test_anything_may_lie_in_the_logs(
         bench.collector.step()
     counters = bench.collector.counters
     assert (counters.failures, counters.lag) == (0, 0)
+
+
+def test_claims_of_topics_that_never_were_are_incidents_and_no_cells(store: Store) -> None:
+    """An event with a changed topic name made a cell of a topic that does not exist: all of it was
+    LOSS, for ever, and the watermark of that topic stood still."""
+    bench = Bench(store)
+    cells = tuple(CellReport(topic, part, 0) for topic, part in [("t", 0), ("u", 0), ("t", 7)])
+    told = replace(an_event(), cells=cells)
+    bench.cluster.log(AUDIT_TOPIC).append([Told(None, START, encode_event(told))])
+    bench.drain()
+    with store.read() as connection:
+        kept = {(row.topic, row.partition) for row in connection.execute(select(claims))}
+        (reporter,) = queries.all_reporters(connection)
+    assert kept == {("t", 0)}
+    assert reporter["covered"] == 0, "its checksum holds, so the rest of it is believed"
+    found = bench.incidents()
+    assert {row["kind"] for row in found} == {"unknown-topic"}
+    reasons = " | ".join(row["reason"] for row in found)
+    assert "claims records of u-0, which there never was" in reasons
+    assert "claims records of t-7, which there never was" in reasons
+
+
+def test_an_event_without_a_checksum_is_taken_whole_or_not_at_all(store: Store) -> None:
+    bench = Bench(store)
+    told = replace(an_event(), cells=(CellReport("t", 0, 0), CellReport("u", 0, 0)))
+    value = as_version_3(told)
+    assert not decode_event(value).checked
+    bench.cluster.log(AUDIT_TOPIC).append([Told(None, START, value)])
+    bench.drain()
+    with store.read() as connection:
+        assert not connection.execute(select(claims)).all()
+        assert not queries.all_reporters(connection)
+    assert {row["kind"] for row in bench.incidents()} == {"bad-event"}
+
+
+def test_a_topic_younger_than_the_last_look_is_asked_for(store: Store) -> None:
+    """The claim may come before the collector has heard of the topic."""
+    bench = Bench(store)
+    bench.drain()
+    told = replace(an_event(), cells=(CellReport("young", 0, 0),))
+    bench.cluster.log(AUDIT_TOPIC).append([Told(None, START, encode_event(told))])
+    bench.cluster.log("young")
+    bench.collector.step()
+    bench.drain()
+    assert not bench.incidents()
+
+
+def test_claims_of_a_topic_that_was_deleted_are_kept(store: Store) -> None:
+    """Its messages were sent, and a lost topic is a loss."""
+    bench = Bench(store)
+    bench.cluster.log("short-lived")
+    bench.cluster.log(AUDIT_TOPIC)
+    bench.drain()
+    del bench.cluster.logs["short-lived", 0]
+    told = replace(an_event(), cells=(CellReport("short-lived", 0, 0),))
+    bench.cluster.log(AUDIT_TOPIC).append([Told(None, START, encode_event(told))])
+    bench.drain()
+    with store.read() as connection:
+        assert [row.topic for row in connection.execute(select(claims))] == ["short-lived"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"cells": (CellReport("t", 0, 17),)}, "a window that begins at 17, which is no multiple"),
+        ({"reporter": "producer-x"}, "its instance is 'aaaaaaaaaaaaaaaa'"),
+        ({"instance": ""}, "its instance is ''"),
+        ({"kind": "mirror"}, "a 'mirror' that counts in the tier 'producer'"),
+        ({"kind": "mirror", "tier": "mirror"}, "a mirror reports no cells"),
+        ({"kind": "clock", "tier": "clock"}, "a 'clock' that counts"),
+    ],
+)
+def test_what_cannot_be_true_is_an_incident(
+    store: Store, change: dict[str, Any], said: str
+) -> None:
+    """Windows that were no multiple of ``window_ms``, and reporters that had never run, stood in
+    the tables of the store."""
+    bench = Bench(store)
+    told = replace(an_event(), **change)
+    bench.cluster.log(AUDIT_TOPIC).append([Told(None, START, encode_event(told))])
+    bench.drain()
+    (incident,) = bench.incidents()
+    assert incident["kind"] == "bad-event"
+    assert said in incident["reason"]
+    with store.read() as connection:
+        assert not connection.execute(select(claims)).all()
+        assert not queries.all_reporters(connection)
+
+
+def as_version_3(event: AuditEvent) -> bytes:
+    """As it was written before events had a checksum."""
+    value = encode_event(event)
+    datum = bytes([2 * 3]) + value[11:-4]
+    return value[:2] + bytes.fromhex("f82427ca78b4e28d") + datum

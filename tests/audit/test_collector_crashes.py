@@ -97,7 +97,7 @@ class Scene:
 def event(size: int) -> AuditEvent:
     return AuditEvent(
         kind="producer",
-        reporter="producer-aa",
+        reporter=f"producer-{'aa' * 8}",
         server="web",
         application="app",
         instance="aa" * 8,

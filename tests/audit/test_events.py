@@ -17,7 +17,7 @@ from tallymark_audit import sketches
 from tallymark_audit.cells import Block, Summary
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.repeats import MAX_LEVELS
-from tallymark_audit.reports.event_schema_v2 import SCHEMA
+from tallymark_audit.reports.event_schema import SCHEMA
 from tallymark_audit.reports.events import (
     AuditEvent,
     CellReport,
@@ -128,13 +128,42 @@ def test_the_reference_codec_reads_the_same() -> None:
 
 def test_the_format_is_pinned() -> None:
     """A change of the schema is a new version: readers of the old one must be kept."""
-    assert encode_event(EVENT)[:10].hex() == PINNED, "older collectors can read it"
-    cell = replace(EVENT.cells[0], again=(RangeSet.single(3, 4),), duplicates=2)
-    assert encode_event(replace(EVENT, cells=(cell,)))[:10].hex() == PINNED_WITH_NAMES
+    assert encode_event(EVENT)[:10].hex() == PINNED
 
 
-PINNED = "c3011a751f211dc8cfce"
-PINNED_WITH_NAMES = "c301f82427ca78b4e28d"
+PINNED = "c3017dd2739ac117e29d"
+
+
+def test_what_version_3_wrote_is_still_read() -> None:
+    cell = replace(FULL.cells[0], again=(RangeSet.single(3, 4),), duplicates=2)
+    event = decode_event(VERSION_3)
+    assert event == replace(FULL, cells=(cell,))
+    assert not event.checked
+
+
+VERSION_3 = bytes.fromhex(
+    "c301f82427ca78b4e28d061070726f64756365723270726f64756365722d3030313132323333343435353636"
+    "61611070726f64756365720a7765622d310873686f7020303031313232333334343535363661610e62696c6c"
+    "696e670e08028097b1fdf96280a0abfef962c0a907b090abfef962000100020a766965777306c0e7a8fef962"
+    "0000041218e012080012181a000400120004181800041a1a0000000004020406080000000000c2e7a8fef962"
+    "d0b5a9fef96200000000020a7669657773000a1214636f6d70616374696f6e0200020a766965777302027640"
+    "6162616261626162616261626162616261626162616261626162616261626162120e00"
+)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_no_changed_bits_are_believed(data: st.DataObject) -> None:
+    """Sixty events in which bits had flipped, on a disk that wrote the batch's CRC anew, were
+    believed as far as they could be decoded: 237 messages were LOST that nobody had sent, of topics
+    that do not exist, by reporters that never ran, in windows of no length anybody counts in. The
+    test of damage asked for typed errors only, so a changed event that decoded was fine with it."""
+    value = bytearray(encode_event(FULL))
+    bits = data.draw(st.sets(st.integers(0, 8 * len(value) - 1), min_size=1, max_size=5))
+    for bit in bits:
+        value[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(RemoteProtocolError):
+        decode_event(bytes(value))
 
 
 def test_what_version_1_wrote_is_still_read() -> None:
@@ -175,8 +204,8 @@ def test_what_comes_again_for_ever_is_refused() -> None:
 
 
 def test_a_version_that_is_not_the_schemas_is_refused() -> None:
-    value = bytearray(encode_event(EVENT))
-    assert value[10] == 2 * 2, "as Avro writes it"
+    value = bytearray(VERSION_3)
+    assert value[10] == 2 * 3, "as Avro writes it"
     value[10] = 2 * 4
     with pytest.raises(RemoteProtocolError, match="version 4"):
         decode_event(bytes(value))
@@ -185,7 +214,7 @@ def test_a_version_that_is_not_the_schemas_is_refused() -> None:
 @settings(max_examples=150)
 @given(st.data())
 def test_damage_is_refused_or_harmless(data: st.DataObject) -> None:
-    value = bytearray(encode_event(EVENT))
+    value = bytearray(VERSION_3)  # without a checksum: the decoder is on its own
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(value) - 1))
         value[at] = data.draw(st.integers(0, 255))
@@ -222,6 +251,8 @@ def test_other_things_on_the_topic_are_told_apart() -> None:
     with pytest.raises(RemoteProtocolError, match="another version"):
         decode_event(b"\xc3\x01" + b"\0" * 20)
     with pytest.raises(RemoteProtocolError, match="bytes follow"):
+        decode_event(VERSION_3 + b"x")
+    with pytest.raises(RemoteProtocolError, match="does not match its checksum"):
         decode_event(encode_event(EVENT) + b"x")
 
 

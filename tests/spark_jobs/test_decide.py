@@ -77,7 +77,7 @@ def claims_of(*reports: tuple[str, str, int, int]) -> Claims:
     events = [
         AuditEvent(
             kind="producer",
-            reporter=f"r-{instance}",
+            reporter=f"producer-{instance}",
             server="web-1",
             application="app",
             instance=instance,
@@ -385,7 +385,8 @@ def test_a_group_is_judged_by_what_its_runs_say() -> None:
                       accepted=RangeSet.single(0, 89))  # fmt: skip
     told = event(
         "consumer",
-        "c",
+        "consumer-" + "c" * 16,
+        instance="c" * 16,
         consumer_group="g",
         cells=(cell,),
         copied=(Copied("t", 0, "", "", 100),),

@@ -18,6 +18,7 @@ from tallymark.errors import (
 )
 from tallymark_audit.collector.bounds import WindowBound
 from tallymark_audit.collector.counting import MAX_RANGES
+from tallymark_audit.collector.known_places import KnownPlaces
 from tallymark_audit.collector.ledger import Counted, Ledger
 from tallymark_audit.collector.malformed import malformed_incidents
 from tallymark_audit.collector.monitoring import read_events
@@ -70,6 +71,7 @@ class Fetching:
         self._commit = commit
         self._bound = WindowBound(settings.window_ms)
         self._met = Met()
+        self._places = KnownPlaces(reader, ledger.places_ever)
 
     def step(self, now: int) -> list[Counted]:
         """Ask for the next records of every partition that is well, and count them."""
@@ -144,7 +146,7 @@ class Fetching:
         if place[0] == AUDIT_TOPIC:
             trimmed, latest = fetched.log_start_offset > 0, sent_at + self._settings.skew_ms
             made = (place[1], start, trimmed, self._settings.window_ms, latest)
-            read, odd = read_events(fetched.batches, *made)
+            read, odd = read_events(fetched.batches, *made, unknown=self._places.unknown)
             return Counted(start, to, monitoring=read, incidents=odd)
         now = self._clock()
         rules = self.rules(now, live=_is_live(position, sent_at))

@@ -135,6 +135,11 @@ class Ledger:
         self.positions = ours
         return lost
 
+    def places_ever(self) -> set[Place]:
+        """Every partition of the cluster that was ever to be counted."""
+        with self.store.read() as connection:
+            return {at.place for at in counts.load_positions(connection, self.cluster)}
+
     def read_backfills(self) -> None:
         """Learn which instances fill in old data."""
         query = select(reporters.c.instance).where(

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol.records import Batch
 from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import AuditEvent, CellReport, decode_event
+from tallymark_audit.reports.event_checks import Place, places_of, read_event, without_unknown
+from tallymark_audit.reports.events import AuditEvent
 from tallymark_audit.store.incidents import Incident
 
 BAD_EVENT: Final = "bad-event"
 CLOCK_OFF: Final = "clock-off"
-MOST_RECORDS: Final = 1 << 32
-"""Records of one run in one window: more than anything can send in an hour, and few enough to be
-hashed one by one."""
+UNKNOWN_PLACE: Final = "unknown-topic"
+Unknown = Callable[[Set[Place]], Set[Place]]
+"""Of these partitions those that the cluster does not have and never had."""
 LARGEST: Final = (1 << 63) - 1
 MOST_REASON: Final = 300
 """Characters of a reason: who sends nonsense does not choose how much of it is kept."""
@@ -36,7 +36,8 @@ class MonitoringBatch:
 
 @dataclass(slots=True)
 class _Reading:
-    events: list[AuditEvent] = field(default_factory=list[AuditEvent])
+    events: list[tuple[int, AuditEvent]] = field(default_factory=list[tuple[int, AuditEvent]])
+    """With their offsets."""
     odd: dict[tuple[str, str], list[int]] = field(default_factory=dict[tuple[str, str], list[int]])
     """Offsets of what is to be reported, by kind and reason."""
 
@@ -52,53 +53,52 @@ def read_events(
     trimmed: bool,
     window_ms: int,
     latest: int = LARGEST,
+    unknown: Unknown = lambda places: frozenset(),
 ) -> tuple[MonitoringBatch, list[Incident]]:
     """Decode every record at ``start`` and after; an event about windows of another length is bad
     too. One that says that it was sent after ``latest`` (ms) is believed but for that: a reporter
-    whose clock is ahead must not be taken for alive until then. Incidents, one a reason, tell of
-    what is odd. CorruptRecordError: a batch cannot be read."""
+    whose clock is ahead must not be taken for alive until then. What is claimed of partitions that
+    are ``unknown`` is left out. Incidents, one a reason, tell of what is odd. CorruptRecordError: a
+    batch cannot be read."""
     read = _Reading()
     for batch in batches:
         if not batch.header.is_control:
             for record in batch.records():
                 if record.offset >= start:
                     _read_one(read, record.value or b"", record.offset, window_ms, latest)
+    events = _of_known_places(read, unknown)
     incidents = [
         Incident(kind, reason, AUDIT_TOPIC, partition, offsets[0], offsets[-1] + 1, len(offsets))
         for (kind, reason), offsets in read.odd.items()
     ]
     bad = sum(one.count for one in incidents if one.kind == BAD_EVENT)
-    return MonitoringBatch(partition, tuple(read.events), bad, trimmed), incidents
+    return MonitoringBatch(partition, events, bad, trimmed), incidents
+
+
+def _of_known_places(read: _Reading, unknown: Unknown) -> tuple[AuditEvent, ...]:
+    named = {place for _, event in read.events for place in places_of(event)}
+    lacking = unknown(named) if named else frozenset[Place]()
+    if not lacking:
+        return tuple(event for _, event in read.events)
+    kept: list[AuditEvent] = []
+    for offset, event in read.events:
+        for topic, partition in sorted(places_of(event) & lacking):
+            what = f"{event.reporter} claims records of {topic}-{partition}, which there never was"
+            read.report(UNKNOWN_PLACE if event.checked else BAD_EVENT, what, offset)
+        believed = without_unknown(event, lacking)
+        if believed is not None:
+            kept.append(believed)
+    return tuple(kept)
 
 
 def _read_one(read: _Reading, value: bytes, offset: int, window_ms: int, latest: int) -> None:
     try:
-        event = decode_event(value, window_ms)
+        event = read_event(value, window_ms)
     except RemoteProtocolError as error:
         read.report(BAD_EVENT, str(error), offset)
-        return
-    absurd = _absurdity(event)
-    if absurd:
-        read.report(BAD_EVENT, f"an absurd audit event of {event.reporter}: {absurd}", offset)
         return
     if event.emitted_at > latest:
         reason = f"the clock of {event.reporter} on {event.server} is ahead by more than is allowed"
         read.report(CLOCK_OFF, reason, offset)
         event = replace(event, emitted_at=latest)
-    read.events.append(event)
-
-
-def _absurdity(event: AuditEvent) -> str:
-    """What cannot be, though it decodes."""
-    for cell in event.cells:
-        for ranges in _ranges_of(cell):
-            if ranges and ranges.first < 0:
-                return f"a sequence of {ranges.first}"
-            if ranges.size > MOST_RECORDS:
-                return f"{ranges.size} records in one window"
-    return ""
-
-
-def _ranges_of(cell: CellReport) -> Iterable[RangeSet]:
-    yield from (cell.accepted, cell.acknowledged, cell.failed, cell.in_doubt)
-    yield from (cell.aborted, cell.filtered, cell.expired, *cell.again)
+    read.events.append((offset, event))

@@ -1,7 +1,8 @@
-"""The Avro schema of monitoring events, version 3. It ships with the code: no registry is asked.
+"""The Avro schema of monitoring events, version 4. It ships with the code: no registry is asked.
 
 A later version gets its own schema and fingerprint; readers keep the old ones
-(:mod:`tallymark_audit.reports.event_schema_v1`, :mod:`~tallymark_audit.reports.event_schema_v2`).
+(:mod:`tallymark_audit.reports.event_schema_v1`, :mod:`~tallymark_audit.reports.event_schema_v2`,
+:mod:`~tallymark_audit.reports.event_schema_v3`).
 """
 
 from __future__ import annotations
@@ -122,6 +123,12 @@ COPIED: Final[Schema] = {
     ],
 }
 
+CHECKSUM: Final[Schema] = {
+    "name": "checksum",
+    "type": {"type": "fixed", "name": "Crc32c", "size": 4},
+    "doc": "CRC-32C of the whole value up to here, little endian; the last field",
+}
+
 SCHEMA: Final[Schema] = {
     "type": "record",
     "name": "AuditEvent",
@@ -149,5 +156,6 @@ SCHEMA: Final[Schema] = {
         _list("cells", CELL),
         _list("gaps", GAP),
         _list("copied", COPIED),
+        CHECKSUM,
     ],
 }

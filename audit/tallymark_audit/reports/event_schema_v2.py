@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tallymark_audit.reports import event_schema
+from tallymark_audit.reports import event_schema, event_schema_v3
 from tallymark_audit.reports.event_schema import Schema
-
-
-def _without(record: Schema, field: str) -> Schema:
-    return record | {"fields": [one for one in record["fields"] if one["name"] != field]}
+from tallymark_audit.reports.event_schema_v3 import without
 
 
 def _with_cell(event: Schema, cell: Schema) -> Schema:
@@ -19,4 +16,4 @@ def _with_cell(event: Schema, cell: Schema) -> Schema:
     return event | {"fields": fields}
 
 
-SCHEMA: Final = _with_cell(event_schema.SCHEMA, _without(event_schema.CELL, "again"))
+SCHEMA: Final = _with_cell(event_schema_v3.SCHEMA, without(event_schema.CELL, "again"))

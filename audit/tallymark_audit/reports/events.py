@@ -3,28 +3,34 @@
 A value is Avro *single-object encoding*: the schema's own fingerprint names the version, so the
 schema registry may be down and an event of another version is recognised, not misread::
 
-    0        2                                10
-    +--------+--------------------------------+----------------------------+
-    | C3 01  | CRC-64-AVRO of the schema, LE  | the datum, Avro binary     |
-    +--------+--------------------------------+----------------------------+
+    0        2                                10                   n - 4       n
+    +--------+--------------------------------+--------------------+-----------+
+    | C3 01  | CRC-64-AVRO of the schema, LE  | the datum, Avro binary         |
+    +--------+--------------------------------+--------------------+-----------+
+                                              its last field:      | checksum  |
+                                                                   +-----------+
+
+The checksum is the CRC-32C of all bytes before it, little endian: an event that was changed on its
+way, or on a disk whose batch's CRC was made anew, is refused whole. Versions before 4 have none.
 
 An event is *cumulative*: its cells say all that is known about them so far, and per (cell, part)
 the highest revision counts. ``covers_from`` says which earlier events it makes up for, so one that
 was lost is healed by the next. Lists of ranges are flat: first, last, first, last, ...
 
-An event that names nothing that came again is written in version 2, so that collectors which do
-not know version 3 read it. Events of older versions are read: what they do not tell has the value
-that says so.
+Events of older versions are read: what they do not tell has the value that says so. Collectors that
+do not know version 4 report it as an event of another version, so collectors are updated first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
+from dataclasses import dataclass, field
 from functools import cache
 from io import BytesIO
 from operator import attrgetter
 from typing import Any, Final, Literal, cast
 
+import crc32c
 import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
@@ -34,7 +40,12 @@ from tallymark_audit.cells import Block, CellKey, Summary
 from tallymark_audit.hashing import MASK
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.repeats import MAX_LEVELS, Levels, levels_from_json, levels_to_json
-from tallymark_audit.reports import event_schema, event_schema_v1, event_schema_v2
+from tallymark_audit.reports import (
+    event_schema,
+    event_schema_v1,
+    event_schema_v2,
+    event_schema_v3,
+)
 from tallymark_audit.reports.event_schema import MARKER
 from tallymark_audit.sides import Claim
 
@@ -42,7 +53,10 @@ Kind = Literal["producer", "mirror", "consumer", "lake"]
 FOREVER: Final = 2**63 - 1
 """``complete_through`` of a closed reporter: nothing more will come."""
 MAX_TEXT: Final = 255
-NAMELESS, VERSION = 2, 3
+VERSION: Final = 4
+CHECKED: Final = 4
+"""The first version that carries a checksum."""
+_CRC: Final = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +137,8 @@ class AuditEvent:
     ``event_number`` counts 0, 1, 2 ... ``covers_from``: every change that was first published in
     an event from that number on is in this one too. ``group``: how many events, ending with this
     one, make up the report (a large one is split). ``complete_through``: every claim about a
-    record stamped before it has been published up to this event."""
+    record stamped before it has been published up to this event. ``checked``: it has a checksum,
+    as all have that are written now."""
 
     kind: Kind
     reporter: str
@@ -145,6 +160,7 @@ class AuditEvent:
     copied: tuple[Copied, ...] = ()
     consumer_group: str = ""
     tier: str = "producer"
+    checked: bool = field(default=True, compare=False)
 
     def claim(self, cell: CellReport) -> Claim:
         """The cell of this event as a claim; of a consumer, as what it says it has processed."""
@@ -178,16 +194,19 @@ class AuditEvent:
 def encode_event(event: AuditEvent) -> bytes:
     """The value of the event's record."""
     out = BytesIO()
-    version = VERSION if any(cell.again for cell in event.cells) else NAMELESS
     out.write(MARKER)
-    out.write(_fingerprint(version))
-    fastavro.schemaless_writer(out, _schema(version), _to_avro(event) | {"version": version})
-    return out.getvalue()
+    out.write(_fingerprint(VERSION))
+    fastavro.schemaless_writer(out, _schema(VERSION), _to_avro(event))
+    body = out.getvalue()[: -_CRC.size]
+    return body + _CRC.pack(crc32c.crc32c(body))
 
 
 def decode_event(value: bytes | memoryview, window_ms: int | None = None) -> AuditEvent:
     """Read one event. RemoteProtocolError: not an audit event, of an unknown version, damaged, or
-    about windows of another length than ``window_ms``, which cannot be compared; says which."""
+    about windows of another length than ``window_ms``, which cannot be compared; says which.
+
+    Whether it can be true is asked by :func:`~tallymark_audit.reports.event_checks.read_event`.
+    """
     data = bytes(value)
     if data[:2] != MARKER:
         raise RemoteProtocolError("not an audit event: the value is not single-object Avro")
@@ -196,6 +215,8 @@ def decode_event(value: bytes | memoryview, window_ms: int | None = None) -> Aud
         raise RemoteProtocolError(
             f"an audit event of another version: schema fingerprint {data[2:10].hex()}"
         )
+    if version >= CHECKED and not _holds(data):
+        raise RemoteProtocolError("a damaged audit event: it does not match its checksum")
     rest = BytesIO(data[10:])
     try:
         raw = fastavro.schemaless_reader(rest, _schema(version), None)
@@ -212,8 +233,15 @@ def decode_event(value: bytes | memoryview, window_ms: int | None = None) -> Aud
     return event
 
 
+def _holds(data: bytes) -> bool:
+    body, checksum = data[: -_CRC.size], data[-_CRC.size :]
+    return bool(crc32c.crc32c(body) == _CRC.unpack(checksum)[0])
+
+
 def _to_avro(event: AuditEvent) -> dict[str, Any]:
-    fields = {name: getattr(event, name) for name in AuditEvent.__slots__}
+    """The fields of the newest version; the checksum is filled in over the encoded bytes."""
+    fields = {name: getattr(event, name) for name in AuditEvent.__slots__ if name != "checked"}
+    fields |= {"version": VERSION, "checksum": bytes(_CRC.size)}
     fields["cells"] = [_cell_to_avro(cell) for cell in event.cells]
     fields["gaps"] = [_fields(gap) for gap in event.gaps]
     fields["copied"] = [_fields(copied) for copied in event.copied]
@@ -244,6 +272,7 @@ def _from_avro(raw: dict[str, Any], version: int) -> AuditEvent:
         "cells": tuple(_cell_from_avro(cell) for cell in raw["cells"]),
         "gaps": _gaps_from_avro(raw["gaps"]),
         "copied": tuple(_copied_from_avro(copied) for copied in raw.get("copied", ())),
+        "checked": version >= CHECKED,
     }
     return AuditEvent(**fields)
 
@@ -339,7 +368,8 @@ _RANGES: Final = (
 _cell_fields: Final = attrgetter(*CellReport.__slots__)
 _SCHEMAS: Final = {
     1: event_schema_v1.SCHEMA,
-    NAMELESS: event_schema_v2.SCHEMA,
+    2: event_schema_v2.SCHEMA,
+    3: event_schema_v3.SCHEMA,
     VERSION: event_schema.SCHEMA,
 }
 
