@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from broker_kinds import KINDS, OURS
+from eventually import eventually
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark.broker.quotas import LONGEST_SECONDS, Quotas, TokenBucket, rates_of
-from tallymark.broker.quotas_filter import entity, matches, value
+from tallymark.broker.quotas_filter import check_filter, entity, matches, value
 from tallymark.errors import KafkaError
 from tallymark.protocol import messages as m
 from tallymark.protocol.records import encode_batch
@@ -79,9 +82,10 @@ def test_what_is_no_rate_is_none(values: dict[str, str]) -> None:
 
 
 def test_entities_and_values() -> None:
-    assert entity([("user", "ann")]) == ("user", "ann")
-    assert entity([("client-id", None)]) == ("client-id", "<default>")
-    for wrong in ([], [("ip", "::1")], [("user", "a"), ("client-id", "b")], [("user", "")]):
+    assert entity([("user", "ann")]) == ("ann", None)
+    assert entity([("client-id", None)]) == (None, "<default>")
+    assert entity([("client-id", "app"), ("user", None)]) == ("<default>", "app")
+    for wrong in ([], [("ip", "::1")], [("user", "a"), ("user", "b")], [("user", "")]):
         with pytest.raises(KafkaError, match="INVALID_REQUEST"):
             entity(wrong)
     assert value("producer_byte_rate", 1024, False) == "1024.0"
@@ -92,16 +96,58 @@ def test_entities_and_values() -> None:
 
 
 def test_filters() -> None:
-    assert matches("user", "ann", [], False)
-    assert not matches("user", "ann", [], True)
-    assert matches("user", "ann", [("user", 2, None)], True)
-    assert matches("user", "ann", [("user", 0, "ann")], False)
-    assert not matches("user", "ann", [("user", 1, None)], False)
-    assert matches("user", "<default>", [("user", 1, None)], False)
-    assert not matches("user", "ann", [("user", 2, None), ("client-id", 2, None)], False)
-    for wrong in ([("user", 0, None)], [("user", 9, None)], [("group", 2, None)]):
+    ann, both = ("ann", None), ("ann", "app")
+    assert matches(ann, [], False)
+    assert not matches(ann, [], True)
+    assert matches(ann, [("user", 2, None)], True)
+    assert matches(ann, [("user", 0, "ann")], False)
+    assert not matches(ann, [("user", 1, None)], False)
+    assert matches(("<default>", None), [("user", 1, None)], False)
+    assert not matches(ann, [("user", 2, None), ("client-id", 2, None)], False)
+    assert matches(both, [("user", 2, None), ("client-id", 2, None)], True)
+    assert matches(both, [("client-id", 0, "app")], False)
+    assert not matches(both, [("client-id", 0, "app")], True)
+    assert not matches(both, [("ip", 2, None)], False)
+    for wrong in (
+        [("user", 0, None)],
+        [("user", 9, None)],
+        [("group", 2, None)],
+        [("ip", 2, None), ("user", 2, None)],
+    ):
         with pytest.raises(KafkaError, match="INVALID_REQUEST"):
-            matches("user", "ann", wrong, False)
+            check_filter(wrong)
+
+
+def test_a_user_with_a_client_id_comes_first() -> None:
+    """Kafka's order (KIP-55). A quota for one application of a user was INVALID_REQUEST."""
+    levels: list[tuple[str | None, str | None]] = [
+        *(("ann", "app"), ("ann", "<default>"), ("ann", None)),
+        *(("<default>", "app"), ("<default>", "<default>"), ("<default>", None)),
+        *((None, "app"), (None, "<default>")),
+    ]
+    for first in range(len(levels)):
+        told = [({"producer_byte_rate": str(100 + n)}, place) for n, place in enumerate(levels)]
+        kept = told[first:]
+        quotas = Quotas(
+            {u: v for v, (u, c) in kept if u is not None and c is None},
+            {c: v for v, (u, c) in kept if u is None and c is not None},
+            {(u, c): v for v, (u, c) in kept if u is not None and c is not None},
+        )
+        rate = 100 + first
+        assert waits(quotas, "ann", "app") == pytest.approx((1000 - rate) / rate)
+
+
+def test_each_client_of_a_user_has_its_own_bucket() -> None:
+    quotas = Quotas(None, None, {("ann", "<default>"): {"producer_byte_rate": "100"}})
+    assert waits(quotas, "ann", "app") == 9.0
+    assert waits(quotas, "ann", "job") == 9.0
+    assert waits(quotas, "bob", "app") == 0.0
+    later = Quotas(
+        {"bob": {"producer_byte_rate": "5"}},
+        None,
+        {("ann", "<default>"): {"producer_byte_rate": "100"}},
+    ).taking_over(quotas)
+    assert waits(later, "ann", "app") == 19.0
 
 
 @pytest.fixture
@@ -198,3 +244,62 @@ def test_quotas_are_described(broker: BrokerThread) -> None:
         assert [entry.entity[0].entity_name for entry in one.entries] == [None]
         bad = m.DescribeClientQuotasRequestComponent(entity_type="colour", match_type=1)
         assert client.ask(m.DescribeClientQuotasRequest(components=[bad]), 1).error_code == 42
+
+
+def alter_both(client: WireClient, user: str | None, app: str | None, rate: float) -> int:
+    entry = m.AlterClientQuotasRequestEntry(
+        entity=[
+            m.AlterClientQuotasRequestEntity(entity_type="user", entity_name=user),
+            m.AlterClientQuotasRequestEntity(entity_type="client-id", entity_name=app),
+        ],
+        ops=[m.AlterClientQuotasRequestOp("producer_byte_rate", rate, rate == 0)],
+    )
+    return client.ask(m.AlterClientQuotasRequest(entries=[entry]), 1).entries[0].error_code
+
+
+def described(client: WireClient, *wanted: tuple[str, int, str | None], strict: bool) -> set[Any]:
+    components = [m.DescribeClientQuotasRequestComponent(*each) for each in wanted]
+    answer = client.ask(m.DescribeClientQuotasRequest(components, strict), 1)
+    return {
+        (
+            frozenset((part.entity_type, part.entity_name) for part in entry.entity),
+            *((each.key, each.value) for each in entry.values),
+        )
+        for entry in answer.entries or ()
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_quotas_of_users_with_clients_are_kept_and_told(
+    kind: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    ours = kind == OURS
+    running: Any = BrokerThread(tmp_path).start() if ours else request.getfixturevalue(kind)
+    ann = frozenset({("user", "ann")})
+    of_app, of_all = ann | {("client-id", "app")}, ann | {("client-id", None)}
+    app, every, plain = (
+        (entity, ("producer_byte_rate", rate))
+        for entity, rate in ((of_app, 1024), (of_all, 2048), (ann, 4096))
+    )
+    try:
+        with WireClient(running.bootstrap_servers) as client:
+            assert alter_both(client, "ann", "app", 1024) == 0
+            assert alter_both(client, "ann", None, 2048) == 0
+            assert alter(client, "user", "ann", "producer_byte_rate", 4096) == 0
+            user, any_client = ("user", 0, "ann"), ("client-id", 2, None)
+            eventually(lambda: described(client, user, strict=False) == {app, every, plain})
+            assert described(client, user, strict=True) == {plain}
+            assert described(client, user, any_client, strict=True) == {app, every}
+            assert described(client, ("client-id", 0, "app"), strict=False) == {app}
+        if ours:
+            running.stop()
+            running.start()
+        with WireClient(running.bootstrap_servers) as client:
+            assert described(client, user, strict=False) == {app, every, plain}
+            assert alter_both(client, "ann", "app", 0) == 0
+            eventually(lambda: described(client, user, strict=False) == {every, plain})
+            assert alter_both(client, "ann", None, 0) == 0
+            assert alter(client, "user", "ann", "producer_byte_rate", 0, remove=True) == 0
+    finally:
+        if ours:
+            running.stop()

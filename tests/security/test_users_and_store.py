@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 import threading
 from pathlib import Path
@@ -77,17 +78,34 @@ def test_the_file_keeps_what_it_was_given(tmp_path: Path) -> None:
     store.alter_user("alice", {"a": "1", "b": "2"})
     store.alter_user("alice", {"a": None, "c": "3"})
     store.alter_client("app", {"producer_byte_rate": "10"})
+    store.alter_user_client("alice", "app", {"producer_byte_rate": "11"})
+    store.alter_user_client("bob", "app", {"producer_byte_rate": "12"})
+    store.alter_user_client("bob", "app", {"producer_byte_rate": None})
+    store.alter_broker("0", {"log.retention.ms": "5"})
+    store.alter_group("g", {"consumer.session.timeout.ms": "46000"})
     store.change_acls(add=[an_acl("x"), an_acl("y"), an_acl("x")])
     store.change_acls(remove=[an_acl("x"), an_acl("z")])
     again = FileSecurityStore(tmp_path / "data").read()
     assert again.users == {"alice": {"b": "2", "c": "3"}}
     assert again.clients == {"app": {"producer_byte_rate": "10"}}
+    assert again.user_clients == {("alice", "app"): {"producer_byte_rate": "11"}}
+    assert again.brokers == {"0": {"log.retention.ms": "5"}}
+    assert again.groups == {"g": {"consumer.session.timeout.ms": "46000"}}
     assert again.acls == {an_acl("y")}
     assert again.salt_key == store.read().salt_key
     store.alter_user("alice", {"b": None, "c": None})
     assert store.read().users == {}
     file = tmp_path / "data" / "security.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_file_of_an_older_broker_is_read(tmp_path: Path) -> None:
+    kept = {"salt_key": "00", "users": {}, "clients": {}, "acls": []}
+    (tmp_path / "security.json").write_text(json.dumps(kept))
+    store = FileSecurityStore(tmp_path)
+    assert (store.read().brokers, store.read().user_clients) == ({}, {})
+    store.alter_broker("<default>", {"log.retention.ms": "5"})
+    assert store.read().brokers == {"<default>": {"log.retention.ms": "5"}}
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"salt_key": "zz"}', "\0"])

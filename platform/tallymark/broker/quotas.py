@@ -2,15 +2,21 @@
 
 A bucket holds the bytes that may pass now, one second's worth at most, and fills at the quota's
 rate. What is done is charged in full, so a bucket may be in debt; whoever put it there waits until
-it is not (KIP-13, KIP-219). Of the quotas that fit a request the first of these counts, as in
-Kafka: the user's own, the one of all users, the client id's own, the one of all client ids. Every
-user (or client id) has a bucket of its own, also where one quota is for all.
+it is not (KIP-13, KIP-219). Of the quotas that fit a request the first of these counts, as in Kafka
+(KIP-55)::
+
+    user with client id | user with all clients | user
+    all users with client id | all users with all clients | all users
+    client id | all client ids
+
+Every user, client id, or user with a client id, has a bucket of its own, also where one quota is
+for all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from tallymark.broker.security_store import DEFAULT_NAME
 
@@ -42,51 +48,79 @@ class TokenBucket:
         return max(0.0, -self._level / self.rate)
 
 
+Place: TypeAlias = tuple[str | None, str | None]
+"""Whom a quota is for: a user, a client id, or (neither is None) a user with a client id."""
+
+
 class Quotas:
-    """The quotas of one moment: name -> key -> rate, as text."""
+    """The quotas of one moment: name -> key -> rate, as text; of users, of clients, and of users
+    with clients by (user, client)."""
 
     def __init__(
         self,
         users: Mapping[str, Mapping[str, str]] | None = None,
         clients: Mapping[str, Mapping[str, str]] | None = None,
+        user_clients: Mapping[tuple[str, str], Mapping[str, str]] | None = None,
     ) -> None:
-        self._rates = {
-            kind: {name: rates for name, values in held.items() if (rates := rates_of(values))}
-            for kind, held in (("user", users or {}), ("client-id", clients or {}))
+        held: list[tuple[Place, Mapping[str, str]]] = [
+            *(((user, None), values) for user, values in (users or {}).items()),
+            *(((None, client), values) for client, values in (clients or {}).items()),
+            *(user_clients or {}).items(),
+        ]
+        self.rates: Mapping[Place, dict[str, float]] = {
+            place: rates for place, values in held if (rates := rates_of(values))
         }
-        self.active = any(self._rates.values())
+        """Every quota, :data:`DEFAULT_NAME` standing for all of a kind."""
+        self.active = bool(self.rates)
         """Whether there are any."""
-        self._buckets: dict[tuple[str, str, str], TokenBucket] = {}
+        self._buckets: dict[tuple[Place, str], TokenBucket] = {}
 
     def taking_over(self, before: Quotas) -> Quotas:
         """Itself, with the buckets of ``before`` whose rates still hold: a change of one quota is
         no gift to everybody else."""
-        for place, bucket in before._buckets.items():
-            kind, name, key = place
-            if self._rate(kind, name, key) == bucket.rate:
-                self._buckets[place] = bucket
+        for (place, key), bucket in before._buckets.items():
+            if self._rate(place, key) == bucket.rate:
+                self._buckets[place, key] = bucket
         return self
 
     def take(self, user: str, client_id: str, key: str, amount: int, now: float) -> float:
         """Charge ``amount`` bytes; for how many seconds that client is to be held back."""
-        for kind, name in (("user", user), ("client-id", client_id)):
-            rate = self._rate(kind, name, key)
+        for place, wanted in _fitting(user, client_id):
+            rate = self.rates.get(wanted, {}).get(key)
             if rate is not None:
-                return self._bucket((kind, name, key), rate, now).take(amount, now)
+                return self._bucket(place, key, rate, now).take(amount, now)
         return 0.0
 
-    def _rate(self, kind: str, name: str, key: str) -> float | None:
-        rates = self._rates[kind]
-        own = rates.get(name, {}).get(key)
-        return own if own is not None else rates.get(DEFAULT_NAME, {}).get(key)
+    def _rate(self, place: Place, key: str) -> float | None:
+        """What holds for that bucket."""
+        for bucket, wanted in _fitting(place[0] or "", place[1] or ""):
+            rate = self.rates.get(wanted, {}).get(key)
+            if bucket == place and rate is not None:
+                return rate
+        return None
 
-    def _bucket(self, place: tuple[str, str, str], rate: float, now: float) -> TokenBucket:
-        bucket = self._buckets.get(place)
+    def _bucket(self, place: Place, key: str, rate: float, now: float) -> TokenBucket:
+        bucket = self._buckets.get((place, key))
         if bucket is None:
             if len(self._buckets) >= _MOST_BUCKETS:
                 self._buckets.clear()  # client ids that somebody makes up must not fill the memory
-            bucket = self._buckets[place] = TokenBucket(rate, now)
+            bucket = self._buckets[place, key] = TokenBucket(rate, now)
         return bucket
+
+
+def _fitting(user: str, client: str) -> tuple[tuple[Place, Place], ...]:
+    """(whose bucket, whose quota) for a request, what counts first coming first."""
+    both, every = (user, client), DEFAULT_NAME
+    return (
+        (both, both),
+        (both, (user, every)),
+        ((user, None), (user, None)),
+        (both, (every, client)),
+        (both, (every, every)),
+        ((user, None), (every, None)),
+        ((None, client), (None, client)),
+        ((None, client), (None, every)),
+    )
 
 
 def rates_of(values: Mapping[str, str]) -> dict[str, float]:

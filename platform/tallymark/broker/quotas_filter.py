@@ -1,7 +1,7 @@
 """Which entity a request about quotas speaks of. Pure.
 
-An entity is a user, or a client id, by name or the default of its kind (a null name). Kafka has
-users together with client ids, and addresses, too: those are refused.
+An entity is a user, a client id, or both together, each by name or the default of its kind (a null
+name). Kafka has addresses, too: those are refused.
 """
 
 from __future__ import annotations
@@ -9,24 +9,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tallymark.broker.quotas import KEYS, is_rate
+from tallymark.broker.quotas import KEYS, Place, is_rate
 from tallymark.broker.security_store import DEFAULT_NAME
 from tallymark.errors import CODES, KafkaError
 
 USER: Final = "user"
 CLIENT: Final = "client-id"
+IP: Final = "ip"
 EXACT, DEFAULT, ANY = range(3)
 """How a component of a filter is meant (KIP-546)."""
 
 
-def entity(parts: Sequence[tuple[str, str | None]]) -> tuple[str, str]:
-    """(:data:`USER` or :data:`CLIENT`, stored name); KafkaError INVALID_REQUEST."""
-    if len(parts) != 1 or parts[0][0] not in (USER, CLIENT):
-        raise _invalid("quotas are for one user, or for one client id")
-    kind, name = parts[0]
-    if name is not None and (not name or len(name) > 255 or name == DEFAULT_NAME):
-        raise _invalid(f"{name!r} cannot be the name of a {kind}")
-    return kind, DEFAULT_NAME if name is None else name
+def entity(parts: Sequence[tuple[str, str | None]]) -> Place:
+    """The stored names of user and client id, None where it is not part of it; KafkaError
+    INVALID_REQUEST."""
+    names: dict[str, str] = {}
+    for kind, name in parts:
+        if kind not in (USER, CLIENT) or kind in names:
+            raise _invalid("quotas are for one user, one client id, or one of each together")
+        if name is not None and (not name or len(name) > 255 or name == DEFAULT_NAME):
+            raise _invalid(f"{name!r} cannot be the name of a {kind}")
+        names[kind] = DEFAULT_NAME if name is None else name
+    if not names:
+        raise _invalid("quotas are for a user, a client id, or both")
+    return names.get(USER), names.get(CLIENT)
 
 
 def value(key: str, rate: float, remove: bool) -> str | None:
@@ -40,23 +46,30 @@ def value(key: str, rate: float, remove: bool) -> str | None:
     return repr(float(rate))
 
 
-def matches(
-    kind: str, name: str, components: Sequence[tuple[str, int, str | None]], strict: bool
-) -> bool:
-    """Whether a filter means an entity of one part; KafkaError INVALID_REQUEST for a filter that
-    makes no sense. No components mean every entity, unless ``strict``."""
+def check_filter(components: Sequence[tuple[str, int, str | None]]) -> None:
+    """KafkaError INVALID_REQUEST for a filter that makes no sense."""
     kinds = [component[0] for component in components]
-    if len(set(kinds)) < len(kinds) or not set(kinds) <= {USER, CLIENT, "ip"}:
+    if len(set(kinds)) < len(kinds) or not set(kinds) <= {USER, CLIENT, IP}:
         raise _invalid("a filter has each of user, client-id and ip once at most")
+    if IP in kinds and len(kinds) > 1:
+        raise _invalid("a filter for addresses has neither users nor client ids")
     for _, how, match in components:
         if how not in (EXACT, DEFAULT, ANY) or (match is None) is (how == EXACT):
             raise _invalid("a filter gives a name where it means one, else none")
-    if not components:
-        return not strict
-    if len(components) > 1 or kinds[0] != kind:
+
+
+def matches(place: Place, components: Sequence[tuple[str, int, str | None]], strict: bool) -> bool:
+    """Whether a filter that was checked means an entity: it has each of the components, and nothing
+    else where the filter is ``strict``. No components mean every entity, unless ``strict``."""
+    names = {kind: name for kind, name in zip((USER, CLIENT), place, strict=True) if name}
+    if strict and len(components) != len(names):
         return False
-    _, how, match = components[0]
-    return how == ANY or name == (DEFAULT_NAME if how == DEFAULT else match)
+    for kind, how, match in components:
+        if kind not in names:
+            return False
+        if how != ANY and names[kind] != (DEFAULT_NAME if how == DEFAULT else match):
+            return False
+    return True
 
 
 def _invalid(why: str) -> KafkaError:

@@ -80,7 +80,8 @@ class Security:
         async with self._reading:
             records = await asyncio.to_thread(self.store.read)
             self.users = Users(records.users, records.salt_key)
-            self.quotas = Quotas(records.users, records.clients).taking_over(self.quotas)
+            quotas = Quotas(records.users, records.clients, records.user_clients)
+            self.quotas = quotas.taking_over(self.quotas)
             self.records = records
             self._acls.rules = self._rules()
 

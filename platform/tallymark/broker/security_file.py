@@ -1,8 +1,11 @@
-"""Users, quotas and access-control lists in a file, for a broker without ZooKeeper.
+"""Users, quotas, access-control lists and what was set at run time in a file, for a broker without
+ZooKeeper.
 
 ::
 
     security.json  {"salt_key": "<hex>", "users": {name: {config: text}}, "clients": {...},
+                    "user_clients": {user: {client: {config: text}}}, "brokers": {id: {...}},
+                    "groups": {...},
                     "acls": [{"kind", "pattern", "name", "principal", "permissionType",
                               "operation", "host"}]}
 
@@ -50,8 +53,15 @@ class FileSecurityStore:
                 restored(item["kind"], item["pattern"], item["name"], item)
                 for item in values["acls"]
             )
+            pairs = values.get("user_clients", {})
             return SecurityRecords(
-                bytes.fromhex(values["salt_key"]), values["users"], values["clients"], acls
+                bytes.fromhex(values["salt_key"]),
+                values["users"],
+                values["clients"],
+                {(user, client): held for user in pairs for client, held in pairs[user].items()},
+                values.get("brokers", {}),
+                values.get("groups", {}),
+                acls,
             )
         except (KeyError, ValueError, TypeError, KafkaError) as error:
             raise UserError(
@@ -65,6 +75,22 @@ class FileSecurityStore:
     def alter_client(self, name: str, change: Mapping[str, str | None]) -> None:
         """See the port."""
         self._alter("clients", name, change)
+
+    def alter_user_client(self, user: str, client: str, change: Mapping[str, str | None]) -> None:
+        """See the port."""
+        with self._changing() as values:
+            pairs = values.setdefault("user_clients", {})
+            _alter(pairs.setdefault(user, {}), client, change)
+            if not pairs[user]:
+                del pairs[user]
+
+    def alter_broker(self, name: str, change: Mapping[str, str | None]) -> None:
+        """See the port."""
+        self._alter("brokers", name, change)
+
+    def alter_group(self, name: str, change: Mapping[str, str | None]) -> None:
+        """See the port."""
+        self._alter("groups", name, change)
 
     def change_acls(self, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None:
         """See the port."""
@@ -97,13 +123,7 @@ class FileSecurityStore:
 
     def _alter(self, section: str, name: str, change: Mapping[str, str | None]) -> None:
         with self._changing() as values:
-            held: dict[str, str] = values[section].get(name, {})
-            wanted = {**held, **{key: value for key, value in change.items() if value is not None}}
-            for key in [key for key, value in change.items() if value is None]:
-                wanted.pop(key, None)
-            values[section][name] = wanted
-            if not wanted:
-                del values[section][name]
+            _alter(values.setdefault(section, {}), name, change)
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Any]]:
@@ -149,6 +169,16 @@ class FileSecurityStore:
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns
+
+
+def _alter(section: dict[str, dict[str, str]], name: str, change: Mapping[str, str | None]) -> None:
+    held = section.get(name, {})
+    wanted = {**held, **{key: value for key, value in change.items() if value is not None}}
+    for key in [key for key, value in change.items() if value is None]:
+        wanted.pop(key, None)
+    section[name] = wanted
+    if not wanted:
+        del section[name]
 
 
 def _item(acl: Acl) -> dict[str, str]:

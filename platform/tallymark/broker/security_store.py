@@ -1,4 +1,5 @@
-"""The port behind which users, quotas and access-control lists are kept: ZooKeeper, or a file.
+"""The port behind which users, quotas, access-control lists, and settings that were changed at run
+time are kept: ZooKeeper, or a file.
 
 Everything here blocks; the command line calls it as it is, the broker from a thread
 (:mod:`~tallymark.broker.security`). Implementations: :mod:`~tallymark.broker.security_file` and
@@ -14,18 +15,22 @@ from typing import Protocol
 from tallymark.broker.acl_rules import Acl
 
 DEFAULT_NAME = "<default>"
-"""Stands for every user, or every client, that has nothing of its own."""
+"""Stands for every user, client or broker that has nothing of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecurityRecords:
     """Everything that is kept, as it is kept. Configs of users hold their SCRAM credentials, by
-    mechanism, and their quotas; those of clients hold quotas."""
+    mechanism, and their quotas; those of clients, and of users with clients, hold quotas. Those of
+    brokers (by id) and groups are settings that were changed at run time."""
 
     salt_key: bytes = field(repr=False)
     """A secret of the cluster, from which the salts of users that there are not are made."""
     users: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     clients: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    user_clients: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    brokers: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     acls: frozenset[Acl] = frozenset()
 
 
@@ -42,6 +47,18 @@ class SecurityStore(Protocol):
 
     def alter_client(self, name: str, change: Mapping[str, str | None]) -> None:
         """The same for a client id."""
+        ...
+
+    def alter_user_client(self, user: str, client: str, change: Mapping[str, str | None]) -> None:
+        """The same for a user with a client id."""
+        ...
+
+    def alter_broker(self, name: str, change: Mapping[str, str | None]) -> None:
+        """The same for the broker with the id ``name``."""
+        ...
+
+    def alter_group(self, name: str, change: Mapping[str, str | None]) -> None:
+        """The same for a group."""
         ...
 
     def change_acls(self, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None:

@@ -25,6 +25,8 @@ class ZooKeeperSecurityStore:
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._users = EntityConfigs(zookeeper, paths.USERS)
         self._clients = EntityConfigs(zookeeper, paths.CLIENTS)
+        self._brokers = EntityConfigs(zookeeper, paths.BROKER_CONFIGS)
+        self._groups = EntityConfigs(zookeeper, paths.GROUP_CONFIGS)
         self._acls = AclRegistry(zookeeper)
 
     def read(self) -> SecurityRecords:
@@ -44,6 +46,9 @@ class ZooKeeperSecurityStore:
             bytes.fromhex(self._users.salt_key()),
             self._users.read(),
             self._clients.read(),
+            self._users.read_pairs(),
+            self._brokers.read(),
+            self._groups.read(),
             frozenset(acls),
         )
 
@@ -54,6 +59,18 @@ class ZooKeeperSecurityStore:
     def alter_client(self, name: str, change: Mapping[str, str | None]) -> None:
         """See the port."""
         self._clients.alter(name, change)
+
+    def alter_user_client(self, user: str, client: str, change: Mapping[str, str | None]) -> None:
+        """See the port."""
+        self._users.alter_pair(user, client, change)
+
+    def alter_broker(self, name: str, change: Mapping[str, str | None]) -> None:
+        """See the port."""
+        self._brokers.alter(name, change)
+
+    def alter_group(self, name: str, change: Mapping[str, str | None]) -> None:
+        """See the port."""
+        self._groups.alter(name, change)
 
     def change_acls(self, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None:
         """See the port. One resource after the other; each all or nothing."""
@@ -67,7 +84,8 @@ class ZooKeeperSecurityStore:
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """See the port."""
-        watches = [each.watch(callback) for each in (self._users, self._clients, self._acls)]
+        followed = (self._users, self._clients, self._brokers, self._groups, self._acls)
+        watches = [each.watch(callback) for each in followed]
 
         def cancel() -> None:
             for watch in watches:

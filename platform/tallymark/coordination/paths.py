@@ -10,6 +10,8 @@
     /controller, /controller_epoch                      who is in charge (ephemeral), and since when
     /config/topics/[topic]                              settings of a topic
     /config/users/[user], /config/clients/[client]      credentials and quotas
+    /config/users/[user]/clients/[client]               quotas of a user with a client id
+    /config/brokers/[id], /config/groups/[group]        settings changed at run time
     /kafka-acl/[type]/[name]                            access-control lists of a resource
     /kafka-acl-extended/prefixed/[type]/[prefix]        and of all whose names begin so
     /admin/delete_topics/[topic]                        asked for, not done yet
@@ -36,6 +38,8 @@ CONTROLLER_EPOCH: Final = "/controller_epoch"
 TOPIC_CONFIGS: Final = "/config/topics"
 USERS: Final = "/config/users"
 CLIENTS: Final = "/config/clients"
+BROKER_CONFIGS: Final = "/config/brokers"
+GROUP_CONFIGS: Final = "/config/groups"
 ACLS: Final = "/kafka-acl"
 PREFIXED_ACLS: Final = "/kafka-acl-extended/prefixed"
 DELETE_TOPICS: Final = "/admin/delete_topics"

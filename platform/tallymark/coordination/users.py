@@ -1,13 +1,16 @@
-"""What is kept about users and clients: credentials and quotas, in Apache Kafka's layout.
+"""What is kept about users, clients, brokers and groups, in Apache Kafka's layout.
 
 ::
 
     /config/users/[user]        {"version":1,"config":{"SCRAM-SHA-256":"salt=...,stored_key=...,
                                  server_key=...,iterations=4096","producer_byte_rate":"1024"}}
     /config/clients/[client]    the same form
+    /config/users/[user]/clients/[client]   the same form: quotas of the two together
+    /config/brokers/[id]        the same form: settings that were changed at run time
+    /config/groups/[group]      the same form
     /config/users               {"version":1,"config":{"salt_key":"<hex>"}}: of the whole cluster;
                                 written again with every change below, so one watch hears of all
-    /config/clients             written again, too
+    /config/clients, /config/brokers, /config/groups   written again, too
 
 Names are percent-encoded in paths; ``<default>`` stands for all that have no node of their own.
 """
@@ -15,10 +18,15 @@ Names are percent-encoded in paths; ``<default>`` stands for all that have no no
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tallymark.coordination import configs, paths
-from tallymark.coordination.errors import BadVersionError, NodeExistsError, NoNodeError
+from tallymark.coordination.errors import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+)
 from tallymark.coordination.nodes import Create, Delete, SetData, Step
 from tallymark.coordination.watches import Watch, watch_node
 from tallymark.coordination.zookeeper import ZooKeeper
@@ -28,7 +36,8 @@ _SALT_KEY = "salt_key"
 
 
 class EntityConfigs:
-    """``folder`` is :data:`paths.USERS` or :data:`paths.CLIENTS`."""
+    """``folder`` is :data:`paths.USERS`, :data:`paths.CLIENTS`, :data:`paths.BROKER_CONFIGS` or
+    :data:`paths.GROUP_CONFIGS`."""
 
     def __init__(self, zookeeper: ZooKeeper, folder: str) -> None:
         self._zookeeper = zookeeper
@@ -48,28 +57,66 @@ class EntityConfigs:
     def alter(self, name: str, change: Mapping[str, str | None]) -> None:
         """Set configs, and remove those whose value is None; a node without configs goes."""
         path = f"{self._folder}/{_segment(name)}"
+        self._alter((path,), change)
+
+    def read_pairs(self) -> dict[tuple[str, str], dict[str, str]]:
+        """(user, client) -> configs, of :data:`paths.USERS`."""
+        users = self._zookeeper.children(self._folder)
+        folders = [f"{self._folder}/{user}/clients" for user in users]
+        there = self._zookeeper.read_many(folders)
+        places = [
+            (user, client, f"{folder}/{client}")
+            for user, folder, node in zip(users, folders, there, strict=True)
+            if node is not None
+            for client in self._zookeeper.children(folder)
+        ]
+        nodes = self._zookeeper.read_many([path for _, _, path in places])
+        return {
+            (_name(user), _name(client)): configs.decode(path, node.data)
+            for (user, client, path), node in zip(places, nodes, strict=True)
+            if node is not None and node.data
+        }
+
+    def alter_pair(self, user: str, client: str, change: Mapping[str, str | None]) -> None:
+        """The same as :meth:`alter` for a user with a client id, of :data:`paths.USERS`."""
+        of_user = f"{self._folder}/{_segment(user)}"
+        clients = f"{of_user}/clients"
+        self._alter((of_user, clients, f"{clients}/{_segment(client)}"), change)
+
+    def _alter(self, way: Sequence[str], change: Mapping[str, str | None]) -> None:
+        """Change the last node of ``way``; those before it are made where they are not there."""
+        path = way[-1]
         while True:
-            self.salt_key()
+            self._prepare()
             node = self._zookeeper.find(path)
             held = configs.decode(path, node.data) if node and node.data else {}
             wanted = {**held, **{key: value for key, value in change.items() if value is not None}}
             for key in [key for key, value in change.items() if value is None]:
                 wanted.pop(key, None)
-            step: Step
             if node is None and not wanted:
                 return
+            steps: list[Step] = []
             if node is None:
-                step = Create(path, configs.encode(wanted))
-            elif wanted:
-                step = SetData(path, configs.encode(wanted), node.version)
+                missing = [each for each in way[:-1] if not self._zookeeper.exists(each)]
+                steps = [Create(each, configs.encode({})) for each in missing]
+                steps.append(Create(path, configs.encode(wanted)))
+            elif wanted or self._zookeeper.children(path):
+                steps.append(SetData(path, configs.encode(wanted), node.version))
             else:
-                step = Delete(path, node.version)
+                steps.append(Delete(path, node.version))
             parent = self._zookeeper.read(self._folder)
             try:
-                self._zookeeper.commit([step, SetData(self._folder, parent.data)])
+                self._zookeeper.commit([*steps, SetData(self._folder, parent.data)])
                 return
-            except (BadVersionError, NodeExistsError, NoNodeError):
+            except (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError):
                 continue  # somebody else changed it: look again
+
+    def _prepare(self) -> None:
+        """Let the folder be there."""
+        if self._folder in (paths.USERS, paths.CLIENTS):
+            self.salt_key()
+        else:
+            self._zookeeper.ensure(self._folder)
 
     def salt_key(self) -> str:
         """The cluster's secret for salts of users that there are not; made at its first use."""

@@ -1,15 +1,15 @@
-"""k48 DescribeClientQuotas: the quotas of users and client ids (KIP-546).
+"""k48 DescribeClientQuotas: the quotas of users, client ids, and both together (KIP-546).
 
-Served 0-1; v1 is flexible. Kept: needs DESCRIBE_CONFIGS on the cluster. Simplified: there are no
-entities of a user together with a client id, and none of addresses: filters for them find nothing.
+Served 0-1; v1 is flexible. Kept: needs DESCRIBE_CONFIGS on the cluster. Simplified: there are
+no quotas of addresses: a filter for them finds nothing.
 """
 
 from __future__ import annotations
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
 from tallymark.broker.handlers import Call, register
-from tallymark.broker.quotas import rates_of
-from tallymark.broker.quotas_filter import CLIENT, USER, matches
+from tallymark.broker.quotas import Place
+from tallymark.broker.quotas_filter import CLIENT, USER, check_filter, matches
 from tallymark.broker.security_store import DEFAULT_NAME
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
@@ -28,29 +28,33 @@ def handle(
     """From memory."""
     who, cluster = call.connection, ResourceType.CLUSTER
     wanted = [(part.entity_type, part.match_type, part.match) for part in request.components]
-    records = state.security.records
+    rates = state.security.quotas.rates
     try:
         require(state.authorizer, who, Operation.DESCRIBE_CONFIGS, cluster, CLUSTER_NAME)
-        entries = [
-            _entry(kind, name, rates)
-            for kind, held in ((USER, records.users), (CLIENT, records.clients))
-            for name, values in sorted(held.items())
-            if (rates := rates_of(values)) and matches(kind, name, wanted, request.strict)
-        ]
-        matches(
-            USER, "", wanted, request.strict
-        )  # a bad filter is told where there is nothing, too
+        check_filter(wanted)
     except KafkaError as error:
         return DescribeClientQuotasResponse(
             error_code=error.code, error_message=str(error), entries=None
         )
-    return DescribeClientQuotasResponse(entries=entries)
+    places = sorted(rates, key=lambda place: (place[0] is None, place[0] or "", place[1] or ""))
+    return DescribeClientQuotasResponse(
+        entries=[
+            _entry(place, rates[place])
+            for place in places
+            if matches(place, wanted, request.strict)
+        ]
+    )
 
 
-def _entry(kind: str, name: str, rates: dict[str, float]) -> DescribeClientQuotasResponseEntry:
-    told = None if name == DEFAULT_NAME else name
+def _entry(place: Place, rates: dict[str, float]) -> DescribeClientQuotasResponseEntry:
     return DescribeClientQuotasResponseEntry(
-        entity=[DescribeClientQuotasResponseEntity(entity_type=kind, entity_name=told)],
+        entity=[
+            DescribeClientQuotasResponseEntity(
+                entity_type=kind, entity_name=None if name == DEFAULT_NAME else name
+            )
+            for kind, name in zip((USER, CLIENT), place, strict=True)
+            if name is not None
+        ],
         values=[
             DescribeClientQuotasResponseValue(key=key, value=rate) for key, rate in rates.items()
         ],

@@ -1,17 +1,20 @@
-"""k49 AlterClientQuotas: set and remove quotas of users and client ids (KIP-546).
+"""k49 AlterClientQuotas: set and remove quotas of users, client ids, and both together (KIP-546).
 
 Served 0-1; v1 is flexible. Kept: needs ALTER_CONFIGS on the cluster; every entity succeeds or fails
 by itself; ``validate_only`` changes nothing. Simplified: ``producer_byte_rate`` and
-``consumer_byte_rate`` of one user or one client id; anything else is INVALID_REQUEST.
+``consumer_byte_rate`` of a user, a client id, or both together; anything else is INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
 from tallymark.broker.handlers import Call, register
-from tallymark.broker.quotas_filter import USER, entity, value
+from tallymark.broker.quotas import Place
+from tallymark.broker.quotas_filter import entity, value
+from tallymark.broker.security_store import SecurityStore
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.protocol.messages import (
@@ -45,17 +48,25 @@ async def _alter(
     security = state.security
     try:
         require(state.authorizer, who, Operation.ALTER_CONFIGS, cluster, CLUSTER_NAME)
-        kind, name = entity([(part.entity_type, part.entity_name) for part in entry.entity])
+        place = entity([(part.entity_type, part.entity_name) for part in entry.entity])
         change = {op.key: value(op.key, op.value, op.remove) for op in entry.ops}
-        store = security.store
-        alter = store.alter_user if kind == USER else store.alter_client
         if not validate_only:
-            await security.change(partial(alter, name, change))
+            await security.change(partial(_store, security.store, place, change))
     except KafkaError as error:
         return AlterClientQuotasResponseEntry(
             error_code=error.code, error_message=str(error), entity=told
         )
     return AlterClientQuotasResponseEntry(entity=told)
+
+
+def _store(store: SecurityStore, place: Place, change: Mapping[str, str | None]) -> None:
+    user, client = place
+    if user is not None and client is not None:
+        store.alter_user_client(user, client, change)
+    elif user is not None:
+        store.alter_user(user, change)
+    elif client is not None:
+        store.alter_client(client, change)
 
 
 register(AlterClientQuotasRequest, handle)
