@@ -215,7 +215,8 @@ class Drill:
             outcome.repaired = len(mirrored) - len(left)
             outcome.problems += [f"not repaired: {line}" for line in named(left)]
             outcome.after = compare(after, found, located(rows), waiting)
-            outcome.taken_back += self._taken_back(rows, since, called)
+            more = self._taken_back(rows, since, called)
+            outcome.taken_back += [line for line in more if line not in outcome.taken_back]
             self._tell(outcome.after)
 
     def _wait_for_green(self, mended: set[Item], outcome: Outcome) -> None:
