@@ -310,6 +310,23 @@ def test_a_stalled_watermark(world: World) -> None:
     assert "2026-01-01T12:00:00Z is UNKNOWN" in alert["annotations"]["description"]
 
 
+def test_a_topic_of_which_nothing_was_counted_yet_is_not_stalled_since_1970(world: World) -> None:
+    """A stack was started on a busy machine. The first count of each topic came a few seconds after
+    its watermark was written, as 0; by then an alert had fired, "complete through
+    1970-01-01T00:00:00Z only", and it was taken back two seconds later, for every topic."""
+    began = world.now
+    mark = {"edge": EDGE, "topic": "clicks", "through": 0, "horizon": 0, "at": began}
+    world.put(watermarks, {**mark, "holes": []})
+    world.step(120_000)
+    world.step(INTERVAL)
+    assert world.rows() == []
+    world.step(700_000)
+    world.step(INTERVAL)
+    (alert,) = world.posts[0]["alerts"]
+    assert alert["labels"]["alertname"] == "TallymarkWatermarkStalled"
+    assert "1970" not in alert["annotations"]["summary"]
+
+
 @pytest.mark.parametrize("make", ["sqlite", "postgresql"], indirect=True)
 def test_retention_that_is_about_to_eat_what_was_not_mirrored(world: World) -> None:
     spot = {"topic": "clicks", "partition": 0}

@@ -100,7 +100,7 @@ def _mark(row: Row, settle: int) -> Mark:
     for window, state, accepted in row["holes"]:
         if not accepted:
             return replace(mark, hole=f"{utc(window)} is {state}", hole_window=window)
-    return mark
+    return mark if mark.through else replace(mark, begun=row["at"])
 
 
 def find_disagreements(connection: Connection, edges: Collection[str]) -> list[WrongWindows]:

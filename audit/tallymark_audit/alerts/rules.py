@@ -53,7 +53,7 @@ NAMED: Final = 5
 @dataclass(frozen=True, slots=True)
 class Mark:
     """The watermark of a topic on an edge, times in ms. ``hole``: what holds it, empty where it
-    waits for somebody to report or count."""
+    waits for somebody to report or count. ``begun``: since when it stands where it began, 0."""
 
     edge: str
     topic: str
@@ -61,6 +61,7 @@ class Mark:
     settle_ms: int
     hole: str = ""
     hole_window: int | None = None
+    begun: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +146,18 @@ class Rules:
     def _stalled(self, marks: Iterable[Mark], now: int) -> Iterator[Condition]:
         for mark in marks:
             patience = self.window_ms + mark.settle_ms + self.alerts.stalled_ms
-            if now - mark.through <= patience:
+            if now - (mark.through or mark.begun) <= patience:
                 continue
             why = mark.hole or "a reporter or a counter has not come that far"
+            complete = f"complete through {utc(mark.through)} only"
+            if not mark.through and not mark.hole:
+                complete = f"not complete through anything since {utc(mark.begun)}"
             yield condition(
                 STALLED,
                 "warning",
                 {"edge": mark.edge, "topic": mark.topic},
                 {
-                    "summary": f"{mark.topic} on {mark.edge} is complete through "
-                    f"{utc(mark.through)} only",
+                    "summary": f"{mark.topic} on {mark.edge} is {complete}",
                     "description": f"held by: {why}",
                     LINK: self._link(mark.edge, mark.topic, mark.hole_window),
                 },
