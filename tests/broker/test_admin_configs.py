@@ -80,11 +80,10 @@ def test_a_topic_in_every_version(wire: WireClient, version: int) -> None:
     assert (plain.value, plain.config_source) == (str(1024**3), ConfigSource.DEFAULT)
     assert [(s.name, s.value, s.source) for s in own.synonyms] == [
         ("segment.ms", "7", ConfigSource.TOPIC),
-        ("log.roll.ms", "604800000", ConfigSource.DEFAULT),
     ]
-    assert [s.source for s in inherited.synonyms] == [
-        ConfigSource.STATIC_BROKER,
-        ConfigSource.DEFAULT,
+    assert [s.source for s in inherited.synonyms] == [ConfigSource.STATIC_BROKER]
+    assert [(s.name, s.source) for s in plain.synonyms] == [
+        ("log.segment.bytes", ConfigSource.DEFAULT)
     ]
     if version >= 3:
         assert own.config_type == ConfigType.LONG

@@ -167,7 +167,7 @@ def test_a_deletion_without_a_controller_is_done_by_the_next(
             [Delete(paths.CONTROLLER), Create(paths.CONTROLLER, office.data, ephemeral=True)]
         )
         time.sleep(0.3)  # the brokers look, and find that somebody has it
-        TopicRegistry(session).request_delete("t")
+        TopicRegistry(session).request_deletes(["t"])
         time.sleep(0.3)
         assert session.exists(paths.topic("t"))
         session.delete(paths.CONTROLLER)
@@ -236,3 +236,24 @@ def test_a_closed_cluster_takes_brokers_with_the_password_only(
         with pytest.raises(TallymarkError, match=r"set zookeeper\.user"):
             member(tmp_path, zookeeper, "closed", 2).start()
         assert delete(second.bootstrap_servers, "t") == 0
+
+
+def test_a_topic_deleted_while_a_broker_is_down_leaves_its_disk_when_it_is_back(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    """Its log lay there for good: a broker with ZooKeeper left alone whatever no topic had."""
+    first = member(tmp_path, zookeeper, "away", 0)
+    with member(tmp_path, zookeeper, "away", 1) as second:
+        with first:
+            assert create(first.bootstrap_servers, "t", 4) == 0
+            eventually(lambda: sorted(leaders(second.bootstrap_servers, "t")) == [0, 0, 1, 1])
+        folders = [first.settings.log_dirs[0], second.settings.log_dirs[0]]
+        assert [len(list(folder.glob("t-*"))) for folder in folders] == [2, 2]
+        assert delete(second.bootstrap_servers, "t") == 0
+        eventually(lambda: not list(folders[1].glob("t-*")))
+        with ZooKeeper(f"{zookeeper.connect}/away") as session:
+            (note,) = session.children(paths.DELETED_TOPICS)
+            assert note.startswith("0-")
+            with first:
+                eventually(lambda: not list(folders[0].glob("t-*")))
+                eventually(lambda: not session.children(paths.DELETED_TOPICS))

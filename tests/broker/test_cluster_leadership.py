@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,13 @@ class Told:
 
     def __init__(self) -> None:
         self.epochs: dict[tuple[str, int], int] = {}
+        self.deleted: set[uuid.UUID] = set()
+
+    async def deleted_here(self) -> set[uuid.UUID]:
+        return set(self.deleted)
+
+    async def forget_deleted(self, topic_ids: Set[uuid.UUID]) -> None:
+        self.deleted -= topic_ids
 
     async def lead(self, claims: Sequence[Claim]) -> list[int | KafkaError]:
         for claim in claims:
@@ -207,3 +214,45 @@ def test_a_partition_on_a_disk_that_is_away_is_not_begun_anew_on_another() -> No
     grown = replace(topic, partitions=(ours, ours, ours))
     world.apply(world.image.with_topic(grown), check=False)
     assert world.partitions.get("t", 2) is not None
+
+
+def test_logs_of_topics_deleted_while_the_broker_was_away_go_and_no_others() -> None:
+    """A broker was down while a topic was deleted. Its log stayed on the disk for good: nothing
+    told such a topic from one that ZooKeeper had lost."""
+    world = World(0)
+    ours = PartitionImage(ME, 0, (ME,), (ME,))
+    kept, gone, lost, again = (
+        TopicImage(name, uuid.uuid4(), (ours,), {"flush.messages": "1"})
+        for name in ("kept", "gone", "lost", "again")
+    )
+    for topic in (kept, gone, lost, again):
+        world.apply(world.image.with_topic(topic))
+    world.manager.close()
+    world.told.deleted = {gone.topic_id, again.topic_id}
+    elsewhere = PartitionImage(1, 0, (1,), (1,))
+    world.image = replace(
+        world.image,
+        topics={
+            "kept": kept,
+            "again": replace(again, topic_id=uuid.uuid4(), partitions=(elsewhere,)),
+        },
+    )
+    world.start(check=False)
+    asyncio.run(world.leadership.sweep_strays(delete=False))
+    assert sorted(key.topic for key in world.manager) == ["kept", "lost"]
+    assert world.told.deleted == set()
+
+
+def test_a_list_of_deleted_topics_is_kept_while_a_disk_is_away() -> None:
+    world = World(0)
+    ours = PartitionImage(ME, 0, (ME,), (ME,))
+    topic = TopicImage("gone", uuid.uuid4(), (ours, ours), {"flush.messages": "1"})
+    world.apply(world.image.with_topic(topic))
+    world.manager.close()
+    world.told.deleted = {topic.topic_id}
+    world.image = world.image.without_topic("gone")
+    world.files.break_disk("/a")
+    world.start(check=False)
+    asyncio.run(world.leadership.sweep_strays(delete=False))
+    assert len(world.manager) == 0
+    assert world.told.deleted == {topic.topic_id}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from admin_wire import create, fresh
 from eventually import eventually
 
 from tallymark.broker.config_types import ConfigSource
-from tallymark.broker.image import BrokerImage, Endpoint
+from tallymark.broker.image import BrokerImage, Endpoint, MetadataImage
 from tallymark.broker.local_cluster import LocalCluster
 from tallymark.broker.patience import Patience
 from tallymark.broker.topic_rules import RULES
@@ -294,6 +294,45 @@ def test_topics_that_collide_are_created_at_once_only_one_of_them() -> None:
     assert done is None
     assert isinstance(refused, KafkaError)
     assert refused.code == CODES["INVALID_TOPIC_EXCEPTION"]
+
+
+def test_topics_that_are_deleted_together_change_the_picture_once() -> None:
+    """100 topics in one request were written, published and synced 100 times."""
+    pictures: list[set[str]] = []
+
+    async def scenario() -> Mapping[str, KafkaError]:
+        files = MemoryFiles()
+        files.make_dirs("/d")
+        cluster = LocalCluster(files, "/d")
+        await cluster.cluster_id()
+
+        async def on_change(image: MetadataImage) -> None:
+            pictures.append(set(image.topics))
+
+        await cluster.join(BrokerImage(0, {"PLAINTEXT": Endpoint("h", 1)}), on_change)
+        for number in range(5):
+            await cluster.create_topic(f"t{number}", 1, {})
+        pictures.clear()
+        return await cluster.delete_topics(["t1", "none", "t3"])
+
+    failed = asyncio.run(scenario())
+    assert pictures == [{"t0", "t2", "t4"}]
+    assert {name: error.name for name, error in failed.items()} == {
+        "none": "UNKNOWN_TOPIC_OR_PARTITION"
+    }
+
+
+def test_of_many_topics_in_one_request_each_is_answered(wire: WireClient) -> None:
+    names = [fresh(), fresh(), fresh()]
+    for name in names:
+        assert create(wire, name, 2).error_code == 0
+    asked = [names[0], "never-was", names[1], "__consumer_offsets", names[2]]
+    answers = wire.ask(DeleteTopicsRequest(topic_names=asked, timeout_ms=10_000), 5).responses
+    assert [answer.name for answer in answers] == asked
+    codes = [CODES[name] for name in ("UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION")]
+    assert [answer.error_code for answer in answers] == [0, codes[0], 0, codes[1], 0]
+    assert all(answer.error_message for answer in answers if answer.error_code)
+    assert all(ask(wire, name, create=False).topics[0].error_code for name in names)
 
 
 def test_a_timeout_of_zero_sets_it_off_and_does_not_wait(wire: WireClient) -> None:

@@ -78,8 +78,8 @@ def test_creating_a_topic_that_is_there_changes_nothing(zookeeper: ZooKeeper) ->
 def test_a_topic_is_deleted_with_everything_and_inherits_nothing(zookeeper: ZooKeeper) -> None:
     make(zookeeper, a="b")
     registry = TopicRegistry(zookeeper)
-    registry.request_delete("t")
-    registry.request_delete("t")
+    registry.request_deletes(["t"])
+    registry.request_deletes(["t"])
     assert registry.deletions() == ["t"]
     with pytest.raises(KafkaError, match="TOPIC_ALREADY_EXISTS"):
         make(zookeeper)
@@ -95,7 +95,7 @@ def test_a_deposed_controller_deletes_nothing(zookeeper: ZooKeeper, other: ZooKe
     """The flow: a controller is about to delete; it is silent for too long, another one is elected,
     deletes the topic, and somebody creates it again. The first one wakes up and goes on."""
     make(zookeeper)
-    TopicRegistry(zookeeper).request_delete("t")
+    TopicRegistry(zookeeper).request_deletes(["t"])
     old = office(zookeeper)
     ControllerElection(zookeeper, 1, lambda: 17).resign()
     TopicWriter(other).delete("t", office(other, 2))
@@ -115,14 +115,14 @@ def test_what_is_left_of_a_deletion_is_finished_by_the_next_controller(
 ) -> None:
     """A deletion in steps that ended in the middle: some states are gone, the request stands."""
     make(zookeeper, partitions=3, a="b")
-    TopicRegistry(zookeeper).request_delete("t")
+    TopicRegistry(zookeeper).request_deletes(["t"])
     zookeeper.delete_tree(f"{paths.partitions('t')}/0")
     zookeeper.delete(paths.partition_state("t", 1))
     TopicWriter(zookeeper).delete("t", office(zookeeper))
     assert not zookeeper.exists(paths.topic("t"))
     assert not zookeeper.exists(paths.topic_config("t"))
     # A request for what is not there is removed too.
-    TopicRegistry(zookeeper).request_delete("gone")
+    TopicRegistry(zookeeper).request_deletes(["gone"])
     TopicWriter(zookeeper).delete("gone", office(zookeeper))
     assert TopicRegistry(zookeeper).deletions() == []
 
@@ -147,7 +147,7 @@ def test_who_slept_while_a_topic_was_created_again_writes_nothing(zookeeper: Zoo
     make(zookeeper)
     writer = TopicWriter(zookeeper)
     guard = writer.guard()
-    TopicRegistry(zookeeper).request_delete("t")
+    TopicRegistry(zookeeper).request_deletes(["t"])
     writer.delete("t", office(zookeeper))
     make(zookeeper)
     states = {("t", 0): PartitionState(9, 7, (9,), version=0)}
@@ -190,7 +190,7 @@ def test_configs_are_replaced_as_a_whole(zookeeper: ZooKeeper) -> None:
     assert TopicConfigs(zookeeper).get("t") == {"f": "g"}
     with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         writer.configure("nothing", {})
-    TopicRegistry(zookeeper).request_delete("t")
+    TopicRegistry(zookeeper).request_deletes(["t"])
     with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         writer.configure("t", {})
 
@@ -206,7 +206,7 @@ def test_very_many_partitions_come_grow_and_go(zookeeper: ZooKeeper) -> None:
     assert len(TopicRegistry(zookeeper).states([topic])) == count
     TopicWriter(zookeeper).grow(long, lambda n: [(1,)] * (2 * count - n), 0)
     assert len(epochs(zookeeper, long)) == 2 * count
-    TopicRegistry(zookeeper).request_delete(long)
+    TopicRegistry(zookeeper).request_deletes([long])
     TopicWriter(zookeeper).delete(long, office(zookeeper))
     assert TopicRegistry(zookeeper).names() == []
 

@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from tallymark.errors import KafkaError
 from tallymark.log.checkpoint import read_checkpoint
+from tallymark.log.config import LogConfig
 from tallymark.log.leader_epochs import LeaderEpochs
+from tallymark.log.log import Log
+from tallymark.protocol.record_writer import encode_batch
 from tallymark.testing.memory_files import MemoryFiles
 
 PATH = "/d/leader-epoch-checkpoint"
@@ -43,6 +46,66 @@ def test_an_older_epoch_is_fenced() -> None:
     assert epochs.entries == ((2, 0),)
     with pytest.raises(KafkaError, match="FENCED_LEADER_EPOCH"):
         epochs.assign(1, 9)
+
+
+def test_an_append_does_not_wait_for_the_disk_because_its_epoch_is_new() -> None:
+    """A leader's first record in an epoch held up every other partition of the broker: the epoch
+    was written beside it, with two syncs, in the event loop."""
+    files, epochs = fresh()
+    epochs.assign(0, 0)
+    before = files.read(PATH)
+    files.break_disk("/d")
+    epochs.note(1, 5)
+    assert (epochs.latest, epochs.noted, epochs.highest) == (1, 1, 1)
+    assert epochs.end_offset_for(0, 9) == (0, 5)
+    with pytest.raises(OSError, match="Input/output"):
+        epochs.save()
+    assert before == b"0\n1\n0 0\n"
+
+
+def test_a_save_that_failed_is_done_by_the_next_one() -> None:
+    files, epochs = fresh()
+    epochs.note(0, 0)
+    files.fail_next_sync(PATH)
+    with pytest.raises(OSError, match="Input/output"):
+        epochs.save()
+    epochs.save()
+    assert LeaderEpochs(files, "/d").entries == ((0, 0),)
+    files.fail_next_sync(PATH)
+    epochs.save()  # there is nothing to save
+
+
+def test_a_cut_alone_is_not_saved() -> None:
+    """Were the epoch gone from the file, a start after a kill would use its number again."""
+    files, epochs = fresh()
+    epochs.assign(0, 0)
+    epochs.assign(4, 10)
+    epochs.cut_end(10)
+    epochs.save()
+    assert LeaderEpochs(files, "/d").highest == 4
+
+
+def test_the_flush_saves_the_epochs_of_what_it_flushes() -> None:
+    """A recovery reads the epochs of records that were not flushed from the records themselves, and
+    of those that were from the file."""
+    files = MemoryFiles()
+    files.make_dirs("/d/t-0")
+    files.sync_dir("/")
+    files.sync_dir("/d")
+    log = Log.open(files, "/d/t-0", LogConfig(), clean=True, now_ms=0)
+    for epoch in (3, 3, 5):
+        log.append(encode_batch([(None, b"v", (), 1)]), 0, epoch)
+    job = log.take_flush()
+    assert job is not None
+    log.append(encode_batch([(None, b"v", (), 1)]), 0, 8)
+    job.run()
+    log.finish_flush(job)
+    point = log.recovery_point
+    files.kill()
+    files.lose_unsynced()
+    again = Log.open(files, "/d/t-0", LogConfig(), clean=False, now_ms=0, recovery_point=point)
+    assert point == 3
+    assert [again.end_offset_for_epoch(epoch) for epoch in (3, 5)] == [(3, 2), (5, 3)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log import LogConfig, LogManager, OsFiles
-from tallymark.log.partition_folder import deleted_name, parse_folder
+from tallymark.log.partition_folder import TopicPartition, deleted_name, parse_folder
 from tallymark.log.progress import Progress
 from tallymark.protocol.records import encode_batch
 from tallymark.testing.memory_files import MemoryFiles
@@ -121,6 +121,49 @@ def test_delete() -> None:
     assert job is not None
     job.run()  # a flush under way does not stumble
     log.finish_flush(job)
+
+
+def test_many_logs_are_deleted_with_one_sync_and_their_files_later() -> None:
+    """Deleting 100 topics of 10 partitions took 8 s: every partition's folder was synced and
+    emptied by itself, one after the other, before anybody was answered."""
+    files = MemoryFiles()
+    manager = open_manager(files)
+    keys = [TopicPartition("orders", number) for number in range(50)]
+    for key in keys:
+        manager.create(key.topic, key.partition, ORDERS, 0)
+    synced: list[str] = []
+    sync_dir = files.sync_dir
+
+    def counted(path: str) -> None:
+        synced.append(path)
+        sync_dir(path)
+
+    files.sync_dir = counted  # type: ignore[method-assign] # it counts
+    assert manager.delete_all([*keys, TopicPartition("clicks", 0)]) == {}
+    assert synced == ["/d"]
+    assert len(manager) == 0
+    left = [name for name in files.listdir("/d") if "orders" in name]
+    assert len(left) == 50
+    assert all(name.endswith("-delete") for name in left)
+    manager.remove_deleted(stopping=lambda: len(files.listdir("/d")) < 40)
+    assert manager.has_deleted
+    files.kill()
+    open_manager(files)
+    assert not [name for name in files.listdir("/d") if "orders" in name]
+
+
+def test_a_disk_that_fails_keeps_no_other_from_deleting() -> None:
+    files = MemoryFiles()
+    files.make_dirs("/e")
+    both = LogManager.open(files, ["/d", "/e"], CONFIG, broker_id=3, now_ms=0)
+    keys = [TopicPartition("orders", number) for number in range(4)]
+    for key in keys:
+        both.create(key.topic, key.partition, ORDERS, 0)
+    files.break_disk("/d")
+    failed = both.delete_all(keys)
+    assert len(failed) == 2
+    both.remove_deleted()
+    assert not [name for name in files.listdir("/e") if "orders" in name]
 
 
 def test_a_delete_that_a_crash_interrupted_goes_on() -> None:

@@ -49,13 +49,32 @@ def test_a_user_comes_and_goes(tmp_path: Path, run: Run) -> None:
 
 def test_an_old_password_does_not_go_on_by_another_mechanism(tmp_path: Path, run: Run) -> None:
     run("users", "add", "alice", "--password-file", "-", input="old")
-    changed = run(
-        "users", "add", "alice", "--mechanism", "SCRAM-SHA-256", "--password-file", "-", input="new"
-    )
+    changed = run("users", "add", "alice", "--password-file", "-", input="new")
     assert changed.output == "alice: has a new password\n"
-    assert list(users(tmp_path).credentials["alice"]) == ["SCRAM-SHA-256"]
-    assert users(tmp_path).fits("alice", "new")
-    assert not users(tmp_path).fits("alice", "old")
+    for credential in users(tmp_path).credentials["alice"].values():
+        assert credential.fits("new")
+        assert not credential.fits("old")
+
+
+def test_a_mechanism_that_is_named_leaves_the_other_one_as_it_is(tmp_path: Path, run: Run) -> None:
+    """An application logged in by SCRAM-SHA-512. Its user got a SCRAM-SHA-256 credential for an
+    older client: the application was locked out, since that had removed the other one."""
+    sha256, sha512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
+    add = ("users", "add", "alice", "--password-file", "-", "--mechanism")
+    assert run(*add, sha512, input="one").output == "alice: added\n"
+    assert run(*add, sha256, input="two").output == (
+        "alice: has a new password by SCRAM-SHA-256; by SCRAM-SHA-512 it logs in as before\n"
+    )
+    held = users(tmp_path).credentials["alice"]
+    assert held[sha512].fits("one")
+    assert held[sha256].fits("two")
+    gone = run("users", "remove", "alice", "--mechanism", sha512)
+    assert gone.output == "alice: removed, but for SCRAM-SHA-256\n"
+    assert list(users(tmp_path).credentials["alice"]) == [sha256]
+    again = run("users", "remove", "alice", "--mechanism", sha512)
+    assert "alice has no SCRAM-SHA-512" in str(again.exception)
+    run("users", "remove", "alice", "--mechanism", sha256)
+    assert "alice" not in users(tmp_path).credentials
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ implementations: :mod:`~tallymark.broker.local_cluster` and
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
+from uuid import UUID
 
 from tallymark.broker.image import BrokerImage, MetadataImage
 from tallymark.errors import KafkaError
@@ -77,11 +78,19 @@ class Cluster(Protocol):
         broker's logs go by it. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         ...
 
-    async def delete_topic(self, name: str) -> None:
-        """Delete a topic; returns when this broker's picture has it no more.
+    async def delete_topics(self, names: Sequence[str]) -> Mapping[str, KafkaError]:
+        """Delete topics, all with one change of the picture; returns when this broker's has them no
+        more. Those that were not deleted come back with the reason: UNKNOWN_TOPIC_OR_PARTITION."""
+        ...
 
-        Raises UNKNOWN_TOPIC_OR_PARTITION.
-        """
+    async def deleted_here(self) -> Set[UUID]:
+        """Ids of topics that are known to be deleted, and of which this broker may still have
+        partitions on its disks."""
+        ...
+
+    async def forget_deleted(self, topic_ids: Set[UUID]) -> None:
+        """This broker has no partitions of these any more. Never raises: what fails is told again
+        by :meth:`deleted_here`."""
         ...
 
     async def lead(self, claims: Sequence[Claim]) -> Sequence[int | KafkaError]:

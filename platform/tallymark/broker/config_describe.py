@@ -1,10 +1,15 @@
 """What topics and brokers are configured to, as DescribeConfigs and CreateTopics tell it. Pure.
 
-A topic's config is looked for in three places, the first wins; together they are its synonyms::
+A topic's config is looked for in several places, the first wins; together they are its synonyms::
 
-    retention.ms      = 5000        TOPIC           set on the topic
-    log.retention.ms  = 604800000   STATIC_BROKER   set in the broker's settings
-    log.retention.ms  = 604800000   DEFAULT         what is so without any setting
+    retention.bytes      = 5000   TOPIC                    set on the topic
+    min.insync.replicas  = 1      DYNAMIC_DEFAULT_BROKER   set for all brokers of the cluster
+    log.retention.bytes  = 9000   STATIC_BROKER            set in the broker's settings
+    log.retention.bytes  = -1     DEFAULT                  what is so without any setting
+
+Kafka's brokers have no default for ``log.retention.ms``, ``log.roll.ms`` and
+``log.flush.interval.ms`` (others in hours stand behind them): a topic that sets nothing has no
+synonym of these then, and a value nevertheless.
 """
 
 from __future__ import annotations
@@ -24,6 +29,11 @@ from tallymark.broker.settings import BrokerSettings, is_secret, kafka_name
 from tallymark.broker.topic_configs import TopicConfig
 from tallymark.broker.topic_rules import RULES, understood
 
+_OF_THE_CLUSTER: Final = frozenset({"min.insync.replicas"})
+"""What a cluster of Kafka 4 sets for all its brokers when it is made (KIP-966)."""
+_WITHOUT_DEFAULT: Final = frozenset({"log_retention_ms", "log_roll_ms", "log_flush_interval_ms"})
+"""Settings that are null by default in Kafka."""
+
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
@@ -36,41 +46,31 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One config as it is in force. ``synonyms`` has at least one, the first is in force."""
+    """One config as it is in force, ``value`` None for a secret, and where that comes from. The
+    first of its ``synonyms`` is in force; without any it is the default."""
 
     name: str
     type: ConfigType
     doc: str
     read_only: bool
     sensitive: bool
+    value: str | None
+    source: ConfigSource
     synonyms: tuple[Synonym, ...]
-
-    @property
-    def value(self) -> str | None:
-        """The value in force, None for a secret."""
-        return self.synonyms[0].value
-
-    @property
-    def source(self) -> ConfigSource:
-        """Where it comes from."""
-        return self.synonyms[0].source
 
 
 def describe_topic(settings: BrokerSettings, overrides: Mapping[str, str]) -> list[Described]:
     """Every config of a topic with these configs of its own, by name in order. Those that this
     broker does not understand have no effect and are left out."""
     given = understood(overrides)
-    return [
-        Described(
-            row.name,
-            row.type,
-            row.doc,
-            read_only=False,
-            sensitive=False,
-            synonyms=tuple(_of_topic(row, settings, given)),
-        )
-        for row in RULES.values()
-    ]
+    found: list[Described] = []
+    for row in RULES.values():
+        synonyms = tuple(_of_topic(row, settings, given))
+        value, source = row.inherited(settings), ConfigSource.DEFAULT
+        if synonyms:
+            value, source = synonyms[0].value or "", synonyms[0].source
+        found.append(Described(row.name, row.type, row.doc, False, False, value, source, synonyms))
+    return found
 
 
 def _of_topic(
@@ -78,25 +78,29 @@ def _of_topic(
 ) -> Iterator[Synonym]:
     if row.name in given:
         yield Synonym(row.name, given[row.name], ConfigSource.TOPIC)
+    if row.name in _OF_THE_CLUSTER:
+        default = row.inherited(settings)
+        yield Synonym(row.name, default, ConfigSource.DYNAMIC_DEFAULT_BROKER)
     if row.setting:
-        yield from _of_broker(row.setting, settings)
+        for synonym in _of_broker(row.setting, settings):
+            if synonym.source != ConfigSource.DEFAULT or row.setting not in _WITHOUT_DEFAULT:
+                yield synonym
     else:
         yield Synonym(row.name, row.default, ConfigSource.DEFAULT)
 
 
 def describe_broker(settings: BrokerSettings) -> list[Described]:
     """Every setting of this broker, by name in order. They change with a restart only."""
-    return [
-        Described(
-            kafka_name(field),
-            _type(info),
-            " ".join((info.description or "").replace("``", "").split()),
-            read_only=True,
-            sensitive=is_secret(field),
-            synonyms=tuple(_of_broker(field, settings)),
+    found: list[Described] = []
+    for field, info in sorted(BrokerSettings.model_fields.items()):
+        synonyms = tuple(_of_broker(field, settings))
+        first = synonyms[0]
+        doc = " ".join((info.description or "").replace("``", "").split())
+        name, secret = kafka_name(field), is_secret(field)
+        found.append(
+            Described(name, _type(info), doc, True, secret, first.value, first.source, synonyms)
         )
-        for field, info in sorted(BrokerSettings.model_fields.items())
-    ]
+    return found
 
 
 def _of_broker(field: str, settings: BrokerSettings) -> Iterator[Synonym]:

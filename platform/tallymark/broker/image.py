@@ -5,7 +5,7 @@ Handlers read one picture per request; a change makes a new picture. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -111,4 +111,8 @@ class MetadataImage:
 
     def without_topic(self, name: str) -> MetadataImage:
         """The picture without one topic."""
-        return replace(self, topics={k: v for k, v in self.topics.items() if k != name})
+        return self.without_topics({name})
+
+    def without_topics(self, names: Set[str]) -> MetadataImage:
+        """The picture without these topics."""
+        return replace(self, topics={k: v for k, v in self.topics.items() if k not in names})

@@ -19,6 +19,7 @@ from tallymark.broker.settings import BrokerSettings
 from tallymark.errors import KafkaError
 from tallymark.groups.placement import OFFSETS_TOPIC
 from tallymark.log import LogManager
+from tallymark.log.partition_folder import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,9 @@ class Leadership:
         self._loading: set[asyncio.Task[None]] = set()
         self._offline_told: dict[tuple[str, int], str] = {}
         self._told = False
+        self._removing: asyncio.Task[None] | None = None
+        """Takes the files of deleted topics off the disks, which nobody waits for."""
+        self._stopping = False
 
     async def apply(self, image: MetadataImage) -> None:
         """Act by ``image``. Partitions are open before the picture says that we lead them, and
@@ -115,7 +119,10 @@ class Leadership:
                 yield Wanted(topic, index, False)
 
     async def stop(self) -> None:
-        """Load no more."""
+        """Load no more, remove no more files: what is left of them goes at the next start."""
+        self._stopping = True
+        if self._removing is not None:
+            await asyncio.gather(self._removing, return_exceptions=True)
         for task in self._loading:
             task.cancel()
         await asyncio.gather(*self._loading, return_exceptions=True)
@@ -202,27 +209,44 @@ class Leadership:
             log.error("committed offsets cannot be read", exc_info=error)
 
     async def sweep_strays(self, delete: bool) -> None:
-        """At a start: logs that belong to no topic. A topic may have been deleted while this broker
-        was down; where the picture comes from elsewhere it may also be the picture that is wrong,
-        so there the files stay and are told."""
-        topics = self._partitions.image.topics
-        strays = [key for key in self._manager if key[0] not in topics]
-        for topic, index in strays:
+        """At a start: logs that belong to no topic. Those of topics that are known to be deleted
+        (while this broker was down, or before it was done) go. Of the others it may be the picture
+        that is wrong, where it comes from elsewhere: their files stay and are told, unless
+        ``delete``."""
+        image = self._partitions.image
+        deleted = await self._cluster.deleted_here()
+        doomed: list[TopicPartition] = []
+        for key in self._manager:
+            topic_id = self._manager.topic_id(*key)
+            if topic_id in image.names_by_id or (topic_id is None and key.topic in image.topics):
+                continue
+            goes = delete or topic_id in deleted
             log.warning(
-                "stray log %s partition=%s-%d: the cluster has no such topic",
-                "deleted" if delete else "left alone",
-                topic,
-                index,
+                "stray log %s partition=%s: the cluster has no such topic",
+                "deleted" if goes else "left alone",
+                key,
             )
-        if delete and strays:
-            await asyncio.to_thread(self._openings.delete, strays)
+            doomed += [key] if goes else []
+        await self._delete_by_key(doomed, set(deleted))
 
     async def _delete_logs(self, gone: set[UUID]) -> None:
         """By topic id, led or not: while the nodes of a topic with very many partitions go in
         steps, a picture taken in between has the topic without its leaders."""
         if gone:
             doomed = [key for key in self._manager if self._manager.topic_id(*key) in gone]
-            await asyncio.to_thread(self._openings.delete, doomed)
+            await self._delete_by_key(doomed, gone)
+
+    async def _delete_by_key(self, doomed: list[TopicPartition], gone: set[UUID]) -> None:
+        """A disk that is away may have more of them: then the list is kept for the next start."""
+        done = await asyncio.to_thread(self._openings.delete, doomed)
+        if self._removing is None or self._removing.done():
+            self._removing = asyncio.create_task(self._remove_files(), name="remove files")
+        if gone and done and not self._manager.offline_dirs:
+            await self._cluster.forget_deleted(gone)
+
+    async def _remove_files(self) -> None:
+        while self._manager.has_deleted and not self._stopping:
+            await asyncio.to_thread(self._manager.remove_deleted, lambda: self._stopping)
 
     def _tell(self, before: MetadataImage, image: MetadataImage, gone: set[UUID]) -> None:
         """One line for every topic that came or went; the offsets committed on those that went

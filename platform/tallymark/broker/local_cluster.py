@@ -15,7 +15,7 @@ import asyncio
 import json
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final
 
@@ -119,12 +119,24 @@ class LocalCluster:
             await self._store(changed)
             await self._publish(changed)
 
-    async def delete_topic(self, name: str) -> None:
+    async def delete_topics(self, names: Sequence[str]) -> Mapping[str, KafkaError]:
         """See :class:`~tallymark.broker.cluster.Cluster`."""
         async with self._changing:
-            changed = self._image.without_topic(self._topic(name).name)
-            await self._store(changed)
-            await self._publish(changed)
+            there = {name for name in names if name in self._image.topics}
+            if there:
+                changed = self._image.without_topics(there)
+                await self._store(changed)
+                await self._publish(changed)
+        unknown = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+        return {name: KafkaError(unknown, name) for name in names if name not in there}
+
+    async def deleted_here(self) -> Set[uuid.UUID]:
+        """None beyond what ``topics.json`` no longer has: every log of another topic is left over,
+        and goes at the start."""
+        return frozenset()
+
+    async def forget_deleted(self, topic_ids: Set[uuid.UUID]) -> None:
+        """There is no list of them."""
 
     async def lead(self, claims: Sequence[Claim]) -> Sequence[int]:
         """The log itself remembers the epochs; a partition begins with epoch 0."""

@@ -15,6 +15,7 @@ from tallymark.broker.settings import BrokerSettings
 from tallymark.broker.topic_rules import log_config, understood
 from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.log import Log, LogConfig, LogManager
+from tallymark.log.partition_folder import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -95,13 +96,13 @@ class Openings:
             log.warning("topic configs ignored name=%s: %s", topic.name, strange)
         return log_config(self._settings, known)
 
-    def delete(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Delete logs; one that cannot be deleted now is deleted at the next start."""
-        for topic, index in partitions:
-            try:
-                self._manager.delete(topic, index)
-            except KafkaError as error:
-                log.error("log not deleted partition=%s-%d: %s", topic, index, error)
+    def delete(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Delete logs; those that cannot be deleted now are deleted at a next start. Whether all of
+        them are gone."""
+        failed = self._manager.delete_all(partitions)
+        for key, error in failed.items():
+            log.error("log not deleted partition=%s: %s", key, error)
+        return not failed
 
     def _open(self, wanted: Wanted, config: LogConfig) -> Opened:
         topic, index = wanted.topic, wanted.index

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -139,15 +140,36 @@ class ZooKeeperCluster:
         await self._answered(lambda: self._view.alter_configs(name, configs))
         await self._refreshed()
 
-    async def delete_topic(self, name: str) -> None:
-        """See :class:`~tallymark.broker.cluster.Cluster`; REQUEST_TIMED_OUT where the controller
-        does not do it in time."""
-        await self._answered(lambda: self._view.request_delete(name))
+    async def delete_topics(self, names: Sequence[str]) -> Mapping[str, KafkaError]:
+        """See :class:`~tallymark.broker.cluster.Cluster`; REQUEST_TIMED_OUT for those with which
+        the controller is not done in time."""
+        unknown = await self._answered(lambda: self._view.request_deletes(names))
+        code = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+        failed = {name: KafkaError(code, name) for name in unknown}
+        asked = set(names) - set(unknown)
         deadline = self._loop.time() + DELETE_SECONDS
-        while name in (await self._refreshed()).topics:
+        while left := asked & set((await self._refreshed()).topics):
             if self._loop.time() > deadline:
-                raise KafkaError(CODES["REQUEST_TIMED_OUT"], f"the deletion of {name}")
+                late = CODES["REQUEST_TIMED_OUT"]
+                return failed | {name: KafkaError(late, f"the deletion of {name}") for name in left}
             await asyncio.sleep(0.05)
+        return failed
+
+    async def deleted_here(self) -> Set[uuid.UUID]:
+        """As the controller has noted them. None where ZooKeeper cannot be asked: what is on the
+        disks stays there until the next start."""
+        try:
+            return await self._run(self._view.deleted_here)
+        except (ConnectError, SessionLostError, CoordinationError) as error:
+            log.warning("deleted topics are not known: %s", error)
+            return frozenset()
+
+    async def forget_deleted(self, topic_ids: Set[uuid.UUID]) -> None:
+        """See :class:`~tallymark.broker.cluster.Cluster`."""
+        try:
+            await self._run(lambda: self._view.forget_deleted(topic_ids))
+        except (ConnectError, SessionLostError, CoordinationError) as error:
+            log.warning("deleted topics stay in the list of this broker: %s", error)
 
     async def lead(self, claims: Sequence[Claim]) -> Sequence[int | KafkaError]:
         """By compare-and-set of the partitions' state nodes."""

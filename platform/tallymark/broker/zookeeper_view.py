@@ -37,6 +37,7 @@ from tallymark.coordination import (
     ZooKeeper,
 )
 from tallymark.coordination.cluster_id import cluster_id
+from tallymark.coordination.deleted_topics import DeletedTopics
 from tallymark.errors import CODES, KafkaError, UserError
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class ZooKeeperView:
         self._writer = TopicWriter(zookeeper)
         self._changes = ChangeReader(zookeeper)
         self._configs = TopicConfigs(zookeeper)
+        self._deleted = DeletedTopics(zookeeper, node_id)
         self._election = ControllerElection(zookeeper, node_id, now_ms)
         self._controller: Controller | None = None
         self._node_id = node_id
@@ -166,11 +168,19 @@ class ZooKeeperView:
         """Replace the topic's own settings. UNKNOWN_TOPIC_OR_PARTITION."""
         self._writer.configure(name, configs)
 
-    def request_delete(self, name: str) -> None:
-        """Ask the controller for it. UNKNOWN_TOPIC_OR_PARTITION."""
-        if self._topics.get(name) is None:
-            raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], name)
-        self._topics.request_delete(name)
+    def request_deletes(self, names: Sequence[str]) -> list[str]:
+        """Ask the controller for it; those of the names of which there is no topic."""
+        there = self._topics.get_many(names)
+        self._topics.request_deletes([name for name in names if name in there])
+        return [name for name in names if name not in there]
+
+    def deleted_here(self) -> set[uuid.UUID]:
+        """Deleted topics of which this broker may still have partitions."""
+        return self._deleted.here()
+
+    def forget_deleted(self, topic_ids: Iterable[uuid.UUID]) -> None:
+        """This broker has no partitions of these any more."""
+        self._deleted.forget(topic_ids)
 
     def lead(self, claims: Sequence[Claim]) -> list[int | KafkaError]:
         """Become leader, by compare-and-set of the states whose epoch rises. The others are left

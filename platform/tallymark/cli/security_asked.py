@@ -24,17 +24,13 @@ class AskedSecurity:
     def set_password(
         self, name: str, password: str, mechanisms: Iterable[str], iterations: int
     ) -> None:
-        """By these mechanisms, and by no other any more."""
-        chosen = list(mechanisms)
-        old = [(name, held) for held in self.users().get(name, {}) if held not in chosen]
-        new = [NewPassword(name, password, mechanism, iterations) for mechanism in chosen]
-        self._admin.alter_users(new, old).check()
+        """By these mechanisms; what the user has of others stays."""
+        new = [NewPassword(name, password, mechanism, iterations) for mechanism in mechanisms]
+        self._admin.alter_users(new).check()
 
-    def remove_user(self, name: str) -> None:
-        """Remove all its credentials."""
-        self._admin.alter_users(
-            remove=[(name, held) for held in self.users().get(name, {})]
-        ).check()
+    def remove_credentials(self, name: str, mechanisms: Iterable[str]) -> None:
+        """It logs in by these no more."""
+        self._admin.alter_users(remove=[(name, each) for each in mechanisms]).check()
 
     def acls(self) -> frozenset[Acl]:
         """All entries."""

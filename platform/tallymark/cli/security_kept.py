@@ -31,17 +31,17 @@ class KeptSecurity:
     def set_password(
         self, name: str, password: str, mechanisms: Iterable[str], iterations: int
     ) -> None:
-        """By these mechanisms, and by no other any more."""
-        change: dict[str, str | None] = dict.fromkeys(HASHES)
+        """By these mechanisms; what the user has of others stays."""
+        change: dict[str, str | None] = {}
         for mechanism in mechanisms:
             salt = secrets.token_bytes(_SALT_BYTES)
             credential = ScramCredential.of_password(mechanism, password, salt, iterations)
             change[mechanism] = stored_text(credential)
         self._store.alter_user(name, change)
 
-    def remove_user(self, name: str) -> None:
-        """Remove all its credentials."""
-        self._store.alter_user(name, dict.fromkeys(HASHES))
+    def remove_credentials(self, name: str, mechanisms: Iterable[str]) -> None:
+        """It logs in by these no more."""
+        self._store.alter_user(name, dict.fromkeys(mechanisms))
 
     def acls(self) -> frozenset[Acl]:
         """All entries."""

@@ -33,10 +33,12 @@ class Security(Protocol):
     def set_password(
         self, name: str, password: str, mechanisms: Iterable[str], iterations: int
     ) -> None:
-        """By these mechanisms, and by no other any more."""
+        """By these mechanisms; what the user has of others stays."""
         ...
 
-    def remove_user(self, name: str) -> None: ...
+    def remove_credentials(self, name: str, mechanisms: Iterable[str]) -> None:
+        """It logs in by these, which it has, no more; a user without any is none."""
+        ...
 
     def acls(self) -> frozenset[Acl]: ...
 

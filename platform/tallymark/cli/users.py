@@ -28,7 +28,8 @@ def command() -> None:
     "mechanisms",
     type=click.Choice([SCRAM_SHA_256, SCRAM_SHA_512]),
     multiple=True,
-    help="Which credentials to make; default both. PLAIN checks these as well.",
+    help="Which credentials to make, the other one stays as it is; default both. PLAIN checks "
+    "these as well, SCRAM-SHA-512 first.",
 )
 @click.option("--iterations", type=int, default=MIN_ITERATIONS, show_default=True)
 @click.option(
@@ -54,11 +55,13 @@ def add(
     except KafkaError as error:
         raise UserError(error.context) from None
     password = _password(password_file)
+    chosen = mechanisms or tuple(HASHES)
     with opened_store(options) as security:
-        known = name in security.users()
-        # A password that is changed for one mechanism does not go on working by the other.
-        security.set_password(name, password, mechanisms or tuple(HASHES), iterations)
-    click.echo(f"{name}: {'has a new password' if known else 'added'}")
+        known = security.users().get(name)
+        security.set_password(name, password, chosen, iterations)
+    kept = ", ".join(sorted(set(known or ()) - set(chosen)))
+    by = f" by {', '.join(chosen)}; by {kept} it logs in as before" if kept else ""
+    click.echo(f"{name}: {'added' if known is None else 'has a new password'}{by}")
 
 
 @command.command("list")
@@ -79,17 +82,30 @@ def list_users(as_json: bool, **options: Any) -> None:
 
 @command.command("remove")
 @click.argument("name")
+@click.option(
+    "--mechanism",
+    "mechanisms",
+    type=click.Choice([SCRAM_SHA_256, SCRAM_SHA_512]),
+    multiple=True,
+    help="Which credentials to remove; default all.",
+)
 @store_options
 def remove(
     name: str,
+    mechanisms: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Remove the user NAME. Connections that are open stay open."""
+    """Remove the user NAME, or one way by which it logs in. Connections that are open stay open."""
     with opened_store(options) as security:
-        if name not in security.users():
+        held = security.users().get(name)
+        if held is None:
             raise UserError(f"there is no user {name}", "see 'tallymark users list'")
-        security.remove_user(name)
-    click.echo(f"{name}: removed")
+        missing = [each for each in mechanisms if each not in held]
+        if missing:
+            raise UserError(f"{name} has no {missing[0]}", "see 'tallymark users list'")
+        security.remove_credentials(name, mechanisms or tuple(held))
+    left = ", ".join(sorted(set(held) - set(mechanisms))) if mechanisms else ""
+    click.echo(f"{name}: removed{f', but for {left}' if left else ''}")
 
 
 def _password(path: str | None) -> str:

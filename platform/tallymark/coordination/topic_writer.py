@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 
 from tallymark.coordination import configs, paths
 from tallymark.coordination.changes import change_of
+from tallymark.coordination.deleted_topics import notes_of
 from tallymark.coordination.errors import (
     BadVersionError,
     CoordinationError,
@@ -46,6 +47,10 @@ T = TypeVar("T")
 
 STEP_PARTITIONS: Final = 500
 """Partitions in one transaction: below 1 MB even with the longest names."""
+_PARENTS: Final = (
+    *(paths.TOPICS, paths.TOPIC_CONFIGS, paths.CHANGES),
+    *(paths.DELETE_TOPICS, paths.DELETED_TOPICS),
+)
 _ATTEMPTS: Final = 5
 _CHANGED: Final = (BadVersionError, NoNodeError, NodeExistsError, NotEmptyError)
 """Somebody else has changed what this was decided from."""
@@ -220,19 +225,22 @@ class TopicWriter:
 
     def _delete(self, name: str, fence: Check) -> None:
         guard = SetData(paths.DELETE_TOPICS, b"", self.guard().version)
-        indices = [int(p) for p in self._zookeeper.children(paths.partitions(name))]
-        *parts, last = _parts(indices) or [[]]
-        for part in parts:
-            self._zookeeper.commit([fence, *self._deletions(name, part)])
         candidates = (
             paths.partitions(name),
             paths.topic(name),
             paths.topic_config(name),
             paths.delete_topic(name),
         )
-        rest = [Delete(path) for path in candidates if self._zookeeper.exists(path)]
+        found = self._zookeeper.read_many(candidates)
+        rest = [Delete(path) for path, node in zip(candidates, found, strict=True) if node]
+        partitions, topic = found[:2]
+        numbers = self._zookeeper.children(paths.partitions(name)) if partitions else []
+        *parts, last = _parts([int(number) for number in numbers]) or [[]]
+        for part in parts:
+            self._zookeeper.commit([fence, *self._deletions(name, part)])
+        notes = notes_of(decode_topic(name, topic.data, topic.version)) if topic else []
         self._zookeeper.commit(
-            [fence, *self._deletions(name, last), *rest, guard, change_of([name])]
+            [fence, *self._deletions(name, last), *rest, *notes, guard, change_of([name])]
         )
 
     def _deletions(self, name: str, indices: Sequence[int]) -> list[Step]:
@@ -249,7 +257,7 @@ class TopicWriter:
     def _prepare(self) -> None:
         """The parents stand."""
         if not self._ready:
-            for parent in (paths.TOPICS, paths.TOPIC_CONFIGS, paths.CHANGES, paths.DELETE_TOPICS):
+            for parent in _PARENTS:
                 self._zookeeper.ensure(parent)
             self._ready = True
 

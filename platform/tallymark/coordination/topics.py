@@ -15,18 +15,22 @@ A topic without partitions is one that is being created, and counts as none. Cha
 from __future__ import annotations
 
 import base64
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tallymark.coordination import documents, paths
 from tallymark.coordination.errors import MalformedNodeError, NodeExistsError
 from tallymark.coordination.kazoo_client import WatchCallback
-from tallymark.coordination.nodes import ANY_VERSION
+from tallymark.coordination.nodes import ANY_VERSION, Create
 from tallymark.coordination.watches import Watch, watch_children
 from tallymark.coordination.zookeeper import ZooKeeper
 
 NO_LEADER = -1
+_REQUESTS: Final = 500
+"""Requests to delete in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +105,18 @@ class TopicRegistry:
 
     # -- deletion -----------------------------------------------------------------------------
 
-    def request_delete(self, name: str) -> None:
-        """Ask the controller to delete a topic. Asking twice is fine."""
-        try:
-            self._zookeeper.create(paths.delete_topic(name), parents=True)
-        except NodeExistsError:
-            return
+    def request_deletes(self, names: Sequence[str]) -> None:
+        """Ask the controller to delete topics. Asking twice is fine."""
+        self._zookeeper.ensure(paths.DELETE_TOPICS)
+        steps = [Create(paths.delete_topic(name)) for name in names]
+        for at in range(0, len(steps), _REQUESTS):
+            part = steps[at : at + _REQUESTS]
+            try:
+                self._zookeeper.commit(part)
+            except NodeExistsError:  # somebody has asked for one of them
+                for step in part:
+                    with contextlib.suppress(NodeExistsError):
+                        self._zookeeper.commit([step])
 
     def deletions(self, watch: WatchCallback | None = None) -> list[str]:
         """Topics that are asked to be deleted and are not gone yet."""

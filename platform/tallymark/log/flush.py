@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tallymark.errors import CorruptRecordError
 from tallymark.log.files import Files, Handle
@@ -36,9 +36,11 @@ class DiskTurn:
 
 class FlushJob:
     """Makes everything below ``offset`` durable: it is when ``done``; ``error`` says why not.
-    ``since_ms`` is how long the oldest message has waited for it."""
+    ``since_ms`` is how long the oldest message has waited for it. ``save_epochs`` puts the leader
+    epochs of these records on the disk: a recovery does not read records that were flushed."""
 
-    __slots__ = ("_directory", "_files", "_turn", "_work", "done", "error", "offset", "since_ms")
+    __slots__ = ("_directory", "_files", "_save_epochs", "_turn", "_work", "done", "error",
+                 "offset", "since_ms")  # fmt: skip
 
     def __init__(
         self,
@@ -48,11 +50,13 @@ class FlushJob:
         work: Sequence[tuple[Segment, IndexMark]],
         offset: int,
         since_ms: int | None,
+        save_epochs: Callable[[], None],
     ) -> None:
         self._files = files
         self._directory = directory
         self._turn = turn
         self._work = work
+        self._save_epochs = save_epochs
         self.offset = offset
         self.since_ms = since_ms
         self.done = False
@@ -69,6 +73,7 @@ class FlushJob:
                 for handle in self._handles():
                     handle.sync()
                 self._files.sync_dir(self._directory)
+                self._save_epochs()
                 self.done = True
             except OSError as error:
                 self.error = error

@@ -10,10 +10,15 @@
 A consumer that read up to 5000 in epoch 0 and asks where epoch 0 ended is told 4711: what it read
 from there on is no longer in the log. This works because a new leader epoch begins at the end of
 the log *after* recovery, and every cut drops the epochs that began at or behind it.
+
+An append notes its epoch in memory only, since the event loop must not wait for the disk: every
+batch carries its epoch, and a recovery reads those behind the recovery point again. So the file has
+to hold an epoch before the recovery point passes its records: the flush saves it.
 """
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from typing import Final
 
@@ -26,26 +31,30 @@ UNDEFINED: Final = (-1, -1)
 
 
 class LeaderEpochs:
-    """The epochs of one log, ascending, kept in its folder. :meth:`assign` is durable on return.
+    """The epochs of one log, ascending, kept in its folder. The log's owner changes them; any
+    thread may :meth:`save` and read.
 
     ``highest`` is the greatest epoch the log ever was in, cut or not: a new one must be above it.
-    ``saved`` is the current epoch where the file tells the same, so that an append in it need not
-    :meth:`assign`; None after a cut.
+    ``noted`` is the current epoch, in which an append need not :meth:`note` anything; None after a
+    cut.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._path = f"{directory}/{FILE_NAME}"
-        self._entries: list[tuple[int, int]] = []
+        self._entries: tuple[tuple[int, int], ...] = ()
+        """Replaced, never changed: a thread may be writing it."""
+        self._saving = threading.Lock()
+        self._unsaved = False
         for epoch, start in read_checkpoint(files, self._path, 2):
             self._add(int(epoch), int(start))
-        self.saved: int | None = self.latest
+        self.noted: int | None = self.latest
         self.highest = self.latest
 
     @property
     def entries(self) -> tuple[tuple[int, int], ...]:
         """(epoch, start offset), ascending in both."""
-        return tuple(self._entries)
+        return self._entries
 
     @property
     def latest(self) -> int:
@@ -53,7 +62,13 @@ class LeaderEpochs:
         return self._entries[-1][0] if self._entries else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """From ``start_offset`` on records are written in ``epoch``. No effect where that is known.
+        """:meth:`note`, durable on return. It waits for the disk."""
+        self.note(epoch, start_offset)
+        self.save()
+
+    def note(self, epoch: int, start_offset: int) -> None:
+        """From ``start_offset`` on records are written in ``epoch``; no effect where that is known.
+        Durable after :meth:`save`.
 
         Raises FENCED_LEADER_EPOCH where the log is in a newer epoch.
         """
@@ -63,10 +78,24 @@ class LeaderEpochs:
             )
         if epoch > self.latest:
             self._add(epoch, start_offset)
-        if epoch != self.saved:
-            write_checkpoint(self._files, self._path, self._entries)
-            self.saved = epoch
+        if epoch != self.noted:
+            self.noted = epoch
             self.highest = max(self.highest, epoch)
+            self._unsaved = True
+
+    def save(self) -> None:
+        """Write what was noted, durably; costs nothing where nothing was. One thread at a time
+        writes, always what is newest (KAFKA-16541, KAFKA-17142). Raises OSError: it is tried again
+        with the next call."""
+        with self._saving:
+            if not self._unsaved:
+                return
+            self._unsaved = False  # before the entries are looked at: what comes now is saved later
+            try:
+                write_checkpoint(self._files, self._path, self._entries)
+            except BaseException:
+                self._unsaved = True
+                raise
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest epoch not above ``epoch`` (KIP-320, KIP-279).
@@ -78,9 +107,10 @@ class LeaderEpochs:
             return UNDEFINED
         if epoch == self.latest:
             return epoch, log_end
-        number = bisect_right(self._entries, (epoch, 2**63))
-        end = self._entries[number][1]
-        return (self._entries[number - 1][0] if number else epoch), end
+        entries = self._entries
+        number = bisect_right(entries, (epoch, 2**63))
+        end = entries[number][1]
+        return (entries[number - 1][0] if number else epoch), end
 
     def cut_end(self, end_offset: int) -> None:
         """The log ends at ``end_offset``: epochs that began there or later hold nothing.
@@ -88,20 +118,21 @@ class LeaderEpochs:
         The file keeps them until the next epoch is assigned: were they gone from it and the process
         killed before, the next start would not know which epochs are used up.
         """
-        kept = [entry for entry in self._entries if entry[1] < end_offset]
+        kept = tuple(entry for entry in self._entries if entry[1] < end_offset)
         if len(kept) != len(self._entries):
             self._entries = kept
-            self.saved = None
+            self.noted = None
 
     def cut_start(self, start_offset: int) -> None:
         """Records before ``start_offset`` are gone; the epoch that spans it begins there now. The
         file may keep the older ones: they are cut again when it is read."""
         gone = [entry for entry in self._entries if entry[1] <= start_offset]
         if len(gone) > 1 or (gone and gone[0][1] < start_offset):
-            self._entries = [(gone[-1][0], start_offset), *self._entries[len(gone) :]]
+            self._entries = ((gone[-1][0], start_offset), *self._entries[len(gone) :])
 
     def _add(self, epoch: int, start: int) -> None:
         """Append; an epoch in which nothing was written makes way for the next one."""
-        while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start):
-            self._entries.pop()
-        self._entries.append((epoch, start))
+        kept = list(self._entries)
+        while kept and (kept[-1][0] >= epoch or kept[-1][1] >= start):
+            kept.pop()
+        self._entries = (*kept, (epoch, start))

@@ -173,8 +173,8 @@ class Log(ReadableLog):
         age = 0 if since is None else now_ms - since
         if must_roll(self._config, segment.size, age, len(data), last - segment.base_offset):
             segment = self._roll()
-        if leader_epoch != self._epochs.saved:
-            self._epochs.assign(leader_epoch, first)
+        if leader_epoch != self._epochs.noted:
+            self._epochs.note(leader_epoch, first)
         if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
             data = bytearray(data)
         place_batch(data, 0, first, leader_epoch)
@@ -281,7 +281,8 @@ class Log(ReadableLog):
             segments = self._segments.from_offset(self.recovery_point)
             work = [(segment, segment.indexes.mark()) for segment in segments]
         since, self._unflushed_since_ms = self._unflushed_since_ms, None
-        return FlushJob(self._files, self.directory, self._turn, work, self.end_offset, since)
+        save = self._epochs.save
+        return FlushJob(self._files, self.directory, self._turn, work, self.end_offset, since, save)
 
     # --- deletion
 

@@ -10,7 +10,8 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from tallymark.errors import CODES, KafkaError, UserError
@@ -51,6 +52,8 @@ class LogManager:
         self._dead: dict[str, str] = {}
         self._damaged: dict[TopicPartition, str] = {}
         self._checkpointing = threading.Lock()
+        self._deleted: deque[tuple[DataDir, str]] = deque()
+        """Folders that are renamed and still there."""
 
     @classmethod
     def open(
@@ -254,22 +257,63 @@ class LogManager:
         return self._logs[key]
 
     def delete(self, topic: str, partition: int) -> None:
-        """Delete the log and its files; fine where there is none. Readers keep what they hold. Any
-        thread may, after the log's owner has let go of it."""
-        key = TopicPartition(topic, partition)
-        found = self._logs.pop(key, None)
-        if found is None:
-            return
-        home = self._homes.pop(key)
-        home.population -= 1
-        self._topic_ids.pop(key, None)
-        found.abandon()
-        doomed = f"{home.path}/{deleted_name(str(key))}"
-        with guarded(home.health, f"delete {key}"):
-            # The name goes at once and durably; the rest, which may take a crash, by that name.
-            self._files.rename(found.directory, doomed)
+        """:meth:`delete_all` of one, and :meth:`remove_deleted`. Raises KAFKA_STORAGE_ERROR where
+        its disk fails."""
+        failed = self.delete_all([TopicPartition(topic, partition)])
+        for error in failed.values():
+            raise error
+        self.remove_deleted()
+
+    def delete_all(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+        """Delete logs, durably; fine where there is none. Their files go with
+        :meth:`remove_deleted`. Returns those whose disk failed: they are deleted at the next start.
+        Readers keep what they hold. Any thread may, after the owner of the logs has let go of them.
+        """
+        doomed: dict[DataDir, dict[TopicPartition, str]] = {}
+        for key in partitions:
+            found = self._logs.pop(key, None)
+            if found is not None:
+                home = self._homes.pop(key)
+                home.population -= 1
+                self._topic_ids.pop(key, None)
+                found.abandon()
+                doomed.setdefault(home, {})[key] = found.directory
+        failed: dict[TopicPartition, KafkaError] = {}
+        for home, folders in doomed.items():
+            try:
+                self._rename_deleted(home, folders)
+            except KafkaError as error:
+                failed |= dict.fromkeys(folders, error)
+        return failed
+
+    @property
+    def has_deleted(self) -> bool:
+        """Whether there is anything for :meth:`remove_deleted`."""
+        return bool(self._deleted)
+
+    def remove_deleted(self, stopping: Callable[[], bool] = lambda: False) -> None:
+        """Remove the files of what was deleted, until ``stopping``: what is left then goes at the
+        next start. It takes long where files are many. Any thread may."""
+        while self._deleted and not stopping():
+            try:
+                home, folder = self._deleted.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            try:
+                with guarded(home.health, f"remove {folder}"):
+                    self._remove_folder(folder)
+            except KafkaError as error:
+                log.error("%s is removed at the next start: %s", folder, error)
+
+    def _rename_deleted(self, home: DataDir, folders: Mapping[TopicPartition, str]) -> None:
+        """One sync for all; what a crash leaves of them goes by the names that they get."""
+        some = f"{next(iter(folders))}" + (f" and {len(folders) - 1} more" * (len(folders) > 1))
+        with guarded(home.health, f"delete {some}"):
+            renamed = [f"{home.path}/{deleted_name(str(key))}" for key in folders]
+            for folder, name in zip(folders.values(), renamed, strict=True):
+                self._files.rename(folder, name)
             self._files.sync_dir(home.path)
-            self._remove_folder(doomed)
+        self._deleted.extend((home, name) for name in renamed)
 
     # --- housekeeping
 

@@ -6,16 +6,18 @@ Served 1-6.
 
 Kept: the answer comes when this broker's picture has the topic no more, or REQUEST_TIMED_OUT after
 the asker's timeout, the deletion going on; fetches parked on it are woken with
-UNKNOWN_TOPIC_OR_PARTITION, and what groups committed on it is forgotten. Who may not DESCRIBE a
-topic does not learn its name by its id. With ``delete.topic.enable=false`` nothing is deleted.
+UNKNOWN_TOPIC_OR_PARTITION, and what groups committed on it is forgotten. Topics of one request go
+together; their logs have other names then, durably, and the files go in the background. Who may not
+DESCRIBE a topic does not learn its name by its id. With ``delete.topic.enable=false`` nothing is
+deleted.
 Simplified: any broker takes the request, the controller does it.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tallymark.broker.authorizer import Operation, ResourceType, require
 from tallymark.broker.handlers import Call, register
@@ -38,27 +40,44 @@ _FIRST_WITH_DISABLED = 3
 async def handle(
     state: BrokerState, request: DeleteTopicsRequest, call: Call
 ) -> DeleteTopicsResponse:
-    """One after the other, in the order of the request."""
+    """Each is checked by itself, in the order of the request; what may go goes all at once."""
     asked = request.topics
     if call.version < _FIRST_WITH_IDS:
         asked = [DeleteTopicsRequestTopic(name=name) for name in request.topic_names]
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + request.timeout_ms / 1000
     twice = _meant_twice(state, asked)
+    doomed: dict[str, DeleteTopicsResponseTopic] = {}
     answers: list[DeleteTopicsResponseTopic] = []
     async for topic in in_turns(asked):
-        left_ms = int((deadline - loop.time()) * 1000)
-        answers.append(await _delete(state, topic, call, twice, left_ms))
-    return DeleteTopicsResponse(responses=answers)
+        answer = _checked(state, topic, call, twice)
+        answers.append(answer)
+        if not answer.error_code and answer.name is not None:
+            doomed[answer.name] = answer
+    failed = await _delete(state, list(doomed), request.timeout_ms) if doomed else {}
+    return DeleteTopicsResponse(
+        responses=[_with(answer, failed.get(answer.name or "")) for answer in answers]
+    )
 
 
 async def _delete(
-    state: BrokerState,
-    asked: DeleteTopicsRequestTopic,
-    call: Call,
-    twice: set[str],
-    left_ms: int,
+    state: BrokerState, names: Sequence[str], timeout_ms: int
+) -> Mapping[str, KafkaError]:
+    """Those that were not deleted, and why."""
+    try:
+        return await state.patience.within(timeout_ms, state.cluster.delete_topics(names))
+    except KafkaError as error:  # some may be gone all the same, and those are
+        return {name: error for name in names if name in state.image.topics}
+
+
+def _with(answer: DeleteTopicsResponseTopic, error: KafkaError | None) -> DeleteTopicsResponseTopic:
+    if answer.error_code or error is None:
+        return answer
+    return replace(answer, error_code=error.code, error_message=str(error))
+
+
+def _checked(
+    state: BrokerState, asked: DeleteTopicsRequestTopic, call: Call, twice: set[str]
 ) -> DeleteTopicsResponseTopic:
+    """The topic with its id, or why it may not be deleted."""
     name, topic_id = asked.name, asked.topic_id
     try:
         if not state.settings.delete_topic_enable:
@@ -77,7 +96,6 @@ async def _delete(
         if known is None:
             raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], found[:80])
         topic_id = known.topic_id
-        await state.patience.within(left_ms, state.cluster.delete_topic(found))
     except KafkaError as error:
         return DeleteTopicsResponseTopic(
             name=name, topic_id=topic_id, error_code=error.code, error_message=str(error)

@@ -1,0 +1,65 @@
+"""Which topics are gone, for brokers that were away when they went.
+
+::
+
+    /brokers/deleted_topics/[broker id]-[topic id, 32 hex digits]
+
+A broker that starts and finds partitions on its disks that no topic has cannot tell a topic that
+was deleted from a ZooKeeper that has lost what it knew. So the transaction that deletes a topic
+adds one node for every broker that has partitions of it, and the broker removes its node once they
+are gone from its disks. A log whose topic id is in the list was deleted; another is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable
+from typing import Final
+
+from tallymark.coordination import paths
+from tallymark.coordination.errors import NoNodeError
+from tallymark.coordination.nodes import Create, Delete
+from tallymark.coordination.topics import TopicAssignment
+from tallymark.coordination.zookeeper import ZooKeeper
+
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+_STEPS: Final = 500
+"""Nodes in one transaction."""
+
+
+def notes_of(topic: TopicAssignment) -> list[Create]:
+    """The steps for the transaction that deletes the topic."""
+    brokers = {broker for replicas in topic.assignment.values() for broker in replicas}
+    return [Create(_path(broker, topic.topic_id)) for broker in sorted(brokers)]
+
+
+class DeletedTopics:
+    """One broker's part of the list."""
+
+    def __init__(self, zookeeper: ZooKeeper, broker_id: int) -> None:
+        self._zookeeper = zookeeper
+        self._broker_id = broker_id
+
+    def here(self) -> set[uuid.UUID]:
+        """Ids of deleted topics of which this broker may still have partitions."""
+        self._zookeeper.ensure(paths.DELETED_TOPICS)
+        found: set[uuid.UUID] = set()
+        for name in self._zookeeper.children(paths.DELETED_TOPICS):
+            broker, _, digits = name.partition("-")
+            if broker == str(self._broker_id) and _ID.fullmatch(digits):
+                found.add(uuid.UUID(hex=digits))
+        return found
+
+    def forget(self, topic_ids: Iterable[uuid.UUID]) -> None:
+        """This broker has no partitions of these any more. Fine where they are not in the list."""
+        doomed = [Delete(_path(self._broker_id, each)) for each in self.here() & set(topic_ids)]
+        for at in range(0, len(doomed), _STEPS):
+            try:
+                self._zookeeper.commit(doomed[at : at + _STEPS])
+            except NoNodeError:  # an earlier run of this broker is just doing the same
+                continue
+
+
+def _path(broker_id: int, topic_id: uuid.UUID) -> str:
+    return f"{paths.DELETED_TOPICS}/{broker_id}-{topic_id.hex}"
