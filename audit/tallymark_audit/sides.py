@@ -227,7 +227,8 @@ class CellFacts:
     """Both sides of one cell on one edge. ``observed_count`` replaces the observation's count for
     records without a stamp on a fan-in edge, where only a share of what is seen is this edge's.
     ``explained`` are sequences whose absence has a stated reason, besides what the two sides say.
-    ``in_flight``: nothing shows yet that the mirror, or the group, has passed them."""
+    ``in_flight``: nothing shows yet that the mirror, or the group, has passed them.
+    ``unreported``: the members of a group that may have processed some and not have said so."""
 
     key: CellKey
     claim: Claim | None = None
@@ -235,6 +236,7 @@ class CellFacts:
     explained: tuple[Explanation, ...] = ()
     observed_count: int | None = None
     in_flight: bool = False
+    unreported: frozenset[str] = frozenset()
 
 
 def merge_observations(observations: Iterable[Observation]) -> dict[CellKey, Observation]:

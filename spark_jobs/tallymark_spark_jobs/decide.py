@@ -32,14 +32,17 @@ from tallymark_audit.judge.passing import (
     GapOf,
     Part,
     Passed,
+    Word,
     in_flight,
     mirror_of,
+    owing,
     stopped,
+    unreported,
 )
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
-from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.ranges import RangeSet
 from tallymark_audit.sides import CellFacts, Claim, Observation, merge_observations
-from tallymark_audit.store.facts import processed_cells
+from tallymark_audit.store.facts import processed_cells, put_together
 from tallymark_spark_jobs.claims import homes
 from tallymark_spark_jobs.period import Period
 
@@ -191,25 +194,44 @@ class _Judge:
         held = self._observed(edge.upstream, topic)
         done: dict[int, list[Observation]] = defaultdict(list)
         filtered: dict[int, dict[CellKey, RangeSet]] = defaultdict(dict)
+        doubted: dict[int, dict[CellKey, RangeSet]] = defaultdict(dict)
         book = self._book(edge.upstream)
         for claim in book.processed(edge.group):
             key = claim.key
             if key.topic == topic:
                 done[key.window] += processed_cells(claim)
-                if claim.filtered:
-                    left_out = filtered[key.window].get(key, EMPTY)
-                    filtered[key.window][key] = left_out | claim.filtered
+                put_together(filtered[key.window], key, claim.filtered)
+                put_together(doubted[key.window], key, claim.in_doubt)
         parts = self.facts.parts.get((edge.upstream, topic), {})
         passed = self._passed(edge, topic)
+        owed = owing(self._words(edge, topic), self._members(edge, topic))
         return {
             at: consumer_facts(
                 held.get(at, {}),
                 merge_observations(done.get(at, [])),
                 filtered.get(at, {}),
                 in_flight(parts.get(at, {}), passed, self.facts.as_of),
+                doubted.get(at, {}),
+                unreported(parts.get(at, {}), owed),
             )
             for at in {*held, *done}
         }
+
+    def _members(self, edge: Edge, topic: str) -> list[ReporterFacts]:
+        """The runs of the edge's group that report on the topic, or are at work on it."""
+        book = self._book(edge.home)
+        here = book.topics().get(topic, set()) | {
+            at.reporter for at in book.copied if at.topic == topic
+        }
+        return self._facts_of(edge, self._carriers(edge) & here)
+
+    def _words(self, edge: Edge, topic: str) -> list[Word]:
+        copied = self._book(edge.home).copied
+        return [
+            Word(place.reporter, place.partition, offset, at)
+            for place, (at, offset) in copied.items()
+            if place.topic == topic
+        ]
 
     def _carriers(self, edge: Edge) -> set[str]:
         """The reporters that carry messages over the edge."""
@@ -305,7 +327,7 @@ class _Judge:
         if edge.kind == "mirror":
             names = self._carriers(edge) if self._tells(edge) else set[str]()
         elif edge.kind == "consumer":
-            names = self._carriers(edge) & publishing
+            return self._members(edge, topic)
         else:
             seen = {one.key.instance for some in cells for one in some if one.key.stamped}
             names = {
@@ -313,6 +335,10 @@ class _Judge:
                 for name, reporter in book.reporters.items()
                 if reporter.tier == "producer" and (name in publishing or reporter.instance in seen)
             }
+        return self._facts_of(edge, names)
+
+    def _facts_of(self, edge: Edge, names: set[str]) -> list[ReporterFacts]:
+        book = self._book(edge.home)
         retired = self.facts.retired.get(edge.home, frozenset())
         return [
             reporter.facts(retired=name in retired)

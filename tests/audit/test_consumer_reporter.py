@@ -13,8 +13,8 @@ from tallymark.errors import CODES, KafkaError
 from tallymark_audit.cells import CellKey
 from tallymark_audit.claims import fold
 from tallymark_audit.collector.runs import SeenRun
-from tallymark_audit.consumer.books import ConsumerBooks
 from tallymark_audit.consumer.reporter import ConsumerReporter
+from tallymark_audit.journal.consumer_writer import ConsumerJournal
 from tallymark_audit.reports.events import AuditEvent, decode_event
 from tallymark_audit.reports.tally import Identity
 
@@ -32,8 +32,9 @@ class Rig:
 
     def __post_init__(self) -> None:
         identity = Identity("consumer-1", "app-1", "", "00" * 8, 1000, 0, kind="consumer")
-        self.books = ConsumerBooks(identity, "g", 1000, 10**9)
-        self.reporter = ConsumerReporter(self.books, lambda: self.oldest, 100)
+        journal = ConsumerJournal(None, identity, "g", 1000, 10**9)
+        self.books = journal.processing.books
+        self.reporter = ConsumerReporter(journal, lambda: self.oldest, 100)
         self.reporter.attach(
             ProducerContext(
                 instance=b"instance",

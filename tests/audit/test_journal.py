@@ -19,7 +19,8 @@ import pytest
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.cells import Block, Summary
 from tallymark_audit.claims import fold
-from tallymark_audit.journal import layout, reading, writer
+from tallymark_audit.journal import file as journal_file
+from tallymark_audit.journal import layout, reading
 from tallymark_audit.journal.orphans import Replay, find_orphans
 from tallymark_audit.journal.writer import Journal
 from tallymark_audit.reports.events import FOREVER, AuditEvent, decode_event
@@ -184,7 +185,7 @@ def test_any_bytes_are_read_or_refused() -> None:
 def test_grows_in_steps_and_shrinks_when_rewritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "STEP", 4096)
+    monkeypatch.setattr(journal_file, "STEP", 4096)
     journal = Journal(tmp_path, CLUSTER, IDENTITY)
     sizes = set[int]()
     for number in range(400):
@@ -205,7 +206,7 @@ def test_is_rewritten_in_the_midst_of_forgetting(
 ) -> None:
     """The journal was full when cells were forgotten: it was rewritten without them, and then said
     to forget them, which made it unreadable, and with it the claims of a producer that died."""
-    monkeypatch.setattr(writer, "STEP", 1024)
+    monkeypatch.setattr(journal_file, "STEP", 1024)
     for cells in range(4, 24):
         journal = Journal(tmp_path, CLUSTER, IDENTITY)
         for number in range(cells):
@@ -226,9 +227,9 @@ def test_a_journal_that_was_given_up_is_begun_again_with_the_whole_books(
     journal = Journal(tmp_path, CLUSTER, IDENTITY, disk=disk)
     accept(0, 9)(journal)
     assert not journal.kept
-    for now in range(0, 10 * writer.MEND_MS, writer.MEND_MS // 10):
+    for now in range(0, 10 * journal_file.MEND_MS, journal_file.MEND_MS // 10):
         journal.mend(now)
-        if now == 4 * writer.MEND_MS:
+        if now == 4 * journal_file.MEND_MS:
             assert not journal.kept
             disk.fail_at = None
     assert journal.kept
@@ -244,7 +245,7 @@ def test_a_journal_that_was_given_up_is_begun_again_with_the_whole_books(
 def test_books_too_large_for_a_journal_go_on_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(writer, "LIMIT", 2 * writer.STEP)
+    monkeypatch.setattr(journal_file, "LIMIT", 2 * journal_file.STEP)
     journal = Journal(tmp_path, CLUSTER, IDENTITY)
     for number in range(40_000):
         journal.accept(run(number * 2, number * 2), 1, 1)

@@ -331,6 +331,41 @@ def test_a_group_that_goes_on_is_believed_at_once(store: Store) -> None:
     assert (row["state"], row["missing"]) == ("LOSS", 4)
 
 
+@pytest.mark.parametrize("journal", [True, False])
+def test_a_member_that_was_killed_holds_what_it_may_have_processed(
+    store: Store, journal: bool
+) -> None:
+    """It had reported five messages, was killed with three more processed, and all that were left
+    were processed by another one: COMPLETE. Its journal names the three; without one nothing is
+    known of them until a person ends the member."""
+    stage = Stage(store, deployment(*CHAIN, consumers=(BILLING,)))
+    edge = "dc1-to-group:billing"
+    stage.see("dc1", "clicks", span(0, 9))
+    group_says(stage, "one", span(0, 4), 5)
+    stage.now += 10
+    group_says(stage, "two", span(5, 9), 10)
+    for _ in range(20):
+        stage.now += 30_000
+        number = stage.now // 30_000
+        stage.tell("dc1", kind="consumer", reporter="two", instance="", consumer_group="billing",
+                   event_number=number, covers_from=0)  # fmt: skip
+        stage.counted("dc1", "clicks")
+        stage.judge("dc1")
+    assert stage.state(edge, "clicks") == "UNKNOWN"
+    assert "one on " in stage.row(edge, "clicks")["reasons"][0]
+    if journal:
+        group_says(stage, "one", span(0, 7), 5, event_number=1, closed=True, cell={"revision": 2})
+    else:
+        with store.write() as connection:
+            claims.retire(connection, "one", stage.now)
+    stage.now += 50_000
+    stage.counted("dc1", "clicks")
+    stage.judge("dc1")
+    row = stage.row(edge, "clicks")
+    wanted = ("DUPLICATION", 3) if journal else ("COMPLETE", 0)
+    assert (row["state"], row["duplicates"]) == wanted
+
+
 def test_who_left_a_partition_before_its_log_was_cut_has_no_say_any_more(store: Store) -> None:
     """One member had come to offset 250 and left. The log was cut at 100, and its successor began
     there: what stood behind it now was called lost before anybody had come to it."""

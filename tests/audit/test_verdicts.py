@@ -23,6 +23,7 @@ from tallymark_audit.cells import (
 )
 from tallymark_audit.claims import ClaimBook
 from tallymark_audit.judge.assemble import mirror_facts, producer_facts
+from tallymark_audit.judge.passing import Part, Word, owing, unreported
 from tallymark_audit.judge.verdicts import (
     Clock,
     ReporterFacts,
@@ -296,7 +297,7 @@ def test_what_a_group_has_not_processed(
 
 
 def test_a_group_that_has_processed_all_owes_nothing() -> None:
-    """Members come and go; one that was killed does not hold what others have processed."""
+    """Members come and go; one that was killed holds what it may have processed, nothing else."""
     dead = reporter(complete_through=0, last_heard=0)
     facts = CellFacts(KEY, seen("0-9").as_claim(), seen("0-9"))
     assert judge(GROUP, "t", 0, [facts], [dead], clock()).state is State.COMPLETE
@@ -304,6 +305,66 @@ def test_a_group_that_has_processed_all_owes_nothing() -> None:
         KEY, seen("0-9").as_claim(), seen("0-5"), (Explanation("filtered", span("6-9")),)
     )
     assert judge(GROUP, "t", 0, [left_out], [dead], clock()).state is State.EXPLAINED
+
+
+@pytest.mark.parametrize(
+    ("member", "changed", "state"),
+    [
+        ({"last_heard": 5_000}, 20_000, State.UNKNOWN),
+        ({"last_heard": LATER - SILENCE}, LATER - SILENCE, State.SETTLING),
+        ({"last_heard": 20_001}, 20_000, State.COMPLETE),  # it has reported since
+        ({"last_heard": 5_000, "retired": True}, 20_000, State.COMPLETE),
+        ({"last_heard": 5_000}, 0, State.UNKNOWN),  # Spark, which reads all at once
+        ({"last_heard": LATER}, 0, State.COMPLETE),
+    ],
+)
+def test_what_a_silent_member_may_have_processed_is_not_known(
+    member: dict[str, Any], changed: int, state: State
+) -> None:
+    """A member was killed, with it its host and the journal. What it had processed and not
+    reported the next one processed again: COMPLETE, though nobody could know that it was once."""
+    one = reporter(reporter="consumer-1", complete_through=5_000, **member)
+    word = Word("consumer-1", 0, 5, 5_000)
+    parts = {KEY: [Part(0, replace(seen("0-9"), first_offset=0, last_offset=9))]}
+    facts = CellFacts(
+        KEY,
+        seen("0-9").as_claim(),
+        seen("0-9"),
+        unreported=unreported(parts, owing([word], [one])).get(KEY, frozenset()),
+    )
+    found = judge(GROUP, "t", 0, [facts], [one], clock(changed=changed))
+    assert found.state is state
+    if state is State.UNKNOWN:
+        assert "consumer-1 on web is silent since" in found.reasons[0]
+
+
+def test_a_member_owes_only_where_it_was_the_last() -> None:
+    """It had given the partition to another one and reported since, before it was killed; what lies
+    before the offset it told is reported."""
+    dead = reporter(reporter="one", last_heard=5_000)
+    other = reporter(reporter="two", last_heard=LATER)
+    words = [Word("one", 0, 5, 1_000), Word("two", 0, 5, 2_000), Word("one", 1, 5, 1_000)]
+    assert owing(words, [dead, other]) == {0: [(5, "two")], 1: [(5, "one")]}
+    later = [Word("one", 0, 5, 1_000), Word("two", 0, 5, 6_000), Word("mirror", 0, 5, 2_000)]
+    assert owing(later, [dead, other]) == {0: [(5, "one"), (5, "two")]}
+    before = {KEY: [Part(0, replace(seen("0-4"), first_offset=0, last_offset=4))]}
+    assert unreported(before, {0: [(5, "one")]}) == {}
+
+
+def test_what_a_member_had_in_hand_is_perhaps_processed_twice() -> None:
+    """Processed by the next one, so nothing is missing; what nobody processed again is."""
+    doubt = (Explanation("in doubt", span("5-6")),)
+    facts = CellFacts(KEY, seen("0-9").as_claim(), seen("0-9"), doubt)
+    found = judge(GROUP, "t", 0, [facts], [reporter(closed=True)], clock())
+    assert (found.state, found.missing, found.cells[0].explained) == (
+        State.EXPLAINED,
+        0,
+        span("5-6"),
+    )
+    assert found.reasons == ("in hand of a consumer when it was gone: perhaps processed twice",)
+    facts = CellFacts(KEY, seen("0-9").as_claim(), seen("0-4,7-9"), doubt)
+    found = judge(GROUP, "t", 0, [facts], [reporter(retired=True)], clock())
+    assert (found.state, found.missing) == (State.LOSS, 2)
 
 
 def block(number: int, records: int, value: int) -> Block:

@@ -14,10 +14,15 @@ With any other consumer the application says what it has done, and flushes befor
     audit.flush()
     consumer.commit()
 
-A run that is killed never says that it is complete: its windows stay UNKNOWN until it is retired.
 The group's next run reads again from the stored offsets, and reports that as a run of its own; the
 union is right as long as nothing was stored that was not reported. The hook sees to that, and so
 does ``flush()`` before ``commit()``.
+
+What a run that is killed had processed and not reported stands in its journal
+(:mod:`tallymark_audit.journal.consumer_layout`), which the next run on the host, or the host's
+collector, publishes: what the next member processes again is then DUPLICATION, by name, and what
+was in hand is EXPLAINED as perhaps processed twice. Where the journal is lost, all behind what was
+reported stays UNKNOWN until the run is retired.
 """
 
 from __future__ import annotations
@@ -40,14 +45,14 @@ from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark_audit.collector.runs import Rules, runs_of_columns
-from tallymark_audit.consumer.books import ConsumerBooks
-from tallymark_audit.consumer.desk import Desk
-from tallymark_audit.consumer.hand import Hand, Place
+from tallymark_audit.consumer.hand import Place
 from tallymark_audit.consumer.messages import told
 from tallymark_audit.consumer.reporter import ConsumerReporter
 from tallymark_audit.edges import is_audited
 from tallymark_audit.in_force import settings_in_force, with_window
+from tallymark_audit.journal.consumer_writer import ConsumerJournal
 from tallymark_audit.reports.events import MAX_TEXT
+from tallymark_audit.reports.interceptor import state_journal
 from tallymark_audit.reports.tally import Identity
 from tallymark_audit.reports.tally_cell import Outcome
 
@@ -63,7 +68,8 @@ class ConsumerAudit(ClosedByWith):
     Where the cluster is: ``bootstrap_servers`` and the ``security`` keywords of every client, or
     ``cluster``, its name in the settings. ``deployment``: those, or their file; default: what is in
     force here. Where there are none, ``window_ms`` must be what the collector counts in (60,000
-    unless said otherwise). ``server`` and ``application`` say who this is.
+    unless said otherwise). ``server`` and ``application`` say who this is. ``journal_dir``: where
+    its journal is (default: the deployment's folder, else ~/.local/state/tallymark/journal).
 
     Every method may be called by any thread, and by asyncio code: only ``flush()`` and ``close()``
     wait. Nothing here raises because of a message.
@@ -79,26 +85,33 @@ class ConsumerAudit(ClosedByWith):
         window_ms: int | None = None,
         server: str | None = None,
         application: str = "",
+        journal_dir: str | Path | None = None,
         **security: Unpack[SecuritySettings],
     ) -> None:
-        rules = with_window(settings_in_force(deployment), window_ms, "ConsumerAudit")
+        settings = settings_in_force(deployment)
+        rules = with_window(settings, window_ms, "ConsumerAudit")
         if not group or len(group) > MAX_TEXT or "\0" in group:
             raise UserError("ConsumerAudit: the group has no name that can be", "give its group id")
         self._window_ms = rules.audit.window_ms
         self._topics = rules.audit.topics
         self._skew_ms = rules.audit.skew_ms
-        self._hand = Hand()
-        self._desk = Desk(self._window_ms)
+        self._group = group
         self._over = False
         self._late = False
-        self._books = ConsumerBooks(
-            _identity(rules, server, application), group, rules.audit.max_ranges, self._skew_ms
+        folder = Path(journal_dir) if journal_dir is not None else _journals(settings)
+        self._journal = ConsumerJournal(
+            folder,
+            _identity(rules, server, application),
+            group,
+            rules.audit.max_ranges,
+            self._skew_ms,
         )
         self._reporter = ConsumerReporter(
-            self._books,
+            self._journal,
             self._before_report,
             rules.audit.report_interval_ms,
             rules.audit.retention_ms,
+            folder,
         )
         self._lock = self._reporter.lock
         where: Any = {"bootstrap_servers": bootstrap_servers, **security}
@@ -121,7 +134,7 @@ class ConsumerAudit(ClosedByWith):
         with self._lock:
             found = told(message)
             if found is not None and self._audits(found.place):
-                self._desk.put(found)
+                self._journal.fetched(found)
 
     def processed(self, message: object) -> None:
         """The application is done with it. A message is one of confluent-kafka, kafka-python,
@@ -158,8 +171,14 @@ class ConsumerAudit(ClosedByWith):
             rules = Rules(self._window_ms, now + self._skew_ms, now - self._skew_ms)
             runs = list(runs_of_columns(columns, topic, partition, rules))
             with self._lock:
-                for run in self._hand.take((topic, partition), runs):
-                    self._books.leave_out(run)
+                self._journal.handed_out((topic, partition), runs)
+
+    def view(self, topic: str, partition: int) -> memoryview | None:
+        """Where the connector is to keep what the application has in hand, so that a sudden death
+        leaves it behind (:mod:`tallymark.client.connector.marks`)."""
+        place = topic, partition
+        with self._lock:
+            return self._journal.view(place) if self._audits(place) else None
 
     def done_before(self, positions: Mapping[Place, int]) -> None:
         """Counts what is processed, and waits until the report of it is in the cluster."""
@@ -167,34 +186,31 @@ class ConsumerAudit(ClosedByWith):
         with self._lock:
             if self._over:
                 return
-            for place, run in self._hand.done(positions):
-                self._books.add(run, place, now)
-            self._books.come_to({at: to for at, to in positions.items() if self._audits(at)})
+            mine = {at: to for at, to in positions.items() if self._audits(at)}
+            self._journal.done_before(mine, now)
         if not self._reporter.publish(now, COMMIT_SECONDS) and not self._late:
             self._late = True
             log.warning(
                 "offsets of the group %s are stored before they are reported: the audit topic "
                 "cannot be written. If this process is killed now, what it did shows as missing",
-                self._books.group,
+                self._group,
             )
 
     def released(self, places: Collection[Place]) -> None:
-        """What was in hand of these comes again."""
+        """What was handed out of these and is not stored comes again. What of that is processed is
+        counted, so that it shows as processed twice."""
+        now = _now_ms()
         with self._lock:
-            self._hand.drop(places)
             for place in places:
-                self._desk.release(place)
+                if self._audits(place) and not self._over:
+                    self._journal.released(place, now)
 
     def truncated(self, topic: str, partition: int, offset: int) -> None:
-        """What was cut off the log and handed out before is taken to be processed: nobody is given
-        it again, and no offset that is stored will ever stand for it."""
+        """What was cut off the log and handed out before is taken to be processed."""
         place = topic, partition
         with self._lock:
             if not self._over and self._audits(place):
-                now = _now_ms()
-                for run in self._hand.cut(place, offset):
-                    self._books.add(run, place, now)
-                self._books.cut(place, offset)
+                self._journal.truncated(place, offset, _now_ms())
 
     def closed(self) -> None:
         """The consumer is closed, and so is its audit."""
@@ -211,23 +227,18 @@ class ConsumerAudit(ClosedByWith):
             found = told(message)
             if found is None or self._over or not self._audits(found.place):
                 return
-            now = _now_ms()
-            for done in self._desk.done(found, outcome):
-                self._books.add(done.run, done.place, now, done.outcome)
+            self._journal.told(found, outcome, _now_ms())
 
     def _settle(self) -> None:
         """Count what is done but not in the books yet."""
-        now = _now_ms()
-        for done in self._desk.settle():
-            self._books.add(done.run, done.place, now, done.outcome)
-        self._books.come_to(self._desk.positions)
+        if self._journal.processing.desk.is_used:
+            self._journal.settle(_now_ms())
 
     def _before_report(self) -> int | None:
         """What the reporter asks before each report: the smallest timestamp that is not done."""
         if not self._over:
             self._settle()
-        lows = [low for low in (self._hand.oldest, self._desk.oldest) if low is not None]
-        return min(lows, default=None)
+        return self._journal.processing.oldest
 
     def _audits(self, place: Place) -> bool:
         return is_audited(place[0], self._topics)
@@ -244,6 +255,10 @@ def _identity(rules: Deployment, server: str | None, application: str) -> Identi
         started_at=_now_ms(),
         kind="consumer",
     )
+
+
+def _journals(settings: Deployment | None) -> Path:
+    return settings.journal_dir if settings is not None else state_journal()
 
 
 def _cluster(rules: Deployment, name: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Final
 
 from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.consumer.hand import Place
-from tallymark_audit.ranges import EMPTY
+from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.reports.events import AuditEvent, Copied
 from tallymark_audit.reports.runs import Run, TallyKey
 from tallymark_audit.reports.skew import SkewRule
@@ -33,15 +33,15 @@ class ConsumerBooks:
         self._skew = SkewRule(skew_ms)
         self._through: dict[Place, int] = {}
         self._records: dict[Place, int] = {}
+        self.hurried = False
+        """A partition is new: worth a report, so that its being worked on is known."""
 
     def add(
         self, run: SeenRun, place: Place, now_ms: int, outcome: Outcome = Outcome.ACKNOWLEDGED
     ) -> None:
         """The run, read from ``place``, is processed, or left out on purpose (FILTERED)."""
         self._records[place] = self._records.get(place, 0) + run.count
-        key = TallyKey(
-            run.key.topic, run.key.partition, run.key.window, run.key.server, run.key.instance
-        )
+        key = _key_of(run)
         tally = self.tally
         if not tally.has_room(key):
             self.leave_out(run)
@@ -54,6 +54,25 @@ class ConsumerBooks:
         """There is no room for the run: what is missing from its time on is not known."""
         self.tally.leave_out(run.count, max(0, run.min_timestamp))
 
+    def doubt(self, run: SeenRun, now_ms: int) -> None:
+        """The run was in hand at the end: nobody will know whether it was processed."""
+        key = _key_of(run)
+        if not run.key.stamped or not self.tally.has_room(key):
+            return  # others are given it, and say so
+        low, high = run.min_timestamp, run.max_timestamp
+        cell = self.tally.cells.get(key)
+        known = cell.accepted.among(run.first, run.last) if cell is not None else EMPTY
+        for first, last in RangeSet.single(run.first, run.last) - known:
+            self.tally.accept(Run(key, first, last, low, high), 0, now_ms)
+            self.tally.settle(key, Outcome.IN_DOUBT, first, last, now_ms)
+
+    def come_upon(self, place: Place, offset: int) -> None:
+        """What stands there is handed out: if nothing else was told of the partition yet, nothing
+        before it is owed."""
+        if place not in self._through:
+            self._through[place] = offset
+            self.hurried = True
+
     def come_to(self, positions: Mapping[Place, int]) -> None:
         """Everything before these offsets is processed. The newest word holds: an application that
         goes back says so."""
@@ -64,21 +83,32 @@ class ConsumerBooks:
         if place in self._through:
             self._through[place] = min(offset, self._through[place])
 
-    def report(self, now_ms: int, complete_through: int, closed: bool = False) -> list[AuditEvent]:
-        """The next report, in one event or several."""
+    def report(
+        self, now_ms: int, complete_through: int, closed: bool = False, progress: bool = True
+    ) -> list[AuditEvent]:
+        """The next report, in one event or several; with the ``progress`` of each partition."""
         events = self.tally.report(now_ms, complete_through, closed)
         events = [replace(event, consumer_group=self.group) for event in events]
-        events[-1] = replace(events[-1], copied=self._progress())
+        self.hurried = False
+        if progress:
+            events[-1] = replace(events[-1], copied=self._progress())
         return events
 
-    def forget(self, now_ms: int) -> None:
-        """Drop what is told and at rest."""
+    @property
+    def progress(self) -> dict[Place, tuple[int, int]]:
+        """Of each partition the offset before which all is processed, and of how many records."""
+        return {at: (through, self._records.get(at, 0)) for at, through in self._through.items()}
+
+    @progress.setter
+    def progress(self, told: Mapping[Place, tuple[int, int]]) -> None:
+        self._through = {place: through for place, (through, _) in told.items()}
+        self._records = {place: records for place, (_, records) in told.items()}
+
+    def forgotten(self, now_ms: int) -> list[TallyKey]:
+        """The cells that are told and at rest: they may be dropped."""
         tally = self.tally
         gone = tally.at_rest(now_ms - max(KEEP_MS, 3 * tally.identity.window_ms))
-        if tally.crowded:
-            gone = tally.told_at_rest()
-        for key in gone:
-            tally.drop(key, tally.cells[key].carrier)
+        return tally.told_at_rest() if tally.crowded else gone
 
     def _add_stamped(self, key: TallyKey, run: SeenRun, now_ms: int, outcome: Outcome) -> None:
         tally, first, last = self.tally, run.first, run.last
@@ -102,3 +132,8 @@ class ConsumerBooks:
             Copied(topic, partition, "", "", offset, self._records.get((topic, partition), 0))
             for (topic, partition), offset in sorted(self._through.items())
         )
+
+
+def _key_of(run: SeenRun) -> TallyKey:
+    key = run.key
+    return TallyKey(key.topic, key.partition, key.window, key.server, key.instance)

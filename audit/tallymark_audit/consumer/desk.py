@@ -25,6 +25,15 @@ class Done(NamedTuple):
     outcome: Outcome
 
 
+class DeskState(NamedTuple):
+    """What a desk holds: runs under way by place, origin (instance, partition) and outcome; of what
+    is open the timestamps (ms) by offset; the offset behind the last that is done."""
+
+    open: dict[tuple[Place, str, int, Outcome], SeenRun]
+    pending: dict[Place, dict[int, int]]
+    next: dict[Place, int]
+
+
 class Desk:
     """What is being put together, and what is still open. Timestamps in ms."""
 
@@ -65,6 +74,19 @@ class Desk:
         """Somebody else's now: what is open comes again there."""
         self._pending.pop(place, None)
         self._next.pop(place, None)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was ever told here and not given up since."""
+        return bool(self._open or self._next)
+
+    def state(self) -> DeskState:
+        """All that is on it."""
+        return DeskState(dict(self._open), dict(self._pending), dict(self._next))
+
+    def restore(self, state: DeskState) -> None:
+        """Have on it what was on another."""
+        self._open, self._pending, self._next = state
 
     @property
     def positions(self) -> dict[Place, int]:

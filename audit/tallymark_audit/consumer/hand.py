@@ -72,6 +72,15 @@ class Hand:
             self._runs.pop(place, None)
 
     @property
+    def places(self) -> list[Place]:
+        """Where something may be in hand."""
+        return list(self._runs)
+
+    def runs(self) -> list[tuple[Place, SeenRun]]:
+        """All that is in hand."""
+        return [(place, run) for place, runs in self._runs.items() for run in runs]
+
+    @property
     def oldest(self) -> int | None:
         """The smallest timestamp (ms) in hand; a record without one is as old as can be."""
         lows = [run.min_timestamp for runs in self._runs.values() for run in runs]

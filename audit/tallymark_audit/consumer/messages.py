@@ -71,13 +71,15 @@ def run_of(message: Told, window_ms: int) -> SeenRun:
 def _told(
     topic: object, partition: object, offset: object, timestamp: object, headers: Any, size: int
 ) -> Told:
-    if not isinstance(topic, str) or type(partition) is not int or partition < 0:
-        raise ValueError("no place")
+    if not isinstance(topic, str) or not topic.isascii() or "\0" in topic:
+        raise ValueError("no topic")
+    if type(partition) is not int or not 0 <= partition < 2**31:
+        raise ValueError("no partition")
     if timestamp is None:
         timestamp = -1
     if type(timestamp) is not int or abs(timestamp) > _MOST:
         raise ValueError("no timestamp")
-    at = offset if type(offset) is int else -1
+    at = offset if type(offset) is int and abs(offset) <= _MOST else -1
     return Told((topic, partition), at, timestamp, _last_stamp(headers), size)
 
 

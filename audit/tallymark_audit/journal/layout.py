@@ -23,6 +23,7 @@ in two fails its CRC with nothing but zeros behind it. Damage anywhere else make
 
     kind         payload
     CELL         part u32, partition i32, window i64, topic UTF-8
+                 (of a consumer: topic, 0, server, 0, instance)
     ACCEPT       part u32, first i64, last i64, bytes u64, min ts i64, max ts i64, now i64,
                  skewed u32
     SETTLE       part u32, outcome u8, first i64, last i64, now i64
@@ -34,7 +35,8 @@ in two fails its CRC with nothing but zeros behind it. Damage anywhere else make
     BOOKS        next event u64, next part u64, dropped through i64   (of a compacted journal)
     STATE        JSON of one whole cell                               (of a compacted journal)
 
-SETTLE tells an acknowledgement as well, which is how runs before ACKNOWLEDGE did.
+SETTLE tells an acknowledgement as well, which is how runs before ACKNOWLEDGE did. What else the
+journal of a consumer holds is drawn in :mod:`tallymark_audit.journal.consumer_layout`.
 """
 
 from __future__ import annotations
@@ -76,10 +78,13 @@ _ACCEPT_BODY: Final = struct.Struct(_BODY + "IqqQqqqI")
 _ACKNOWLEDGE_BODY: Final = struct.Struct(_BODY + "Iqqqi")
 """The two of every batch, packed at once."""
 BLOCKS_PER_ENTRY: Final = 16
+OF_CONSUMERS: Final = frozenset({"group", "max_ranges", "skew_ms"})
+"""What the identity of a consumer's journal holds beside those of every reporter."""
 LONGEST_MS: Final = 2**31 - 1
 MAX_ENTRY: Final = 1 << 26
-LONGEST_CUT: Final = 512
-"""No entry but STATE is longer, and a file that has those is complete before it has its name."""
+LONGEST_CUT: Final = 1024
+"""No entry but STATE and HELD is longer, and a file that has those is complete before it has its
+name."""
 
 
 class Kind(IntEnum):
@@ -101,20 +106,22 @@ _ACCEPT_SIZE, _ACCEPT_KIND = ACCEPT_FIELDS.size, int(Kind.ACCEPT)
 _ACKNOWLEDGE_SIZE, _ACKNOWLEDGE_KIND = ACKNOWLEDGE_FIELDS.size, int(Kind.ACKNOWLEDGE)
 
 
-def header(cluster: str, identity: Identity) -> bytes:
+def header(cluster: str, identity: Identity, **more: Any) -> bytes:
     """The head of a new journal."""
-    text = json.dumps({"cluster": cluster, **asdict(identity)}).encode()
+    text = json.dumps({"cluster": cluster, **asdict(identity), **more}).encode()
     return PREFIX_FIELDS.pack(MAGIC, len(text), crc32(text)) + text
 
 
-def entry(kind: Kind, payload: bytes) -> bytes:
+def entry(kind: int, payload: bytes) -> bytes:
     """One entry."""
     body = ENTRY_FIELDS.pack(0, len(payload), kind)[4:] + payload
     return crc32(body).to_bytes(4, "little") + body
 
 
 def cell_entry(part: int, key: TallyKey) -> bytes:
-    return entry(Kind.CELL, CELL_FIELDS.pack(part, key.partition, key.window) + key.topic.encode())
+    whose = (key.topic, key.server, key.instance) if key.instance or key.server else (key.topic,)
+    fields = CELL_FIELDS.pack(part, key.partition, key.window)
+    return entry(Kind.CELL, fields + "\0".join(whose).encode())
 
 
 def accept_entry(part: int, run: Run, size: int, now_ms: int, skewed: int) -> bytes:

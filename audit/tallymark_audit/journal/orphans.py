@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.journal import layout, reading
+from tallymark_audit.journal.marks_file import MARKS_SUFFIX, read_marks
 from tallymark_audit.reports.audit_topic import is_too_large
 from tallymark_audit.reports.events import AuditEvent, encode_event
 
@@ -36,6 +37,11 @@ class Orphan:
 
     def events(self, now_ms: int) -> list[AuditEvent]:
         """The run's last report: what was pending is in doubt, and nothing more will come."""
+        processing, slots = self.journaled.processing, self.journaled.slots
+        if processing is not None:
+            marks = read_marks(self.path.with_suffix(MARKS_SUFFIX))
+            holds = {place: marks[slot] for place, slot in slots.items() if slot in marks}
+            return processing.last_report(holds, now_ms)
         tally = self.journaled.tally
         tally.doubt_pending(now_ms)
         return tally.report(now_ms, 0, closed=True)
@@ -44,8 +50,9 @@ class Orphan:
         """Let go of the lock; with ``remove`` of the file too."""
         if self.file >= 0:
             if remove:
-                with contextlib.suppress(OSError):
-                    self.path.unlink()
+                for path in (self.path, self.path.with_suffix(MARKS_SUFFIX)):
+                    with contextlib.suppress(OSError):
+                        path.unlink()
             os.close(self.file)
             self.file = -1
 

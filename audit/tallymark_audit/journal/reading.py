@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from zlib import crc32
 
 from tallymark_audit import sketches
@@ -20,32 +20,49 @@ from tallymark_audit.reports.runs import Run, TallyKey
 from tallymark_audit.reports.tally import Identity, Tally
 from tallymark_audit.reports.tally_cell import Outcome, TallyCell
 
+if TYPE_CHECKING:
+    from tallymark_audit.consumer.hand import Place
+    from tallymark_audit.consumer.processing import Processing
+
 
 class BadJournalError(ValueError):
     """The file is not a journal, or is damaged where no death of its writer could have."""
 
 
 class Journaled(NamedTuple):
-    """What a journal tells: whose it is (cluster id and identity), and the books."""
+    """What a journal tells: whose it is (cluster id and identity), and the books. Of a consumer
+    also what it had in hand, and at which place of its marks each partition is."""
 
     cluster: str
     tally: Tally
+    processing: Processing | None = None
+    slots: Mapping[Place, int] = {}
 
 
 def read(data: bytes | memoryview) -> Journaled:
     """The books a journal's bytes tell. BadJournalError: see there."""
     view = memoryview(data)
-    cluster, identity, position = _read_header(view)
-    books = _Books(Tally(identity))
-    try:
-        for kind, payload in _entries(view, position):
-            books.replay(kind, payload)
-    except (struct.error, KeyError, ValueError, TypeError) as error:
-        raise BadJournalError(f"an entry makes no sense: {error!r}") from error
+    cluster, identity, more, position = _read_header(view)
+    if identity.kind == "consumer":
+        # Here, since a producer needs none of it.
+        from tallymark_audit.journal.consumer_reading import replayed
+
+        return replayed(cluster, identity, more, view, position)
+    books = Books(Tally(identity))
+    replay(books, view, position)
     return Journaled(cluster, books.tally)
 
 
-class _Books:
+def replay(books: Books, view: memoryview, position: int) -> None:
+    """Replay all entries from ``position`` on. BadJournalError: see there."""
+    try:
+        for kind, payload in _entries(view, position):
+            books.replay(kind, payload)
+    except (struct.error, LookupError, ValueError, TypeError) as error:
+        raise BadJournalError(f"an entry makes no sense: {error!r}") from error
+
+
+class Books:
     """A tally under replay; cells are found by part."""
 
     def __init__(self, tally: Tally) -> None:
@@ -53,6 +70,7 @@ class _Books:
         self.keys: dict[int, TallyKey] = {}
 
     def replay(self, kind: int, payload: bytes) -> None:
+        """One entry. ValueError and the like: it makes no sense."""
         replay = self._REPLAYS.get(kind)
         if replay is None:
             raise ValueError(f"kind {kind}")
@@ -60,7 +78,8 @@ class _Books:
 
     def _cell(self, payload: bytes) -> None:
         part, partition, window = layout.CELL_FIELDS.unpack_from(payload)
-        self.keys[part] = TallyKey(payload[layout.CELL_FIELDS.size :].decode(), partition, window)
+        topic, *whose = payload[layout.CELL_FIELDS.size :].decode().split("\0")
+        self.keys[part] = TallyKey(topic, partition, window, *whose)
         self.tally.next_part = max(self.tally.next_part, part)
 
     def _accept(self, payload: bytes) -> None:
@@ -92,7 +111,10 @@ class _Books:
 
     def _drop(self, payload: bytes) -> None:
         part, carrier = layout.DROP_FIELDS.unpack(payload)
-        self.tally.drop(self.keys.pop(part), carrier)
+        self.tally.drop(self._forgotten(part), carrier)
+
+    def _forgotten(self, part: int) -> TallyKey:
+        return self.keys.pop(part)
 
     def _books(self, payload: bytes) -> None:
         tally = self.tally
@@ -104,7 +126,7 @@ class _Books:
         cell = _cell_of(json.loads(payload))
         self.tally.cells[self.keys[cell.part]] = cell
 
-    _REPLAYS: Final[dict[int, Callable[[_Books, bytes], None]]] = {
+    _REPLAYS: ClassVar[dict[int, Callable[[Any, bytes], None]]] = {
         Kind.CELL: _cell,
         Kind.ACCEPT: _accept,
         Kind.SETTLE: _settle,
@@ -118,7 +140,7 @@ class _Books:
     }
 
 
-def _read_header(view: memoryview) -> tuple[str, Identity, int]:
+def _read_header(view: memoryview) -> tuple[str, Identity, dict[str, Any], int]:
     if len(view) < layout.PREFIX_FIELDS.size:
         raise BadJournalError("too short for a journal")
     magic, length, crc = layout.PREFIX_FIELDS.unpack_from(view)
@@ -128,7 +150,8 @@ def _read_header(view: memoryview) -> tuple[str, Identity, int]:
         raise BadJournalError("no journal of a version that is known here")
     try:
         raw: dict[str, Any] = json.loads(text)
-        return raw.pop("cluster"), Identity(**raw), end
+        more = {name: raw.pop(name) for name in raw.keys() & layout.OF_CONSUMERS}
+        return raw.pop("cluster"), Identity(**raw), more, end
     except (ValueError, KeyError, TypeError) as error:
         raise BadJournalError(f"the identity makes no sense: {error!r}") from error
 

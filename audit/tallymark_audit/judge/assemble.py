@@ -24,7 +24,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from tallymark_audit.cells import CellKey, Edge, Explanation
+from tallymark_audit.cells import FILTERED, IN_DOUBT, CellKey, Edge, Explanation
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.sides import CellFacts, Claim, Observation
 
@@ -106,20 +106,24 @@ def consumer_facts(
     processed: Counted,
     filtered: Mapping[CellKey, RangeSet],
     in_flight: Container[CellKey] = (),
+    doubted: Mapping[CellKey, RangeSet] | None = None,
+    unreported: Mapping[CellKey, frozenset[str]] | None = None,
 ) -> list[CellFacts]:
     """The cells of the edge from a cluster to a group of consumers, which owes all there is.
-    ``filtered``: sequences that the group left out on purpose."""
+    ``filtered``: sequences that the group left out on purpose; ``doubted``: those that a member had
+    in hand when it died or gave them up. ``unreported``: see :func:`.passing.unreported`."""
     found: list[CellFacts] = []
     for key in sorted({*upstream, *processed}):
         held = upstream.get(key)
-        left_out = filtered.get(key)
+        said = (FILTERED, filtered.get(key)), (IN_DOUBT, (doubted or {}).get(key))
         found.append(
             CellFacts(
                 key,
                 held.as_claim() if held else None,
                 processed.get(key),
-                (Explanation("filtered", left_out),) if left_out else (),
+                tuple(Explanation(why, ranges) for why, ranges in said if ranges),
                 in_flight=key in in_flight,
+                unreported=(unreported or {}).get(key, frozenset()),
             )
         )
     return found

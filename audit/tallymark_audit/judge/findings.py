@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tallymark_audit.judge.gate import Gate, Held, reporter_held
 from tallymark_audit.judge.states import ReporterFacts, State, worst
 
+PERHAPS_AGAIN = "in hand of a consumer when it was gone: perhaps processed twice"
 GONE_UPSTREAM = "deleted upstream before it was copied; it cannot be repaired"
 
 
@@ -20,8 +21,10 @@ class Findings:
 
     ``missing``: of what was promised some is not there; ``expired``: all of that is gone upstream,
     too. ``unclaimed`` says who did not claim what was seen; ``pending``: accepted, and nobody said
-    what became of it. ``undecided``: why the numbers do not tell; ``note`` goes with any state.
-    ``partition`` is the cell's."""
+    what became of it. ``perhaps_again``: a member of the group that is gone had some in hand, which
+    others processed; ``unreported``: members that may have processed some unsaid. ``undecided``:
+    why the numbers do not tell; ``note`` goes with any state. ``partition``
+    is the cell's."""
 
     missing: bool = False
     expired: bool = False
@@ -33,6 +36,8 @@ class Findings:
     in_flight: bool = False
     surplus: bool = False
     partition: int = -1
+    perhaps_again: bool = False
+    unreported: frozenset[str] = frozenset()
     undecided: str = ""
     note: str = ""
 
@@ -40,7 +45,8 @@ class Findings:
     def anything(self) -> bool:
         """Whether the cell is not simply complete."""
         wrong = self.missing or self.duplicates or self.corrupt or self.surplus
-        return bool(wrong or self.unclaimed or self.pending or self.undecided)
+        open_ = self.pending or self.undecided or self.unreported
+        return bool(wrong or self.unclaimed or open_)
 
 
 def state_of(
@@ -66,6 +72,10 @@ def _shown(gate: Gate, found: Findings, owing: Held | None) -> list[Held]:
     unclaimed = gate.unclaimed(found.partition)
     if found.explained:
         shown.append((State.EXPLAINED, "not seen, and it is known why"))
+    if found.perhaps_again:
+        shown.append((State.EXPLAINED, PERHAPS_AGAIN))
+    if held := gate.unreported(found.unreported):
+        shown.append(held)
     if found.missing:
         why = GONE_UPSTREAM if found.expired else ""
         held = gate.missing(found.in_flight and not found.expired, found.partition)

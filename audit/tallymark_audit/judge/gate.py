@@ -24,8 +24,8 @@ class Gate:
     """What may be concluded yet. ``young``: nothing, the window is too fresh. ``downstream``: no
     loss, since what is missing may still be uncounted. ``upstream``: nothing unclaimed, since the
     claim may still be unread. ``held``: the worst of all that holds it. ``carriers``: why what has
-    not been passed yet is not lost, None if nobody will bring it any more. ``damage``: logs that
-    cannot be read to their end."""
+    not been passed yet is not lost, None if nobody will bring it any more. ``reporters``: producers
+    by instance, members of a group by name. ``damage``: logs that cannot be read to their end."""
 
     clock: Clock
     kind: str
@@ -56,6 +56,7 @@ class Gate:
             held = _worst_held((held, *_owing(reporters, end, clock)))
             by_instance = {reporter.instance: reporter for reporter in reporters}
         elif edge.kind == "consumer":
+            by_instance = {reporter.reporter: reporter for reporter in reporters}
             carriers = _group(reporters, clock)
             silent = carriers if not reporters else None
             downstream = _worst_held((downstream, silent, *_owing(reporters, end, clock)))
@@ -79,6 +80,25 @@ class Gate:
         """Why copies may not be this edge's: upstream may have them, too, where nobody can read.
         A producer claims each record once."""
         return None if self.kind == "producer" else self.damage.surprising(partition)
+
+    def unreported(self, members: Iterable[str]) -> Held | None:
+        """Why what these members processed may not be known yet; None: it is. One that was heard
+        after the window last changed had reported what it had done there."""
+        found = [self.reporters[name] for name in members if name in self.reporters]
+        return _worst_held(_member_held(one, self.clock) for one in found)
+
+
+def _member_held(member: ReporterFacts, clock: Clock) -> Held | None:
+    lives = clock.now - member.last_heard <= clock.silence_ms
+    if member.last_heard > clock.changed if clock.changed else lives:
+        return None
+    who = f"{member.reporter} on {member.server or 'an unnamed server'}"
+    if lives:
+        return State.SETTLING, f"{who} may have processed some and not reported it yet"
+    return State.UNKNOWN, (
+        f"{who} is silent since {utc(member.last_heard)}: what it processed and did not report is "
+        "not known until its journal is published, or it is retired"
+    )
 
 
 def reporter_held(reporter: ReporterFacts, clock: Clock) -> Held:

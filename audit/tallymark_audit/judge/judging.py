@@ -16,7 +16,7 @@ from tallymark_audit.edges import AUDIT_TOPIC, collision
 from tallymark_audit.judge.assemble import consumer_facts
 from tallymark_audit.judge.damage import Damage, Damaged
 from tallymark_audit.judge.hops import Hop, Known, Place, Sides, beside
-from tallymark_audit.judge.passing import Passed, in_flight
+from tallymark_audit.judge.passing import Passed, in_flight, owing, unreported
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
 from tallymark_audit.sides import CellFacts
 from tallymark_audit.store import carried, facts
@@ -216,12 +216,18 @@ class _Gathering:
         edge, topic = self.hop.edge, self.topic
         held = facts.counted(self.connection, edge.upstream, topic, self.windows)
         done = facts.processed(self.connection, edge.upstream, edge.group, topic, self.windows)
+        members = facts.members_of(self.connection, edge.upstream, edge.group, topic)
+        names = [one.reporter for one in members]
+        words = carried.words_of(self.connection, edge.upstream, names, topic)
+        owed = owing(words, members)
         return {
             at: consumer_facts(
                 held.cells.get(at, {}),
                 done.cells.get(at, {}),
                 done.filtered.get(at, {}),
                 in_flight(held.parts.get(at, {}), passed, counted_through),
+                done.doubted.get(at, {}),
+                unreported(held.parts.get(at, {}), owed),
             )
             for at in self.windows
         }

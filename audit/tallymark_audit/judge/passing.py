@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from tallymark_audit.cells import ABORTED, EXPIRED, CellKey, Edge, Explanation
 from tallymark_audit.judge.damage import Damaged
+from tallymark_audit.judge.states import ReporterFacts
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import Observation
 
@@ -52,6 +53,21 @@ class Passed(NamedTuple):
     at: int = 0
 
 
+class Word(NamedTuple):
+    """The newest word of a group's member on a partition: all that it processed before ``offset``
+    is reported. Since ``at`` (ms)."""
+
+    reporter: str
+    partition: int
+    offset: int
+    at: int
+
+
+Owed = tuple[int, str]
+Owing = Mapping[int, Iterable[Owed]]
+"""By partition, the members that may have processed messages from an offset on and not said so."""
+
+
 class GapOf(NamedTuple):
     """Upstream offsets ``first..last`` of a partition that a mirror could not copy, and what that
     means for the messages there (a reason of an :class:`~tallymark_audit.cells.Explanation`)."""
@@ -75,6 +91,40 @@ def in_flight(
         if (at := passed.get(partition, nowhere)).offset <= seen.last_offset
         or at.at >= counted_through
     )
+
+
+def owing(words: Iterable[Word], members: Iterable[ReporterFacts]) -> dict[int, list[Owed]]:
+    """What the members of a group that have not ended may not have reported. A partition in which
+    another one has moved, and after which a member was heard, it had given up by then, and had
+    reported what it had done there."""
+    known = {one.reporter: one for one in members}
+    by_partition: dict[int, list[Word]] = {}
+    for word in (one for one in words if one.reporter in known):
+        by_partition.setdefault(word.partition, []).append(word)
+    found: dict[int, list[Owed]] = {}
+    for partition, mine in by_partition.items():
+        for word in mine:
+            member = known[word.reporter]
+            others = (one.at for one in mine if one.reporter != word.reporter)
+            gave_up = any(word.at < at < member.last_heard for at in others)
+            if not member.ended and not gave_up:
+                found.setdefault(partition, []).append((word.offset, word.reporter))
+    return found
+
+
+def unreported(parts: Parts, owing: Owing) -> dict[CellKey, frozenset[str]]:
+    """The cells of which something lies where a member may have processed it unsaid, and who."""
+    found: dict[CellKey, frozenset[str]] = {}
+    for key, some in parts.items():
+        who = frozenset(
+            member
+            for partition, seen in some
+            for offset, member in owing.get(partition, ())
+            if offset <= seen.last_offset
+        )
+        if who:
+            found[key] = who
+    return found
 
 
 def reasons_of(parts: Parts, gaps: Iterable[GapOf]) -> dict[CellKey, tuple[Explanation, ...]]:

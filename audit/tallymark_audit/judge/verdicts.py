@@ -187,7 +187,10 @@ def _judge_named(
 ) -> CellVerdict:
     claimed, known, pending = claim.claimed, claim.known, claim.pending
     duplicates, repeated, copies = _excess(claim, seen)
+    perhaps_again = _stated(facts, IN_DOUBT) & claimed & seen.ranges
     excused = _excuses(facts, claim, seen)
+    if perhaps_again:
+        excused = (*excused, Explanation(IN_DOUBT, perhaps_again))
     explained = RangeSet(pair for one in excused for pair in one.ranges)
     missing = claimed - seen.ranges - explained
     expired = missing & (claim.expired | _stated(facts, EXPIRED))
@@ -203,9 +206,11 @@ def _judge_named(
             corrupt=bool(corrupt),
             unclaimed=_strangers(gate, claim, unclaimed),
             pending=bool(pending - seen.ranges - explained),
-            explained=bool(explained),
+            explained=bool(explained - perhaps_again),
             in_flight=facts.in_flight,
             partition=facts.key.partition,
+            perhaps_again=bool(perhaps_again),
+            unreported=facts.unreported,
         ),
         facts.key.window + gate.clock.window_ms,
     )
@@ -250,6 +255,7 @@ def _judge_nameless(facts: CellFacts, claim: Claim, seen: Observation, gate: Gat
             in_flight=facts.in_flight,
             partition=facts.key.partition,
             undecided=weighed.undecided,
+            unreported=facts.unreported,
             note=NAMELESS,
         ),
         facts.key.window + gate.clock.window_ms,
@@ -276,6 +282,7 @@ def _judge_unstamped(facts: CellFacts, claim: Claim, seen: Observation, gate: Ga
         unclaimed=_UNCLAIMED[gate.kind == "producer"] if excess else "",
         in_flight=facts.in_flight,
         partition=facts.key.partition,
+        unreported=facts.unreported,
         note="no stamp: counted, not named",
     )
     state, reason = state_of(gate, None, findings, facts.key.window + gate.clock.window_ms)

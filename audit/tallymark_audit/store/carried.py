@@ -13,9 +13,17 @@ from sqlalchemy import Connection, exists, select
 
 from tallymark_audit.cells import Edge
 from tallymark_audit.judge.damage import Damaged
-from tallymark_audit.judge.passing import GAP_MEANS, STOPPED, GapOf, Passed, mirror_of, stopped
+from tallymark_audit.judge.passing import (
+    GAP_MEANS,
+    STOPPED,
+    GapOf,
+    Passed,
+    Word,
+    mirror_of,
+    stopped,
+)
 from tallymark_audit.judge.states import ReporterFacts
-from tallymark_audit.store.facts import reporter_facts
+from tallymark_audit.store.facts import chunks, reporter_facts
 from tallymark_audit.store.incidents import GAP_TEXT, gap_text
 from tallymark_audit.store.tables import copied, incidents, observations, progress, reporters
 
@@ -38,6 +46,20 @@ def mirror_reporter(connection: Connection, edge: Edge) -> ReporterFacts | None:
 def passed_by_mirror(connection: Connection, edge: Edge, topic: str) -> dict[int, Passed]:
     """By upstream partition, how far the edge's mirror says it has copied the topic."""
     return _told(connection, edge.downstream, [mirror_of(edge)], topic)
+
+
+def words_of(
+    connection: Connection, cluster: str, members: Iterable[str], topic: str
+) -> list[Word]:
+    """The newest word of each of these members on each partition of the topic."""
+    query = select(copied.c.reporter, copied.c.partition, copied.c.through_offset, copied.c.at)
+    found: list[Word] = []
+    for some in chunks(sorted(members)):
+        mine = query.where(
+            copied.c.cluster == cluster, copied.c.reporter.in_(some), copied.c.topic == topic
+        )
+        found += [Word(*row) for row in connection.execute(mine)]
+    return found
 
 
 def passed_by_group(

@@ -30,6 +30,7 @@ from tallymark_audit.store.tables import (
     archive,
     claims,
     collectors,
+    copied,
     damage,
     lateness,
     observations,
@@ -58,10 +59,12 @@ class Counted:
 
 @dataclass(slots=True)
 class Processed:
-    """What the runs of a consumer group say they processed, and left out on purpose."""
+    """What the runs of a consumer group say they processed, left out on purpose, and had in hand
+    when they were gone."""
 
     cells: dict[int, dict[CellKey, Observation]]
     filtered: dict[int, dict[CellKey, RangeSet]]
+    doubted: dict[int, dict[CellKey, RangeSet]]
 
 
 def observed(connection: Connection, cluster: str, topic: str, windows: Sequence[int]) -> ByWindow:
@@ -116,16 +119,21 @@ def processed(
     members = {row.reporter for row in connection.execute(query)}
     seen: dict[int, list[Observation]] = defaultdict(list)
     filtered: dict[int, dict[CellKey, RangeSet]] = defaultdict(dict)
+    doubted: dict[int, dict[CellKey, RangeSet]] = defaultdict(dict)
     for row in _rows(connection, claims, cluster, topic, windows) if members else ():
         if row["tier"] == "consumer" and row["reporter"] in members:
             claim = claim_from_row(row)
             seen[row["window"]] += processed_cells(claim)
-            if claim.filtered:
-                known = filtered[row["window"]].get(claim.key, EMPTY)
-                filtered[row["window"]][claim.key] = known | claim.filtered
-    return Processed(
-        {window: merge_observations(cells) for window, cells in seen.items()}, dict(filtered)
-    )
+            put_together(filtered[row["window"]], claim.key, claim.filtered)
+            put_together(doubted[row["window"]], claim.key, claim.in_doubt)
+    cells = {window: merge_observations(some) for window, some in seen.items()}
+    return Processed(cells, dict(filtered), dict(doubted))
+
+
+def put_together(found: dict[CellKey, RangeSet], key: CellKey, more: RangeSet) -> None:
+    """Add these sequences to those of the cell."""
+    if more:
+        found[key] = found.get(key, EMPTY) | more
 
 
 def processed_cells(claim: Claim) -> list[Observation]:
@@ -175,9 +183,12 @@ def reporters_of(
 
 
 def members_of(connection: Connection, cluster: str, group: str, topic: str) -> list[ReporterFacts]:
-    """The runs of a consumer group that report on the topic."""
-    reading = select(reporter_topics.c.reporter).where(
-        reporter_topics.c.cluster == cluster, reporter_topics.c.topic == topic
+    """The runs of a consumer group that report on the topic, or are at work on it."""
+    reading = union(
+        *(
+            select(table.c.reporter).where(table.c.cluster == cluster, table.c.topic == topic)
+            for table in (reporter_topics, copied)
+        )
     )
     query = select(reporters).where(
         reporters.c.cluster == cluster,

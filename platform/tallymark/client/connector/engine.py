@@ -54,7 +54,15 @@ class Engine:
         room = threading.Event()
         clear = committer.clear if settings.delivery == "at_most_once" else None
         self.streams = [
-            Stream(gate, room, settings.queue_bytes, clear, consumer_timeout_ms, hooks)
+            Stream(
+                gate,
+                room,
+                settings.queue_bytes,
+                clear,
+                consumer_timeout_ms,
+                hooks,
+                settings.enable_auto_commit,
+            )
             for _ in range(count)
         ]
         committer.watch(self.streams)

@@ -8,6 +8,10 @@ stored offsets never leaves something behind that the hook has not dealt with::
                          ├► released(places): the rest comes again, to whoever owns them then
                          └► truncated(offset): the rest is gone, and never comes again as it was
 
+Who has a method ``view(topic, partition)`` is asked for memory, two signed 64-bit numbers, in which
+the stream keeps what is in hand of the partition at any moment (:mod:`.marks`): who wants to know
+that after a sudden death gives a mapped file. None: it does not.
+
 With ``delivery="at_most_once"`` offsets are stored before messages are handed out; the hook is
 told all the same only of what the application is done with.
 """
@@ -76,6 +80,12 @@ class Hooks:
         """See :class:`ConsumerHook`; so with the following."""
         self._each("handed_out", lambda hook: hook.handed_out(topic, partition, columns))
 
+    def views(self, topic: str, partition: int) -> list[memoryview]:
+        """The memory that the hooks give for what is in hand of a partition."""
+        found: list[memoryview | None] = []
+        self._each("view", lambda hook: found.append(_view_of(hook, topic, partition)))
+        return [view for view in found if view is not None]
+
     def done_before(self, positions: Mapping[TopicPartition, int]) -> None:
         if positions:
             self._each("done_before", lambda hook: hook.done_before(positions))
@@ -98,3 +108,8 @@ class Hooks:
                 if (number, name) not in self._logged:
                     self._logged.add((number, name))
                     LOG.exception("%s.%s failed; said once", type(hook).__name__, name)
+
+
+def _view_of(hook: ConsumerHook, topic: str, partition: int) -> memoryview | None:
+    give = getattr(hook, "view", None)
+    return give(topic, partition) if give is not None else None

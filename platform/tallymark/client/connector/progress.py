@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tallymark.client.connector.marks import NO_MARKS, Marks
 from tallymark.client.connector.reading import Reading
 from tallymark.client.connector.rebalance import Assignment, TopicPartition
 from tallymark.coordination.offsets import UNKNOWN_EPOCH, Position
@@ -20,7 +21,8 @@ class PartitionProgress:
     ``fetch`` is where to fetch next, None until the reset policy was asked; ``taken`` the next
     offset after the last message handed out, None before there is one; ``stored`` what the offset
     registry holds. ``active`` ends when the partition is given up; it changes and is looked at
-    under the stream's lock. Positions are replaced whole, so reading one needs no lock.
+    under the stream's lock; ``marks`` are the stream's. Positions are replaced whole, so reading
+    one needs no lock.
     """
 
     __slots__ = (
@@ -30,6 +32,7 @@ class PartitionProgress:
         "active",
         "failures",
         "fetch",
+        "marks",
         "partition",
         "retry_at",
         "stored",
@@ -47,6 +50,7 @@ class PartitionProgress:
         self.fetch = stored
         self._taken: Position | None = None
         self._reading: Reading | None = None
+        self.marks: Marks = NO_MARKS
         self.active = True
         self.retry_at = 0.0
         self.failures = 0

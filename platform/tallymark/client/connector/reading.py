@@ -16,7 +16,7 @@ the countdown next: whatever the moment, what was counted was handed out, and no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, repeat
 from operator import length_hint
 from typing import Any
@@ -25,6 +25,8 @@ from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import as_messages
 from tallymark.coordination.offsets import Position
 from tallymark.protocol.record_columns import RecordColumns, concatenated, joined
+
+Follow = Callable[[Iterator[int]], Iterator[int]]
 
 
 class Reading:
@@ -76,11 +78,15 @@ class Reading:
         """How many were handed out."""
         return len(self.offsets) - length_hint(self._countdown)
 
-    def run(self) -> Iterator[Message]:
-        """What is left, until :meth:`stop`; it ends the run before, too."""
+    def run(self, follow: Follow | None = None) -> Iterator[Message]:
+        """What is left, until :meth:`stop`; it ends the run before, too. ``follow`` makes what the
+        offsets pass through: it may look at each, in C."""
         self.stop()
         self._stop = [self._topic] * self.left
-        return as_messages(zip(self._stop, self._countdown, *self._columns, strict=False))
+        offsets, *others = self._columns
+        if follow is not None:
+            offsets = follow(offsets)
+        return as_messages(zip(self._stop, self._countdown, offsets, *others, strict=False))
 
     def take(self, limit: int) -> list[Message]:
         """Up to ``limit`` of what is left."""

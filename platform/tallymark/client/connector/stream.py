@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from tallymark.client.connector.hooks import Hooks
+from tallymark.client.connector.marks import NO_MARKS, Marks
 from tallymark.client.connector.progress import PartitionProgress
 from tallymark.client.connector.reading import Reading
 from tallymark.client.connector.rebalance import TopicPartition
@@ -62,6 +63,7 @@ class Stream:
     (at most once: its offset is stored by then). While it says no the stream gives nothing.
     ``timeout_ms``: iterating raises TimedOutError when no message comes for so long (-1: never).
     ``hooks`` are told of messages a batch at a time, before the first of them is handed out.
+    ``asking_settles``: who asks for more says that it is done with what it has in hand.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class Stream:
         clear: Callable[[Chunk], bool] | None = None,
         timeout_ms: float = -1,
         hooks: Hooks | None = None,
+        asking_settles: bool = True,
     ) -> None:
         self._gate = gate
+        self._asking_settles = asking_settles
         self._hooks = hooks or Hooks()
         self._room = room
         self._clear = clear
@@ -212,7 +216,7 @@ class Stream:
         """The application says that it is done with what it has in hand."""
         with self._changed:
             self._stop()  # the next message is in hand again
-            self._in_hand, self._one_in_hand = {}, False
+            self._let_go()
 
     def standing(self) -> tuple[int, ...] | None:
         """Where the application is at work; the same value later says that it has not asked since.
@@ -270,9 +274,17 @@ class Stream:
         self._calls += 1
         self._waiting = True
         self._stop()
-        self._in_hand, self._one_in_hand = {}, False
+        self._let_go()
         self._queue.stays = False
         self._frozen = None
+
+    def _let_go(self) -> None:
+        """Nothing is in hand any more."""
+        if self._hooks:
+            for item in self._held():
+                if (taken := item.taken) is not None:
+                    item.marks.settle(taken.offset)
+        self._in_hand, self._one_in_hand = {}, False
 
     def _standing(self) -> tuple[int, ...] | None:
         if self._waiting or not (self._one_in_hand or self._in_hand or self._queue):
@@ -308,7 +320,9 @@ class Stream:
         found = self._take(1)
         if found and self._reading is not None:
             self._one_in_hand = True
-            self._run = self._reading.run()
+            marks = self._queue.first.marks
+            marks.hand_out_one(self._reading.last())
+            self._run = self._reading.run(marks.follow if self._hooks else None)
             if not self._gate.is_open:  # who closed it may have looked before
                 self._stop()
         return found
@@ -327,8 +341,10 @@ class Stream:
             reading = self._reading or self._begin(bool(taken))
             if reading is None:
                 break
-            self._in_hand.setdefault(self._queue.first, reading.first())
+            item = self._queue.first
+            first = self._in_hand.setdefault(item, reading.first())
             taken += reading.take(limit - len(taken))
+            item.marks.hand_out(first, reading.last())
             self._queue.stays = True
         self._finish_done()
         return taken
@@ -379,7 +395,7 @@ class Stream:
     def _take_part(self, part: tuple[int, RecordColumns], next_offset: int) -> None:
         epoch, columns = part
         item, first = self._queue.first, columns.offsets[0]
-        self._in_hand.setdefault(item, first)
+        item.marks.hand_out(self._in_hand.setdefault(item, first), columns.offsets[-1])
         item.take(first, next_offset, epoch)
         self._queue.stays = True
 
@@ -410,6 +426,9 @@ class Stream:
         if self._hooks:
             item = self._queue.first
             self._hooks.handed_out(item.topic, item.partition, columns)
+            if item.marks is NO_MARKS:
+                views = self._hooks.views(item.topic, item.partition)
+                item.marks = Marks(views, self._asking_settles)
 
     def _tell_cut(self, item: PartitionProgress, offset: int) -> None:
         self._hooks.truncated(item.topic, item.partition, offset)
