@@ -18,7 +18,7 @@ from tallymark.client.producing.stamps import Stamp, decode_stamp
 from tallymark.deployment import Mirror
 from tallymark.errors import ConnectError, UserError
 from tallymark.protocol.murmur2 import partition_of
-from tallymark_audit.cells import CellKey, Copy, Edge
+from tallymark_audit.cells import EXPIRED, CellKey, Copy, Edge, Explanation
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.locate import Stretch
 from tallymark_audit.ranges import EMPTY, RangeSet
@@ -27,6 +27,7 @@ from tallymark_audit.repair import (
     Place,
     Plan,
     apply_plan,
+    look,
     make_plan,
     read_plan,
     still_open,
@@ -35,7 +36,7 @@ from tallymark_audit.repair import (
     write_plan,
 )
 from tallymark_audit.sides import Observation
-from tallymark_audit.store import Store, counts, open_store
+from tallymark_audit.store import Store, counts, open_store, queries
 from tallymark_audit.store.verdicts import COLLECTOR, locate_cells, record_verdicts
 from tallymark_audit.testing import MemoryCluster
 
@@ -320,8 +321,6 @@ def test_a_plan_says_from_where_to_where(store: Store, tmp_path: Path) -> None:
     assert plan.count == 2
     place = {"cluster": "dc1", "topic": "t", **Place(2, 103, 104, 3, 4)._asdict()}
     with store.write() as connection:
-        from tallymark_audit.store import queries
-
         (row,) = queries.windows(connection)
         locate_cells(connection, row, {0: [place]})
     plan = plan_of(store, edge)
@@ -393,6 +392,101 @@ def test_a_file_that_is_no_plan_is_refused(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(UserError):
         read_plan(path)
+
+
+HOME = Edge("producer-to-dc1", "producer", "dc1", "producer")
+
+
+def held_in(store: Store, cluster: str, sequences: RangeSet, topic: str = "t") -> None:
+    key = KEY._replace(topic=topic)
+    seen = Observation(key, sequences.size, 10, sequences, first_offset=200, last_offset=220)
+    with store.write() as connection:
+        counts.save_observations(connection, cluster, topic, 1, [seen], 1)
+
+
+def test_what_a_cluster_lost_and_its_mirror_holds_is_not_sent_again(store: Store) -> None:
+    """A disk of dc1 lost a segment that the mirror had copied. "No log has them; send them again",
+    said repair, while Spark named the offsets in the aggregate; who obeyed made duplicates
+    there."""
+    mirror = Mirror(source="dc1", target="aggregate", rename="{source}.{topic}", topics=".*")
+    held_in(store, "aggregate", RangeSet.single(0, 3), "dc1.t")
+    judged(store, HOME, LOST, State.LOSS)
+    (one,) = plan_of(store, HOME, replace(MIRROR, mirror=mirror)).items
+    assert (
+        "dc1 has lost sequences 3, aggregate holds them: within dc1.t-1 offsets 200-220"
+        in one.refused
+    )
+    assert "do not send those again" in one.refused
+    assert "told that sequences 4 of partition 0 are safe, and no log has them" in one.refused
+
+
+def test_what_spark_found_elsewhere_is_named_exactly(store: Store) -> None:
+    held_in(store, "aggregate", RangeSet.single(0, 9))
+    judged(store, HOME, LOST, State.LOSS)
+    place = {"cluster": "aggregate", "topic": "t", **Place(1, 203, 204, 3, 4)._asdict()}
+    with store.write() as connection:
+        (row,) = queries.windows(connection)
+        locate_cells(connection, row, {0: [place]})
+    (one,) = plan_of(store, HOME, MIRROR).items
+    assert "dc1 has lost sequences 3-4, aggregate holds them: t-1 offsets 203-204" in one.refused
+    assert "send them again" not in one.refused
+
+
+def test_what_expired_before_it_was_copied_is_no_promise(store: Store) -> None:
+    """Retention took records before the mirror had them: repair said that they can be copied. The
+    rest of the cell can be."""
+    seen = Observation(KEY, 10, 10, RangeSet.single(0, 9), first_offset=100, last_offset=120)
+    with store.write() as connection:
+        counts.save_observations(connection, "dc1", "t", 2, [seen], 1)
+    expired = (Explanation(EXPIRED, RangeSet.single(3, 3)),)
+    judged(store, MIRROR, replace(LOST, explanations=expired), State.LOSS)
+    plan = plan_of(store, MIRROR)
+    copy, gone = plan.items
+    assert (copy.missing, copy.count, copy.refused) == (RangeSet.single(4, 4), 1, "")
+    assert (gone.missing, gone.count) == (RangeSet.single(3, 3), 1)
+    assert "dc1 had deleted sequences 3 before they were copied (expired)" in gone.refused
+    assert plan.count == 1
+
+
+def test_a_plan_of_one_topic_has_no_other(store: Store) -> None:
+    judged(store, MIRROR, LOST, State.LOSS)
+    with store.read() as connection:
+        assert len(make_plan(connection, [MIRROR], 1, topic="t").items) == 1
+        assert make_plan(connection, [MIRROR], 1, topic="other").items == ()
+
+
+def test_a_look_promises_only_what_upstream_still_has() -> None:
+    """898 messages can be copied, said the dry run, of which retention had left none."""
+    world = World()
+    world.put("dc1", range(3))
+    world.put("dc1", range(3, 6))
+    world.clusters["dc1"].log("t").expire(1)
+    (one,) = look(Plan(0, (item(RangeSet.single(1, 4), 5), item(EMPTY, 5, refused="no"))), world)
+    assert (one.there, one.gone) == (RangeSet.single(3, 4), RangeSet.single(1, 2))
+    assert "retention: t-0 begins at offset 3" in one.reason
+    world.clusters["dc1"].away = True
+    (one,) = look(Plan(0, (item(RangeSet.single(1, 4), 5),)), world)
+    assert (one.there, one.gone) == (EMPTY, EMPTY)
+    assert one.reason.startswith("dc1 could not be looked at: ")
+
+
+def test_copies_that_are_left_do_not_make_a_repair_fail(store: Store) -> None:
+    """docs: DUPLICATION and CORRUPT do not change the exit code; --verify exited with 3."""
+    plan = Plan(5, (item(RangeSet.single(3, 4), 9),))
+    twice = CellVerdict(KEY, State.DUPLICATION, 10, 10, duplicates=3)
+    judged(store, MIRROR, twice, State.DUPLICATION, now=4)
+    with store.read() as connection:
+        (stale,) = still_open(connection, plan, 5)
+    assert not stale.left_alone, "judged before the repair"
+    judged(store, MIRROR, LOST, State.LOSS, now=6)
+    judged(store, MIRROR, twice, State.DUPLICATION, now=7)
+    with store.read() as connection:
+        (left,) = still_open(connection, plan, 5)
+    assert (left.state, left.decided, left.left_alone) == ("DUPLICATION", True, True)
+    judged(store, MIRROR, replace(twice, missing=LOST.missing, missing_count=2), State.MIXED, now=8)
+    with store.read() as connection:
+        (left,) = still_open(connection, plan, 5)
+    assert not left.left_alone
 
 
 def test_it_is_said_what_is_still_open(store: Store) -> None:

@@ -122,6 +122,29 @@ def test_a_damaged_batch_is_left_out_where_the_settings_say_so(rig: Rig) -> None
     assert running.mirror.state.gaps == {"corrupt": 1}
 
 
+def test_what_was_deleted_before_the_mirror_began_is_a_gap(rig: Rig) -> None:
+    """Retention took records before the mirror had them. It had no stored offset, began where the
+    log does, and never said a word: nobody could tell these records from lost ones, and repair
+    promised to copy them. Of views all is gone."""
+    rig.start("source", "target")
+    for topic in ("clicks", "views", "orders"):
+        rig.topic("source", topic)
+        rig.publish("source", topic, numbers(0, 30))
+    with Admin(bootstrap_servers=rig.brokers["source"].bootstrap_servers) as admin:
+        admin.delete_records({("clicks", 0): 20, ("views", 0): 30})
+    running = rig.mirror()
+    eventually(lambda: (rig.count("clicks"), rig.count("orders")) == (10, 30))
+    gaps = [("clicks", 0, 0, 20, "retention"), ("views", 0, 0, 30, "retention")]
+    eventually(lambda: sorted(running.seen.gaps) == gaps)
+    running.stop()
+    assert sorted(rig.values("clicks")) == sorted(numbers(20, 30))
+    again = rig.mirror()
+    rig.publish("source", "views", numbers(30, 40))
+    eventually(lambda: rig.count("views") == 10)
+    again.stop()
+    assert again.seen.gaps == [], "told once: an offset is stored by now"
+
+
 def test_both_clusters_are_slow_and_lose_connections(rig: Rig) -> None:
     """Every answer takes its time, and connections break while batches are under way: nothing is
     lost, nothing is there twice."""

@@ -20,10 +20,12 @@ from tallymark_audit.cli.tables import console, plain
 from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.edges import derive_edges, discovered_group
 from tallymark_audit.repair import (
+    Looked,
     Mended,
     Open,
     Plan,
     apply_plan,
+    look,
     make_plan,
     read_plan,
     to_json,
@@ -42,6 +44,7 @@ INCOMPLETE = 3
 @click.command()
 @options.settings
 @options.edge
+@options.topic
 @options.period
 @click.option(
     "--plan",
@@ -62,6 +65,7 @@ INCOMPLETE = 3
 def repair(
     settings: str | None,
     edge: str | None,
+    topic: str | None,
     start: int | None,
     end: int | None,
     path: Path | None,
@@ -72,8 +76,9 @@ def repair(
 ) -> None:
     """Copy exactly the missing messages from upstream, once more looking whether they are.
 
-    Without --apply it only says what it would do. Exits with 3 if some could not be repaired, or,
-    with --verify, if a window is not good by then.
+    Without --apply it only says what it would do, after a look at what upstream still has. Exits
+    with 3 if some could not be repaired, or, with --verify, if a window still lacks anything by
+    then; copies and changed contents, which it leaves as they are, are only listed.
     """
     deployment = load(settings)
     if verify and not carry_out and path is None:
@@ -85,11 +90,13 @@ def repair(
         else:
             with store.read() as connection:
                 edges = _edges(deployment, connection)
-                plan = make_plan(connection, edges, now, start, end, edge)
+                plan = make_plan(connection, edges, now, start, end, edge, topic)
             if path is not None:
                 write_plan(plan, path)
         if not carry_out and not verify:
-            _show_plan(plan, as_json)
+            with ExitStack() as stack:
+                looked = look(plan, OpenedClusters(deployment, stack))
+            _show_plan(plan, looked, as_json)
             return
         results: list[Mended] = []
         if carry_out:
@@ -99,7 +106,7 @@ def repair(
         still = wait_until_good(store, plan, plan.made_at, timeout) if verify else []
     _show_results(results, still, verify, as_json)
     failed = any(result.outcome not in ("repaired", "present") for result in results)
-    if failed or still:
+    if failed or any(not one.left_alone for one in still):
         raise click.exceptions.Exit(INCOMPLETE)
 
 
@@ -146,10 +153,13 @@ class _Progress:
             click.echo(f"{place} {who}: of {item.count} {told}{why}")
 
 
-def _show_plan(plan: Plan, as_json: bool) -> None:
+def _show_plan(plan: Plan, looked: list[Looked], as_json: bool) -> None:
+    can_be = sum(one.there.size for one in looked)
     if as_json:
-        click.echo(json.dumps(to_json(plan), indent=2))
+        told = {"copyable": can_be, "looked": [_as_looked(one) for one in looked]}
+        click.echo(json.dumps({**to_json(plan), **told}, indent=2))
         return
+    seen = {id(one.item): one for one in looked}
     if not plan.items:
         click.echo("nothing is missing: there is nothing to repair")
     else:
@@ -157,7 +167,7 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
         table = Table(*names, box=None)
         for item in plan.items:
             refused = f"not possible: {item.refused}" if item.refused else ""
-            copy = f"copy from {item.upstream} to {item.downstream} {item.topic}"
+            copy = _promise(seen[id(item)]) if not item.refused else ""
             table.add_row(
                 utc(item.key.window),
                 plain(item.edge),
@@ -168,10 +178,34 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
                 plain(refused or copy),
             )
         console().print(table)
-        click.echo(f"{plan.count} messages can be copied; --apply does it")
+        unseen = sum(one.item.count for one in looked if not one.there and not one.gone)
+        more = (
+            f", {unseen:,} more if the clusters that could not be read have them" if unseen else ""
+        )
+        do = "; --apply does it" if can_be or unseen else ""
+        click.echo(f"{can_be} messages can be copied{more}{do}")
     for one in plan.left:
         where = f"{utc(one.window)} {plain(one.edge)} {plain(one.topic)}"
         click.echo(f"{where}: {one.count} {one.state}, left as it is: {plain(one.reason)}")
+
+
+def _promise(one: Looked) -> str:
+    """What --apply would do with an item, as upstream is now."""
+    item = one.item
+    copy = f"copy {one.there.size} from {item.upstream} to {item.downstream} {item.topic}"
+    if one.there:
+        return f"{copy}; {one.reason}" if one.reason else copy
+    return f"not possible: {one.reason}" if one.gone else one.reason
+
+
+def _as_looked(one: Looked) -> dict[str, Any]:
+    return {
+        "edge": one.item.edge,
+        **one.item.key._asdict(),
+        "there": one.there.to_list(),
+        "gone": one.gone.to_list(),
+        "reason": one.reason,
+    }
 
 
 def _show_results(results: list[Mended], still: list[Open], verify: bool, as_json: bool) -> None:
@@ -186,7 +220,9 @@ def _show_results(results: list[Mended], still: list[Open], verify: bool, as_jso
         click.echo(f"{copied} messages copied and acknowledged")
     for one in still:
         where = f"{utc(one.window)} {plain(one.edge)} {plain(one.topic)}"
-        click.echo(f"{where}: still {one.state or 'without a verdict'}: {plain(one.reason)}")
+        state = one.state or "without a verdict"
+        alone = ", left as it is" if one.left_alone else ""
+        click.echo(f"{where}: still {state}{alone}: {plain(one.reason)}")
     if verify and not still:
         click.echo("all windows of the plan are good")
 

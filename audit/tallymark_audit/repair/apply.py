@@ -8,46 +8,32 @@ they are: key, value, timestamp and headers, the stamp among them, in the order 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from tallymark.client import Producer
 from tallymark.client.partition_layout import Layout
 from tallymark.client.producing.stamps import Stamp, stamp_of
-from tallymark.errors import ConnectError, KafkaError, TallymarkError
-from tallymark.protocol.records import Record
-from tallymark_audit.collector.reading import EARLIEST, LATEST, LogReader
-from tallymark_audit.locate import Stretch, records_between, records_in
+from tallymark.errors import ConnectError, TallymarkError
+from tallymark_audit.collector.reading import LATEST, LogReader
+from tallymark_audit.locate import Stretch, records_in
 from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.repair.looking import (
+    Clusters,
+    Identity,
+    Reader,
+    Source,
+    identity_of,
+    portions,
+    sequences_of,
+    upstream_records,
+    why_gone,
+)
 from tallymark_audit.repair.placing import layout_of, possible_partitions
 from tallymark_audit.repair.plan import Item, Plan
 
 DELIVERY_S: Final = 60.0
-PORTION: Final = 5_000
-"""Messages in memory at once, but for a cell that alone has more."""
-NEAR: Final = 5_000
-"""Offsets between two stretches that are read as one."""
-Origin = tuple[str, int]
-"""Instance as hex, origin partition."""
-Identity = tuple[str, int, int]
-"""The same and the sequence: a message, wherever it lies."""
-
-
-class Reader(LogReader, Protocol):
-    """A cluster to read from; SimpleConsumer is one."""
-
-    def offset_for_time(self, topic: str, partition: int, timestamp: int) -> int | None: ...
-
-
-class Clusters(Protocol):
-    """Opens clusters by name."""
-
-    def reader(self, cluster: str) -> Reader: ...
-    def producer(self, cluster: str) -> Producer: ...
-    def compacted(self, cluster: str, topic: str) -> bool:
-        """Whether the topic keeps only the latest record of each key."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +59,6 @@ class Mended:
         return "repaired" if self.copied else "present"
 
 
-class _Source(NamedTuple):
-    """A record with the partition it lies in upstream."""
-
-    partition: int
-    record: Record
-
-
 @dataclass
 class _Seen:
     """What is downstream: which of the messages, and later records of their keys."""
@@ -95,7 +74,7 @@ def apply_plan(
     is the reason of its items and does not keep the others. ConnectError: a cluster cannot be
     reached; what was done is done, and the plan may be applied again."""
     results: list[Mended] = []
-    for portion in _portions(plan.items):
+    for portion in portions(plan.items):
         mended = (
             [Mended(item, reason=item.refused) for item in portion]
             if portion[0].refused
@@ -107,24 +86,6 @@ def apply_plan(
     return results
 
 
-def _portions(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """Items in their order that go from one topic to another, a few thousand messages at once."""
-    portion: list[Item] = []
-    for item in items:
-        if portion and (
-            _route(item) != _route(portion[0]) or sum(i.count for i in portion) >= PORTION
-        ):
-            yield portion
-            portion = []
-        portion.append(item)
-    if portion:
-        yield portion
-
-
-def _route(item: Item) -> tuple[str, str, bool]:
-    return item.edge, item.key.topic, bool(item.refused)
-
-
 def _apply(items: list[Item], clusters: Clusters) -> list[Mended]:
     copied: set[Identity] = set()
     try:
@@ -133,7 +94,7 @@ def _apply(items: list[Item], clusters: Clusters) -> list[Mended]:
             clusters.reader(items[0].downstream),
         )
         layout = layout_of(items[0], upstream, downstream)
-        sources = _upstream(upstream, items)
+        sources = upstream_records(upstream, items)
         compacted = any(
             clusters.compacted(cluster, topic)
             for cluster, topic in (
@@ -154,49 +115,16 @@ def _apply(items: list[Item], clusters: Clusters) -> list[Mended]:
     except ConnectError:
         raise
     except TallymarkError as error:
-        return [Mended(item, _of(item, copied), reason=str(error)) for item in items]
+        return [Mended(item, sequences_of(item, copied), reason=str(error)) for item in items]
     return [
         _mended(item, upstream, copied, seen.present, sources, later, trouble) for item in items
     ]
 
 
-def _upstream(reader: LogReader, items: Sequence[Item]) -> dict[Identity, _Source]:
-    """The records to copy; of several copies the first. Where exactly they lie is asked first."""
-    found: dict[Identity, _Source] = {}
-    for exactly in (True, False):
-        owing = [item for item in items if item.missing - _of(item, found)]
-        wanted: dict[Origin, RangeSet] = {}
-        for item in owing:
-            origin = item.key.instance, item.key.partition
-            left = item.missing - _of(item, found)
-            wanted[origin] = wanted.get(origin, EMPTY) | left
-        for stretch in _joined(
-            Stretch(*place[:3])
-            for item in owing
-            for place in (item.places if exactly else item.within)
-        ):
-            for stamp, record in records_between(reader, items[0].key.topic, stretch, wanted):
-                found.setdefault(_identity(stamp), _Source(stretch.partition, record))
-    return found
-
-
-def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """The stretches in order, those that lie near each other as one: a fetch costs more than the
-    records between them do."""
-    joined: list[Stretch] = []
-    for stretch in sorted(stretches):
-        before = joined[-1] if joined else None
-        if before and before.partition == stretch.partition and stretch.first - before.last <= NEAR:
-            joined[-1] = before._replace(last=max(before.last, stretch.last))
-        else:
-            joined.append(stretch)
-    return joined
-
-
 def _downstream(
     reader: Reader,
     items: Sequence[Item],
-    sources: Mapping[Identity, _Source],
+    sources: Mapping[Identity, Source],
     layout: Layout,
     compacted: bool,
 ) -> _Seen:
@@ -218,15 +146,15 @@ def _downstream(
             continue
         for record in records_in(reader, items[0].topic, Stretch(partition, first, end - 1)):
             stamp = stamp_of(record.headers)
-            if isinstance(stamp, Stamp) and _identity(stamp) in wanted:
-                seen.present.add(_identity(stamp))
+            if isinstance(stamp, Stamp) and identity_of(stamp) in wanted:
+                seen.present.add(identity_of(stamp))
             elif record.key is not None and record.key in keys:
                 newest = seen.newest.get(record.key, -1)
                 seen.newest[record.key] = max(newest, record.timestamp)
     return seen
 
 
-def _later(reader: LogReader, item: Item, sources: Mapping[Identity, _Source]) -> set[Identity]:
+def _later(reader: LogReader, item: Item, sources: Mapping[Identity, Source]) -> set[Identity]:
     """Those of which a later record upstream has the key, unless that one is copied, too."""
     found: set[Identity] = set()
     for partition in sorted({source.partition for source in sources.values()}):
@@ -244,7 +172,7 @@ def _later(reader: LogReader, item: Item, sources: Mapping[Identity, _Source]) -
         for record in records_in(reader, item.key.topic, Stretch(partition, first, end - 1)):
             if record.key in by_key and record.offset not in copied:
                 stamp = stamp_of(record.headers)
-                again = _identity(stamp) if isinstance(stamp, Stamp) else None
+                again = identity_of(stamp) if isinstance(stamp, Stamp) else None
                 found |= {
                     one
                     for one in by_key[record.key]
@@ -253,7 +181,7 @@ def _later(reader: LogReader, item: Item, sources: Mapping[Identity, _Source]) -
     return found
 
 
-def _outdated(sources: Mapping[Identity, _Source], seen: _Seen) -> set[Identity]:
+def _outdated(sources: Mapping[Identity, Source], seen: _Seen) -> set[Identity]:
     """Those of which downstream has a record of the key that is younger."""
     return {
         identity
@@ -265,7 +193,7 @@ def _outdated(sources: Mapping[Identity, _Source], seen: _Seen) -> set[Identity]
 def _copy(
     producer: Producer,
     item: Item,
-    wanted: Mapping[Identity, _Source],
+    wanted: Mapping[Identity, Source],
     layout: Layout,
     copied: set[Identity],
 ) -> str:
@@ -303,48 +231,20 @@ def _mended(
     reader: LogReader,
     copied: set[Identity],
     present: set[Identity],
-    sources: Mapping[Identity, _Source],
+    sources: Mapping[Identity, Source],
     later: set[Identity],
     trouble: str,
 ) -> Mended:
-    there = _of(item, present)
-    gone = item.missing - _of(item, sources) - there
-    superseded = _of(item, later) - there
-    reasons = [trouble] if item.missing - there - gone - superseded - _of(item, copied) else []
+    there = sequences_of(item, present)
+    gone = item.missing - sequences_of(item, sources) - there
+    superseded = sequences_of(item, later) - there
+    reasons = (
+        [trouble] if item.missing - there - gone - superseded - sequences_of(item, copied) else []
+    )
     if gone:
-        reasons.append(_gone(item, gone, reader))
+        reasons.append(why_gone(item, gone, reader))
     if superseded:
         reasons.append(
             f"{item.topic} is compacted and a later record has the key: sequences {superseded}"
         )
-    return Mended(item, _of(item, copied), there, gone, superseded, "; ".join(reasons))
-
-
-def _gone(item: Item, gone: RangeSet, reader: LogReader) -> str:
-    """Why upstream no longer has them, as far as the log tells."""
-    told = f"{gone.size} are no longer in {item.upstream}: sequences {gone}"
-    for stretch in item.within:
-        try:
-            (start,) = reader.get_offsets_before(item.key.topic, stretch.partition, EARLIEST)
-        except (KafkaError, ValueError):
-            continue
-        if start > stretch.first:
-            return (
-                f"{told} (retention: {item.key.topic}-{stretch.partition} begins at offset {start})"
-            )
-    return f"{told} (compacted, cut or made again)"
-
-
-def _of(item: Item, identities: set[Identity] | Mapping[Identity, object]) -> RangeSet:
-    """The sequences of the item among them."""
-    key = item.key
-    return RangeSet.of(
-        sequence
-        for first, last in item.missing
-        for sequence in range(first, last + 1)
-        if (key.instance, key.partition, sequence) in identities
-    )
-
-
-def _identity(stamp: Stamp) -> Identity:
-    return stamp.instance.hex(), stamp.partition, stamp.sequence
+    return Mended(item, sequences_of(item, copied), there, gone, superseded, "; ".join(reasons))

@@ -7,8 +7,8 @@ What cannot be copied is in the plan too, with the reason and with what a person
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
@@ -18,6 +18,7 @@ from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.locate import Stretch, stretches
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.repair.elsewhere import Elsewhere, elsewhere
 from tallymark_audit.repair.refusals import left_alone, refusal
 from tallymark_audit.store import queries
 from tallymark_audit.store.rows import Row, cell_from_json
@@ -92,30 +93,54 @@ def make_plan(
     start: int | None = None,
     end: int | None = None,
     edge: str | None = None,
+    topic: str | None = None,
 ) -> Plan:
     """Every loss in the store, of windows from ``start`` to ``end`` (ms, excluded), on one edge or
-    all. Where Spark has judged, its verdict counts. UserError: there is no such edge."""
+    all, of one topic (as the edge calls it) or all. Where Spark has judged, its verdict counts.
+    UserError: there is no such edge."""
     by_name = {each.name: each for each in edges}
     if edge is not None and edge not in by_name:
         raise UserError(
             f"there is no edge {edge!r}", f"the settings make these: {', '.join(by_name)}"
         )
-    rows = queries.windows(connection, edge=edge, start=start, end=end, states=WRONG, limit=MOST)
+    some = {"edge": edge, "topic": topic}
+    rows = queries.windows(connection, **some, start=start, end=end, states=WRONG, limit=MOST)
     rows = [row for row in rows if row["edge"] in by_name]
     rows.sort(key=lambda row: (row["window"], row["edge"], row["topic"]))
-    items = [item for row in rows for item in _items(connection, by_name[row["edge"]], row)]
+    items = [item for row in rows for item in _items(connection, by_name, row)]
     left = [one for row in rows for one in _left(row)]
     return Plan(now_ms, tuple(items), tuple(left))
 
 
-def _items(connection: Connection, edge: Edge, row: Row) -> Iterator[Item]:
+def _items(connection: Connection, edges: Mapping[str, Edge], row: Row) -> Iterator[Item]:
+    edge = edges[row["edge"]]
     cells = [(cell_from_json(raw), raw) for raw in row["cells"] if raw["missing_count"]]
     for cell, raw in sorted(cells, key=lambda pair: pair[0].key):
-        yield _item(connection, edge, row, cell, raw)
+        within, places = _where(connection, edge, cell, raw)
+        for part in _parts(cell):
+            others = list[Elsewhere]()
+            if edge.kind == "producer" and cell.key.stamped:
+                others = elsewhere(connection, edges.values(), edge.downstream, part, raw)
+            why = refusal(edge, part, within, places, others)
+            yield _item(edge, row, part, within, places, why)
 
 
-def _item(connection: Connection, edge: Edge, row: Row, cell: CellVerdict, raw: Row) -> Item:
-    within, places = _where(connection, edge, cell, raw)
+def _parts(cell: CellVerdict) -> Iterator[CellVerdict]:
+    """What upstream had deleted before it was copied apart from the rest, which may be copied."""
+    expired = cell.expired & cell.missing
+    for missing in (cell.missing - expired, expired) if expired else (cell.missing,):
+        if missing or not cell.missing:
+            yield replace(cell, missing=missing, missing_count=missing.size or cell.missing_count)
+
+
+def _item(
+    edge: Edge,
+    row: Row,
+    cell: CellVerdict,
+    within: Sequence[Stretch],
+    places: Sequence[Place],
+    refused: str,
+) -> Item:
     return Item(
         edge=edge.name,
         upstream=edge.upstream,
@@ -129,7 +154,7 @@ def _item(connection: Connection, edge: Edge, row: Row, cell: CellVerdict, raw: 
         by_key=edge.mirror is not None and edge.mirror.partitions == "by-key",
         source=row["source"],
         revision=row["revision"],
-        refused=refusal(edge, cell, within, places),
+        refused=refused,
     )
 
 

@@ -11,6 +11,7 @@ from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.locate import Stretch
 
 if TYPE_CHECKING:
+    from tallymark_audit.repair.elsewhere import Elsewhere
     from tallymark_audit.repair.plan import Place
     from tallymark_audit.store.rows import Row
 
@@ -19,25 +20,52 @@ NAMED: Final = 5
 
 
 def refusal(
-    edge: Edge, cell: CellVerdict, within: Sequence[Stretch], places: Sequence[Place]
+    edge: Edge,
+    cell: CellVerdict,
+    within: Sequence[Stretch],
+    places: Sequence[Place],
+    elsewhere: Sequence[Elsewhere] = (),
 ) -> str:
-    """Why the missing messages of a cell cannot be copied; ``""``: they can."""
+    """Why the missing messages of a cell cannot be copied; ``""``: they can. ``elsewhere``: which
+    of a producer's messages lie in clusters that are mirrored from the one that lacks them."""
     key = cell.key
     if not key.stamped:
         return "records without a stamp are counted, not named: nobody can tell which are missing"
     if edge.kind == "producer":
-        return (
-            f"the claim is all there is of them: {key.server} (run {key.instance}) was told that "
-            f"sequences {cell.missing or cell.missing_count} of partition {key.partition} are "
-            f"safe, and no log has them; send them again from where {key.server} had them"
-        )
+        return _of_producer(edge, cell, elsewhere)
     if edge.kind == "consumer":
         return f"a group is not copied to: let it read {_offsets(edge, key.topic, within, places)}"
     if edge.kind == "lake":
         return f"run the load job once more for {_offsets(edge, key.topic, within, places)}"
     if not cell.missing:
         return "the cell had more ranges than are kept: its messages are counted, not named"
+    if not cell.missing - cell.expired:
+        return (
+            f"{edge.upstream} had deleted sequences {cell.missing} before they were copied "
+            "(expired): nobody has them to copy; retention.ms there is shorter than the mirror was "
+            "away"
+        )
     return "" if within else f"nobody knows where in {edge.upstream} they lie"
+
+
+def _of_producer(edge: Edge, cell: CellVerdict, elsewhere: Sequence[Elsewhere]) -> str:
+    key, left = cell.key, cell.missing
+    told: list[str] = []
+    for held in elsewhere:
+        left = left - held.sequences
+        told.append(
+            f"{edge.downstream} has lost sequences {held.sequences}, {held.cluster} holds them: "
+            f"{'' if held.exactly else 'within '}{_spans(held.topic, held.places)}"
+        )
+    if told:
+        told.append("do not send those again, that would make copies there; read them there")
+    if left or not told:
+        told.append(
+            f"the claim is all there is of them: {key.server} (run {key.instance}) was told that "
+            f"sequences {left or cell.missing_count} of partition {key.partition} are "
+            f"safe, and no log has them; send them again from where {key.server} had them"
+        )
+    return "; ".join(told)
 
 
 def left_alone(state: State, cells: Sequence[Row]) -> str:
@@ -68,6 +96,10 @@ def _offsets(edge: Edge, topic: str, within: Sequence[Stretch], places: Sequence
     some = exact or [(stretch.partition, stretch.first, stretch.last) for stretch in within]
     if not some:
         return f"{edge.upstream} {topic} again from before the window"
+    return f"{edge.upstream} {'' if exact else 'within '}{_spans(topic, some)}"
+
+
+def _spans(topic: str, some: Sequence[tuple[int, int, int]]) -> str:
     told = [f"{topic}-{part} offsets {first}-{last}" for part, first, last in islice(some, NAMED)]
     more = f" and {len(some) - NAMED} more stretches" if len(some) > NAMED else ""
-    return f"{edge.upstream} {'' if exact else 'within '}{', '.join(told)}{more}"
+    return f"{', '.join(told)}{more}"

@@ -8,16 +8,19 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from tallymark_audit.judge.verdicts import GOOD, UNDECIDED
+from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State
 from tallymark_audit.repair.plan import Plan
 from tallymark_audit.store import Store, queries
 
 EVERY_S = 0.5
+LEFT_ALONE = frozenset({State.DUPLICATION, State.CORRUPT})
+"""What a plan leaves as it is."""
 
 
 class Open(NamedTuple):
     """A window of the plan that is not good (yet). ``decided``: after the repair; waiting on will
-    change nothing by itself."""
+    change nothing by itself. ``left_alone``: nothing is missing in it any more, and what is wrong
+    is nothing that copying mends."""
 
     edge: str
     topic: str
@@ -25,6 +28,7 @@ class Open(NamedTuple):
     state: str
     reason: str
     decided: bool
+    left_alone: bool = False
 
 
 def still_open(connection: Connection, plan: Plan, since: int) -> list[Open]:
@@ -42,7 +46,8 @@ def still_open(connection: Connection, plan: Plan, since: int) -> list[Open]:
             decided = judged and row["state"] not in UNDECIDED
             told = "; ".join(row["reasons"]) or f"{row['missing']} missing"
             reason = told if judged else f"not judged again yet; before: {told}"
-            found.append(Open(edge, topic, window, row["state"], reason, decided))
+            alone = decided and row["state"] in LEFT_ALONE
+            found.append(Open(edge, topic, window, row["state"], reason, decided, alone))
     return found
 
 

@@ -32,7 +32,7 @@ from tallymark.mirror.offset_syncs import TOPIC as SYNC_TOPIC
 from tallymark.mirror.offset_syncs import TOPIC_CONFIGS as SYNC_CONFIGS
 from tallymark.mirror.offset_syncs import OffsetSync, SyncBook
 from tallymark.mirror.opening import open_parts
-from tallymark.mirror.progress import Partition
+from tallymark.mirror.progress import UNKNOWN, Partition
 from tallymark.mirror.source import Piece
 
 STORE_SECONDS = 1.0
@@ -169,6 +169,7 @@ class Mirror:
                 stale = self._look()
                 if stale:
                     break
+            self._tell_begun()
             if not self._source.knows(partition):  # it went to somebody else, unsent
                 self._waiting.popleft()
             elif not self._copy_one(piece):
@@ -284,6 +285,7 @@ class Mirror:
             self._tried("look at topics", lambda: stale.update(self._look()))
         if now >= self._tick_at:
             self._tick_at = now + TICK_SECONDS
+            self._tell_begun()
             self._tell_stopped()
             self._tell_copied()
             self._tell_passed()
@@ -340,6 +342,17 @@ class Mirror:
             for key, value in self._syncs.take(_now_ms())
         ]
         wait(last, LAST_SYNCS_SECONDS)
+
+    def _tell_begun(self) -> None:
+        """A partition without a stored offset begins where its log does: what stood before that was
+        deleted before it was copied, and nobody else will ever say so."""
+        for partition, start in list(self._source.begun.items()):
+            copy = self._copier.progress.get(partition)
+            if copy is not None:
+                self._source.begun.pop(partition, None)
+                if copy.next == UNKNOWN and start > 0:
+                    copy.next = start
+                    self._observers.on_gap(*partition, 0, start, "retention")
 
     def _tell_stopped(self) -> None:
         """Which partitions cannot be read on, once each; and which can be again."""

@@ -96,6 +96,9 @@ class Source:
         """Where a batch cannot be read; of the partitions that are ours."""
         self._undecodable: set[Partition] = set()
         """Those of them whose batch came, and could not be taken apart."""
+        self.begun: dict[Partition, int] = {}
+        """Where the reading of partitions began, until somebody takes note."""
+        self._read: set[Partition] = set()
         self._empty: dict[Partition, tuple[int, int]] = {}
         """Where nothing was to be read: it belongs to what the next batch lies behind."""
 
@@ -148,6 +151,9 @@ class Source:
 
     def _pieces(self, chunk: Chunk) -> Iterator[Piece]:
         partition = (chunk.progress.topic, chunk.progress.partition)
+        if partition not in self._read:
+            self._read.add(partition)
+            self.begun[partition] = chunk.start
         start, end = self._empty.pop(partition, (chunk.start, chunk.start))
         start = start if end == chunk.start else chunk.start
         for batch in chunk.batches:
@@ -256,6 +262,8 @@ class Source:
         self._empty = {}
         self._undecodable.clear()
         self.stopped.clear()
+        self._read.clear()
+        self.begun.clear()
         self.holes.forget()
         return offsets
 

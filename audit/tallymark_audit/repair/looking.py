@@ -1,0 +1,160 @@
+"""What upstream still has of what is to be copied: asked before a number is promised, and again
+before anything is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from tallymark.client import Producer
+from tallymark.client.producing.stamps import Stamp
+from tallymark.errors import KafkaError, TallymarkError
+from tallymark.protocol.records import Record
+from tallymark_audit.collector.reading import EARLIEST, LogReader
+from tallymark_audit.locate import Stretch, records_between
+from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.repair.plan import Item, Plan
+
+PORTION: Final = 5_000
+"""Messages in memory at once, but for a cell that alone has more."""
+NEAR: Final = 5_000
+"""Offsets between two stretches that are read as one."""
+Origin = tuple[str, int]
+"""Instance as hex, origin partition."""
+Identity = tuple[str, int, int]
+"""The same and the sequence: a message, wherever it lies."""
+
+
+class Reader(LogReader, Protocol):
+    """A cluster to read from; SimpleConsumer is one."""
+
+    def offset_for_time(self, topic: str, partition: int, timestamp: int) -> int | None: ...
+
+
+class Clusters(Protocol):
+    """Opens clusters by name."""
+
+    def reader(self, cluster: str) -> Reader: ...
+    def producer(self, cluster: str) -> Producer: ...
+    def compacted(self, cluster: str, topic: str) -> bool:
+        """Whether the topic keeps only the latest record of each key."""
+        ...
+
+
+class Source(NamedTuple):
+    """A record with the partition it lies in upstream."""
+
+    partition: int
+    record: Record
+
+
+class Looked(NamedTuple):
+    """What upstream has of an item now: sequences that are there, and that are gone. ``reason``
+    says why they are gone, or why nobody could look."""
+
+    item: Item
+    there: RangeSet = EMPTY
+    gone: RangeSet = EMPTY
+    reason: str = ""
+
+
+def look(plan: Plan, clusters: Clusters) -> list[Looked]:
+    """Of every item that is not refused, what of it can be copied at all. A cluster that cannot be
+    read is a reason, no error."""
+    found: list[Looked] = []
+    for portion in portions([item for item in plan.items if not item.refused]):
+        try:
+            reader = clusters.reader(portion[0].upstream)
+            sources = upstream_records(reader, portion)
+            found += [_looked(item, sources, reader) for item in portion]
+        except TallymarkError as error:
+            why = f"{portion[0].upstream} could not be looked at: {error}"
+            found += [Looked(item, reason=why) for item in portion]
+    return found
+
+
+def _looked(item: Item, sources: Mapping[Identity, Source], reader: LogReader) -> Looked:
+    there = sequences_of(item, sources)
+    gone = item.missing - there
+    return Looked(item, there, gone, why_gone(item, gone, reader) if gone else "")
+
+
+def portions(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """Items in their order that go from one topic to another, a few thousand messages at once."""
+    portion: list[Item] = []
+    for item in items:
+        if portion and (
+            _route(item) != _route(portion[0]) or sum(i.count for i in portion) >= PORTION
+        ):
+            yield portion
+            portion = []
+        portion.append(item)
+    if portion:
+        yield portion
+
+
+def _route(item: Item) -> tuple[str, str, bool]:
+    return item.edge, item.key.topic, bool(item.refused)
+
+
+def upstream_records(reader: LogReader, items: Sequence[Item]) -> dict[Identity, Source]:
+    """The records to copy; of several copies the first. Where exactly they lie is asked first."""
+    found: dict[Identity, Source] = {}
+    for exactly in (True, False):
+        owing = [item for item in items if item.missing - sequences_of(item, found)]
+        wanted: dict[Origin, RangeSet] = {}
+        for item in owing:
+            origin = item.key.instance, item.key.partition
+            left = item.missing - sequences_of(item, found)
+            wanted[origin] = wanted.get(origin, EMPTY) | left
+        for stretch in _joined(
+            Stretch(*place[:3])
+            for item in owing
+            for place in (item.places if exactly else item.within)
+        ):
+            for stamp, record in records_between(reader, items[0].key.topic, stretch, wanted):
+                found.setdefault(identity_of(stamp), Source(stretch.partition, record))
+    return found
+
+
+def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """The stretches in order, those that lie near each other as one: a fetch costs more than the
+    records between them do."""
+    joined: list[Stretch] = []
+    for stretch in sorted(stretches):
+        before = joined[-1] if joined else None
+        if before and before.partition == stretch.partition and stretch.first - before.last <= NEAR:
+            joined[-1] = before._replace(last=max(before.last, stretch.last))
+        else:
+            joined.append(stretch)
+    return joined
+
+
+def why_gone(item: Item, gone: RangeSet, reader: LogReader) -> str:
+    """Why upstream no longer has them, as far as the log tells."""
+    told = f"{gone.size} are no longer in {item.upstream}: sequences {gone}"
+    for stretch in item.within:
+        try:
+            (start,) = reader.get_offsets_before(item.key.topic, stretch.partition, EARLIEST)
+        except (KafkaError, ValueError):
+            continue
+        if start > stretch.first:
+            return (
+                f"{told} (retention: {item.key.topic}-{stretch.partition} begins at offset {start})"
+            )
+    return f"{told} (compacted, cut or made again)"
+
+
+def sequences_of(item: Item, identities: set[Identity] | Mapping[Identity, object]) -> RangeSet:
+    """The sequences of the item among them."""
+    key = item.key
+    return RangeSet.of(
+        sequence
+        for first, last in item.missing
+        for sequence in range(first, last + 1)
+        if (key.instance, key.partition, sequence) in identities
+    )
+
+
+def identity_of(stamp: Stamp) -> Identity:
+    return stamp.instance.hex(), stamp.partition, stamp.sequence
