@@ -27,7 +27,7 @@ from tallymark_audit.alerts.alerter import Counts
 from tallymark_audit.cells import Edge
 from tallymark_audit.collector.counters import Counters
 from tallymark_audit.judge.damage import Damaged
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store.rows import Row, holes_of
 from tallymark_audit.store.watching import MILLIONTHS, Tally, WrongWindows
 
 PREFIX: Final = "tallymark_audit_"
@@ -132,7 +132,7 @@ def _by_mark(reading: Reading) -> Iterator[Metric]:
     for row in reading.marks:
         place = row["edge"], row["topic"]
         through.add_metric(place, row["through"] / 1000)
-        holes.add_metric(place, sum(not accepted for _, _, accepted in row["holes"]))
+        holes.add_metric(place, sum(not accepted for _, _, accepted in holes_of(row)))
         if place in reading.settle_ms:
             settle.add_metric(place, reading.settle_ms[place] / 1000)
     yield through

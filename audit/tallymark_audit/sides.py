@@ -269,7 +269,7 @@ def _repeated(count: int, again: Levels, copies: tuple[Copy, ...]) -> Levels | N
 def _merge_latency(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     if not one or not other:
         return one or other
-    both = sketches.merged((sketches.from_list(one), sketches.from_list(other)))
+    both = sketches.merged((sketches.from_store(one), sketches.from_store(other)))
     return tuple(sketches.to_list(both))
 
 

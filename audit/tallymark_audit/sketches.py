@@ -69,6 +69,15 @@ def to_list(sketch: Mapping[int, int]) -> list[int]:
     return [number for bucket in sorted(sketch) for number in (bucket, sketch[bucket])]
 
 
+def from_store(flat: Sequence[int]) -> Sketch:
+    """As :func:`from_list`, of what the store holds: a sketch that makes no sense is none. It says
+    how long things took, and no verdict is worth less without it."""
+    try:
+        return from_list(flat)
+    except (ValueError, TypeError, KeyError):
+        return {}
+
+
 def from_list(flat: Sequence[int]) -> Sketch:
     """The inverse of :func:`to_list`. ValueError: odd length, a count below 1, no such bucket."""
     if len(flat) % 2:

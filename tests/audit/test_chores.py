@@ -58,7 +58,12 @@ def test_one_that_takes_long_leaves_most_of_the_time_to_counting(
 
 
 @pytest.mark.parametrize(
-    "error", [OperationalError("x", {}, Exception("full")), ConnectError("a:1", "connect", "no")]
+    "error",
+    [
+        OperationalError("x", {}, Exception("full")),
+        ConnectError("a:1", "connect", "no"),
+        ValueError("what nobody expects: a range cannot end before it starts"),
+    ],
 )
 def test_one_that_fails_is_tried_later_and_the_others_go_on(error: Exception) -> None:
     tried: list[int] = []

@@ -116,13 +116,13 @@ def test_a_mirror_that_is_late_raises_no_false_alarm(world: World) -> None:
         one.report(world.now)
         world.run(500)
         assert State.LOSS not in world.states("dc1-to-aggregate").values()
-    skipped = world.copied["dc1"] + 1
+    skipped = world.copied["dc1", "t", 0] + 1
     batches = world.clusters["dc1"].log("t").batches
     kept, batches[skipped:skipped] = batches[skipped], []
     del batches[skipped]
     world.mirror("dc1")
     batches.insert(skipped, kept)
-    world.copied["dc1"] += 1
+    world.copied["dc1", "t", 0] += 1
     world.run(1000)
     heartbeats(world, one, ms=2000)
     lost = [r for r in world.verdicts("dc1-to-aggregate").values() if r["state"] == State.LOSS]

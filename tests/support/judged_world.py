@@ -35,18 +35,20 @@ class Publisher:
     cluster: MemoryCluster
     instance: bytes
     tally: Tally = field(init=False)
-    next: dict[int, int] = field(default_factory=dict)
+    next: dict[tuple[str, int], int] = field(default_factory=dict)
     """The next sequence of each partition."""
 
     def __post_init__(self) -> None:
         code = self.instance.hex()
         self.tally = Tally(Identity(f"producer-{code}", "web", "app", code, W, 0))
 
-    def publish(self, timestamp: int, count: int, lose: int = 0, partition: int = 0) -> None:
+    def publish(
+        self, timestamp: int, count: int, lose: int = 0, partition: int = 0, topic: str = "t"
+    ) -> None:
         """Acknowledge ``count`` records; the last ``lose`` of them never reach the log."""
-        first = self.next.get(partition, 0)
-        end = self.next[partition] = first + count
-        key = TallyKey("t", partition, timestamp - timestamp % W)
+        first = self.next.get((topic, partition), 0)
+        end = self.next[topic, partition] = first + count
+        key = TallyKey(topic, partition, timestamp - timestamp % W)
         run = Run(key, first, end - 1, timestamp, timestamp)
         self.tally.accept(run, count, timestamp)
         self.tally.settle(key, Outcome.ACKNOWLEDGED, run.first, run.last, timestamp)
@@ -55,7 +57,7 @@ class Publisher:
             for n in range(first, end - lose)
         ]
         if told:
-            self.cluster.log("t", partition).append(told)
+            self.cluster.log(topic, partition).append(told)
 
     def report(self, now: int, closed: bool = False) -> None:
         for event in self.tally.report(now, now, closed):
@@ -74,21 +76,18 @@ class World:
     collectors: dict[str, Collector] = field(default_factory=dict)
     judges: dict[str, JudgeLoop] = field(default_factory=dict)
     namers: dict[str, Namer] = field(default_factory=dict)
-    copied: dict[str, int] = field(default_factory=dict)
+    copied: dict[tuple[str, str, int], int] = field(default_factory=dict)
     mirror_events: int = 0
     counts_again: bool = True
     """Whether collectors do what they are asked to count again."""
 
     def __post_init__(self) -> None:
-        edges = derive_edges(self.deployment)
         for name in NAMES:
             self.clusters[name] = MemoryCluster(at_once=20)
             self.clusters[name].log("t")
             self.clusters[name].log(AUDIT_TOPIC)
             self.start(name)
-            ledger = self.collectors[name].ledger
-            self.judges[name] = JudgeLoop(ledger, edges, AUDIT)
-            self.namers[name] = Namer(ledger, edges, self.clusters.__getitem__, W)
+            self.judge(name)
 
     def start(self, name: str) -> None:
         settings = CollectorSettings(name, W, max_wait_ms=0)
@@ -98,12 +97,22 @@ class World:
         collector.start()
         self.collectors[name] = collector
 
+    def judge(self, name: str) -> None:
+        """Judge as the collector of the cluster that was started last."""
+        ledger, edges = self.collectors[name].ledger, derive_edges(self.deployment)
+        self.judges[name] = JudgeLoop(ledger, edges, AUDIT)
+        self.namers[name] = Namer(ledger, edges, self.clusters.__getitem__, W)
+
     def mirror(self, source: str) -> None:
         """Copy what is new in ``source`` into the aggregate."""
-        log, target = self.clusters[source].log("t"), self.clusters["aggregate"].log("t")
-        for batch in log.batches[self.copied.get(source, 0) :]:
-            target.append_records([parts_of(record) for record in batch.records()])
-        self.copied[source] = len(log.batches)
+        for (topic, partition), log in list(self.clusters[source].logs.items()):
+            if topic == AUDIT_TOPIC:
+                continue
+            target = self.clusters["aggregate"].log(topic, partition)
+            place = source, topic, partition
+            for batch in log.batches[self.copied.get(place, 0) :]:
+                target.append_records([parts_of(record) for record in batch.records()])
+            self.copied[place] = len(log.batches)
 
     def mirror_reports(
         self,
@@ -147,12 +156,12 @@ class World:
                 if name != without:
                     self.namers[name].step(self.judges[name].step(self.now), self.now)
 
-    def verdicts(self, edge: str) -> dict[int, Row]:
+    def verdicts(self, edge: str, topic: str = "t") -> dict[int, Row]:
         with self.store.read() as connection:
-            return {row["window"]: row for row in queries.windows(connection, edge)}
+            return {row["window"]: row for row in queries.windows(connection, edge, topic)}
 
-    def states(self, edge: str) -> dict[int, str]:
-        return {window: row["state"] for window, row in self.verdicts(edge).items()}
+    def states(self, edge: str, topic: str = "t") -> dict[int, str]:
+        return {window: row["state"] for window, row in self.verdicts(edge, topic).items()}
 
     def reader(self, cluster: str) -> Any:
         return self.clusters[cluster]

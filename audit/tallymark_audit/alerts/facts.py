@@ -15,7 +15,7 @@ from tallymark_audit.judge.hops import Hop
 from tallymark_audit.judge.judging import settle_ms
 from tallymark_audit.store import queries, watching
 from tallymark_audit.store.damage import damaged
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store.rows import Row, holes_of
 from tallymark_audit.store.watching import Backlog, WrongWindows
 from tallymark_audit.text import utc
 
@@ -35,6 +35,7 @@ def read_facts(
         missing=watching.wrong_windows(connection, names, "missing", audit.alerts.missing),
         duplicates=watching.wrong_windows(connection, names, "duplicates", audit.alerts.duplicates),
         corrupt=watching.corrupt_windows(connection, names),
+        unjudged=watching.unjudged_windows(connection, names),
         marks=_marks_behind(connection, edges, audit, now),
         silent=watching.silent_reporters(connection, cluster, audit.silence_ms),
         missing_groups=[one for one in expected if one[1] not in reporting],
@@ -97,7 +98,7 @@ def _marks_behind(
 
 def _mark(row: Row, settle: int) -> Mark:
     mark = Mark(row["edge"], row["topic"], row["through"], settle)
-    for window, state, accepted in row["holes"]:
+    for window, state, accepted in holes_of(row):
         if not accepted:
             return replace(mark, hole=f"{utc(window)} is {state}", hole_window=window)
     return mark if mark.through else replace(mark, begun=row["at"])

@@ -3,6 +3,7 @@
     TallymarkMissingMessages    critical  more missing in a settled window than ``missing``
     TallymarkCorruptMessages    critical  a window holds messages that are not what was sent
     TallymarkPartitionDamaged   critical  a batch of a partition cannot be read: it is not counted
+    TallymarkUnjudgedWindows    critical  what the store holds of a window makes no sense
     TallymarkDuplicateMessages  warning   more copies in a settled window than ``duplicates``
     TallymarkWatermarkStalled   warning   not moved for ``stalled_ms`` beyond its settle time
     TallymarkReporterSilent     warning   a run of a producer or consumer that went silent
@@ -31,6 +32,7 @@ from tallymark_audit.text import utc
 MISSING: Final = "TallymarkMissingMessages"
 CORRUPT: Final = "TallymarkCorruptMessages"
 DAMAGED: Final = "TallymarkPartitionDamaged"
+UNJUDGED: Final = "TallymarkUnjudgedWindows"
 DUPLICATES: Final = "TallymarkDuplicateMessages"
 STALLED: Final = "TallymarkWatermarkStalled"
 REPORTER: Final = "TallymarkReporterSilent"
@@ -39,8 +41,8 @@ COLLECTOR: Final = "TallymarkCollectorSilent"
 DISAGREE: Final = "TallymarkCountersDisagree"
 RETENTION: Final = "TallymarkRetentionRisk"
 RULES: Final = (
-    MISSING, CORRUPT, DAMAGED, DUPLICATES, STALLED, REPORTER, MIRROR, COLLECTOR, DISAGREE,
-    RETENTION,
+    MISSING, CORRUPT, DAMAGED, UNJUDGED, DUPLICATES, STALLED, REPORTER, MIRROR, COLLECTOR,
+    DISAGREE, RETENTION,
 )  # fmt: skip
 
 HOLD_MS: Final = 5_000
@@ -73,6 +75,7 @@ class Facts:
     missing: Sequence[WrongWindows] = ()
     duplicates: Sequence[WrongWindows] = ()
     corrupt: Sequence[WrongWindows] = ()
+    unjudged: Sequence[WrongWindows] = ()
     disagreements: Sequence[WrongWindows] = ()
     damaged: Sequence[Damaged] = ()
     marks: Sequence[Mark] = ()
@@ -102,6 +105,7 @@ class Rules:
             *self._windows(
                 DISAGREE, "warning", facts.disagreements, "counted differently by Spark"
             ),
+            *self._unjudged(facts.unjudged),
             *self._stalled(facts.marks, now),
             *self._silent(facts.silent),
             *self._groups(facts.missing_groups),
@@ -139,6 +143,23 @@ class Rules:
                     "records there are UNKNOWN; the other partitions are judged. See what the log "
                     "has: tallymark verify-log on its broker. Counting goes on when it is mended",
                     LINK: self._link(topic=one.topic),
+                },
+                HOLD_MS,
+            )
+
+    def _unjudged(self, found: Iterable[WrongWindows]) -> Iterator[Condition]:
+        for one in found:
+            newest = utc(one.newest)
+            yield condition(
+                UNJUDGED,
+                "critical",
+                {"edge": one.edge, "topic": one.topic},
+                {
+                    "summary": f"{one.topic} on {one.edge}: {one.windows} windows cannot be judged",
+                    "description": "what the store holds of them makes no sense; all others are "
+                    f"judged. The newest is {newest}. See: "
+                    f"tallymark audit evidence {one.edge} {one.topic} {newest}",
+                    LINK: self._link(one.edge, one.topic, one.newest),
                 },
                 HOLD_MS,
             )

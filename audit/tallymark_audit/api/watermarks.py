@@ -13,7 +13,7 @@ from tallymark_audit.api.problems import Answer, Problem, away
 from tallymark_audit.api.state import AuditApi, api_of
 from tallymark_audit.api.waiting import TooManyWaitError
 from tallymark_audit.store import paging
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store.rows import Row, holes_of
 
 HOLE: Final = ("window", "state", "accepted")
 
@@ -69,7 +69,7 @@ async def one(
 
 def told(row: Row) -> dict[str, Any]:
     """A watermark as an answer has it."""
-    return {**row, "holes": [dict(zip(HOLE, hole, strict=True)) for hole in row["holes"]]}
+    return {**row, "holes": [dict(zip(HOLE, hole, strict=True)) for hole in holes_of(row)]}
 
 
 async def _wait(

@@ -23,7 +23,7 @@ from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.edges import derive_edges
 from tallymark_audit.store import Store, open_store, paging
 from tallymark_audit.store import alerts as stored
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store.rows import Row, holes_of
 from tallymark_audit.text import utc
 
 UNDECIDED: Final = 4
@@ -158,7 +158,7 @@ def _still(edge: str, topic: str, row: Row | None) -> str:
     if row is None:
         return f"nothing is known of {topic} on {edge} yet"
     holes = [
-        f"{utc(window)} is {state}" for window, state, accepted in row["holes"] if not accepted
+        f"{utc(window)} is {state}" for window, state, accepted in holes_of(row) if not accepted
     ]
     why = f"; {holes[0]}" if holes else ""
     return f"{topic} on {edge} is complete through {utc(row['through'])} only{why}"

@@ -3,6 +3,7 @@ house, alert.
 
 A chore that cannot be done, since the store or a cluster is away, is tried again when it is due
 the next time, and waited for longer the longer that lasts; it holds up neither counting nor others.
+So with one that fails in a way that nobody expects: its traceback is logged when that begins.
 One that takes long is done less often while there is much to count.
 """
 
@@ -15,6 +16,7 @@ from typing import Final, Protocol
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.errors import TallymarkError
+from tallymark_audit.absurd import reason_of
 from tallymark_audit.collector.trouble import Troubles
 from tallymark_audit.store.counts import FencedError
 
@@ -76,5 +78,8 @@ class Chores:
             raise
         except (SQLAlchemyError, TallymarkError) as error:
             self.troubles.begin(chore.name, f"{chore.name} has to wait: {error}", now)
+        except Exception as error:
+            told = f"{chore.name} failed: {reason_of(error)}"
+            self.troubles.begin(chore.name, told, now, error)
         else:
             self.troubles.end(chore.name)

@@ -11,9 +11,10 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.errors import TallymarkError
+from tallymark_audit.absurd import reason_of
 from tallymark_audit.collector.counters import Counters
 from tallymark_audit.collector.fetching import Clock, CollectorSettings, Fetching
-from tallymark_audit.collector.ledger import Counted, Ledger
+from tallymark_audit.collector.ledger import ABSURD, Counted, Ledger
 from tallymark_audit.collector.reading import LogReader, partitions_of, topic_id_of
 from tallymark_audit.collector.recounting import Compacted, Recounting
 from tallymark_audit.collector.sharing import LEASE_MS, Alone, Share, Sharing
@@ -21,6 +22,7 @@ from tallymark_audit.collector.trouble import Troubles
 from tallymark_audit.edges import AUDIT_TOPIC, is_audited
 from tallymark_audit.store import Store
 from tallymark_audit.store.counts import FencedError, Place, Position
+from tallymark_audit.store.incidents import Incident
 
 __all__ = ["Collector", "CollectorSettings", "wall_clock"]
 
@@ -234,7 +236,32 @@ class Collector:
 
     def _commit(self, now: int) -> None:
         if self._uncommitted:
-            self.ledger.commit(self._uncommitted, now)
-            self.counters.committed(self._uncommitted)
+            try:
+                self.ledger.commit(self._uncommitted, now)
+            except (SQLAlchemyError, TallymarkError):
+                raise
+            except Exception:
+                self._commit_apart(now)
+            else:
+                self.counters.committed(self._uncommitted)
             self._uncommitted = []
         self._committed = now
+
+    def _commit_apart(self, now: int) -> None:
+        """Something makes no sense, in what was read or in the store: commit each partition by
+        itself. One that cannot be counted stays where it is, and is tried again."""
+        by_place: dict[Place, list[Counted]] = {}
+        for one in self._uncommitted:
+            by_place.setdefault(one.place, []).append(one)
+        for place, some in by_place.items():
+            try:
+                self.ledger.commit(some, now)
+            except (SQLAlchemyError, TallymarkError):
+                raise
+            except Exception as error:
+                why = f"cannot count {place[0]}-{place[1]}: {reason_of(error)}"
+                self.troubles.begin(place, why, now, error)
+                self.ledger.note(Incident(ABSURD, why, *place), now)
+                self._doubted = True
+            else:
+                self.counters.committed(some)

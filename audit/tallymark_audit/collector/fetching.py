@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from tallymark.client import FetchSpec
 from tallymark.errors import (
     CODES,
@@ -15,11 +17,13 @@ from tallymark.errors import (
     CorruptRecordError,
     KafkaError,
     LogTruncatedError,
+    TallymarkError,
 )
+from tallymark_audit.absurd import reason_of
 from tallymark_audit.collector.bounds import WindowBound
 from tallymark_audit.collector.counting import MAX_RANGES
 from tallymark_audit.collector.known_places import KnownPlaces
-from tallymark_audit.collector.ledger import Counted, Ledger
+from tallymark_audit.collector.ledger import ABSURD, Counted, Ledger
 from tallymark_audit.collector.malformed import malformed_incidents
 from tallymark_audit.collector.monitoring import read_events
 from tallymark_audit.collector.readable import Met, readable_part
@@ -29,6 +33,7 @@ from tallymark_audit.collector.runs import MIN_TIMESTAMP, Rules, runs_in
 from tallymark_audit.collector.trouble import Troubles
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.store.counts import Place, Position
+from tallymark_audit.store.incidents import Incident
 
 log: Final = logging.getLogger(__name__)
 FETCH_BYTES: Final = 1 << 20
@@ -109,6 +114,13 @@ class Fetching:
             self._troubles.begin(place, f"cannot read {place[0]}-{place[1]}: {error}", sent_at)
             if isinstance(error, CorruptMessageError):
                 self._damaged(place, error)
+            return None
+        except (TallymarkError, SQLAlchemyError):
+            raise
+        except Exception as error:  # whatever lies in one log must not stop the others
+            why = f"cannot count {place[0]}-{place[1]}: {reason_of(error)}"
+            self._troubles.begin(place, why, sent_at, error)
+            self._ledger.note(Incident(ABSURD, why, *place), sent_at)
             return None
         self._troubles.end(place)
         self._met.forget(place)

@@ -13,12 +13,16 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.deployment import AuditSettings
+from tallymark.errors import TallymarkError
+from tallymark_audit.absurd import reason_of
 from tallymark_audit.cells import Edge
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.collector.marks import update_watermarks
 from tallymark_audit.edges import collision, discovered_group, is_audited, passes
+from tallymark_audit.judge.apart import is_unjudged, judge_apart
 from tallymark_audit.judge.hops import Hop, Known, hops_into
 from tallymark_audit.judge.judging import judge_windows, topics_known
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
@@ -38,6 +42,8 @@ SLACK_MS: Final = 30_000
 WAITING_MS: Final = 1_000
 LONGEST_WAIT_MS: Final = 10_000
 MARK_MS: Final = 2_000
+UNJUDGED_KIND: Final = "unjudged"
+"""The kind of incidents about what cannot be judged."""
 Window = tuple[str, int]
 """Topic, and start in ms."""
 OwedFrom = Callable[[Edge, str], int]
@@ -68,6 +74,7 @@ class JudgeLoop:
         self._mark_at = 0
         self._hops: dict[str, _HopLoop] = {}
         self._history: History | None = None
+        self._noted: set[str] = set()
 
     def step(self, now: int) -> list[Verdict]:
         """Judge all that is due; returns the verdicts that are news."""
@@ -81,12 +88,26 @@ class JudgeLoop:
             self._find_groups()
         news: list[Verdict] = []
         for hop in self._hops.values():
-            news += hop.step(self._ledger, now)
+            try:
+                news += hop.step(self._ledger, now)
+            except (SQLAlchemyError, TallymarkError):
+                raise
+            except Exception as error:
+                self._note(hop, error, now)
         if marking:
             self._mark_at = now + MARK_MS
             hops = [hop.hop for hop in self._hops.values()]
             update_watermarks(self._ledger, hops, self._settings, now)
         return news
+
+    def _note(self, hop: _HopLoop, error: Exception, now: int) -> None:
+        """An edge that cannot be looked at at all: the others are judged all the same."""
+        why = f"{hop.hop.edge.name} cannot be looked at: {reason_of(error)}"
+        if why not in self._noted:
+            self._noted.add(why)
+            log.error("%s", why, exc_info=error)
+            with self._ledger.write(now) as connection:
+                fold_incident(connection, self._ledger.cluster, Incident(UNJUDGED_KIND, why), now)
 
     def _hold(self, edges: Sequence[Edge], owed_from: OwedFrom) -> None:
         """Judge these edges, where they are this cluster's and not judged already."""
@@ -148,7 +169,7 @@ class _HopLoop:
             if self._owes(topic, window) and self._seen.get((topic, window), -1) < changed_at:
                 self._seen[topic, window] = changed_at
                 self._due[topic, window] = now
-            self._since = max(self._since, changed_at)
+            self._since = max(self._since, min(changed_at, now))  # a clock may be far ahead
         self._look_at_reporters(connection, now)
         horizon = self._since - 2 * SLACK_MS
         self._seen = {key: at for key, at in self._seen.items() if at >= horizon}
@@ -223,7 +244,13 @@ class _HopLoop:
         with ledger.store.read() as connection:
             doubted = self._in_doubt(connection, topic, windows, now)
             windows = [window for window in windows if window not in doubted]
-            judged = judge_windows(connection, self.hop, topic, windows, self._settings, now)
+            judged = judge_apart(
+                self.hop.edge,
+                topic,
+                windows,
+                lambda some: judge_windows(connection, self.hop, topic, some, self._settings, now),
+                passing=(SQLAlchemyError, TallymarkError),
+            )
             collides = self._collides(connection, topic)
         with ledger.write(now) as connection:
             told = [verdict for verdict in judged if self._worth_telling(verdict)]
@@ -231,6 +258,8 @@ class _HopLoop:
             if collides:
                 incident = Incident("collision", collides, topic)
                 fold_incident(connection, ledger.cluster, incident, now)
+            for verdict in filter(is_unjudged, news):
+                fold_incident(connection, ledger.cluster, _unjudged(verdict), now)
         for verdict in judged:
             self._schedule(verdict, now)
         self._due.update(((topic, window), now + WAITING_MS) for window in doubted)
@@ -258,6 +287,8 @@ class _HopLoop:
 
     def _worth_telling(self, verdict: Verdict) -> bool:
         """On an implied edge a record is a stranger until its home cluster is counted too."""
+        if is_unjudged(verdict):
+            return True
         young = verdict.state in (State.OPEN, State.SETTLING)
         return not (self.hop.edge.implied and young and not verdict.claimed)
 
@@ -290,7 +321,16 @@ def _holds_back(cell: CellVerdict) -> bool:
     return bool(cell.missing_count) and cell.state not in (State.LOSS, State.MIXED)
 
 
+def _unjudged(verdict: Verdict) -> Incident:
+    """What to report of a window that cannot be judged."""
+    place = f"{verdict.edge} {utc(verdict.window)}"
+    return Incident(UNJUDGED_KIND, f"{place} {verdict.reasons[0]}", verdict.topic)
+
+
 def _tell(verdict: Verdict) -> None:
+    if is_unjudged(verdict):
+        place = verdict.edge, verdict.topic, utc(verdict.window)
+        log.error("%s %s %s %s", *place, verdict.reasons[0])
     if verdict.state in GOOD or verdict.state in UNDECIDED:
         return
     log.warning(

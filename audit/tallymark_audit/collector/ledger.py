@@ -41,6 +41,8 @@ LEAST_REMEMBERED: Final = 64
 LATENESS_MS: Final = 5_000
 NO_MESSAGES: Final = frozenset({"control", "compaction"})
 """Reasons of gaps in which no message is lost."""
+ABSURD: Final = "absurd"
+"""The kind of incidents about what the store holds and makes no sense."""
 Cells = dict[CellKey, Observation]
 
 
@@ -165,7 +167,7 @@ class Ledger:
                     self._report(connection, one, now)
                 runs = [run for one in some for run in one.runs]
                 if runs:
-                    cells[place] = self._save(connection, place, runs)
+                    cells[place] = self._save(connection, place, runs, now)
             changed = chain.from_iterable(each.values() for each in cells.values())
             counts.touch(connection, self.cluster, counts.windows_of(changed), now)
             if late:
@@ -253,6 +255,11 @@ class Ledger:
             done = replace(request, cells=request.cells + len(changed))
             recounts.advance(connection, self.cluster, done)
 
+    def note(self, incident: Incident, now: int) -> None:
+        """Record an incident; one like it within a day is counted, see fold_incident."""
+        with self.store.write() as connection:
+            fold_incident(connection, self.cluster, incident, now)
+
     def cells_beyond(self, place: Place, offset: int) -> list[Observation]:
         """The cells that hold a record at ``offset`` of the partition or later."""
         with self.store.read() as connection:
@@ -283,15 +290,38 @@ class Ledger:
         self.positions[to.place] = to
         self._cells.pop(to.place, None)
 
-    def _save(self, connection: Connection, place: Place, runs: Sequence[SeenRun]) -> Cells:
+    def _save(
+        self, connection: Connection, place: Place, runs: Sequence[SeenRun], now: int
+    ) -> Cells:
         before: Mapping[CellKey, Observation] = self._cells.get(place, {})
         unknown = {run.key for run in runs} - before.keys()
         if unknown:
-            stored = counts.load_observations(connection, self.cluster, *place, unknown)
+            absurd: dict[CellKey, str] = {}
+            stored = counts.load_observations(connection, self.cluster, *place, unknown, absurd)
             before = {**before, **stored}
+            if absurd:
+                runs = self._leave_out(connection, place, runs, absurd, now)
         changed = count(runs, place[1], before, self.max_ranges)
         counts.put_observations(connection, self.cluster, *place, changed.values())
         return changed
+
+    def _leave_out(
+        self,
+        connection: Connection,
+        place: Place,
+        runs: Sequence[SeenRun],
+        absurd: Mapping[CellKey, str],
+        now: int,
+    ) -> list[SeenRun]:
+        """The runs but for those of cells whose row makes no sense: it stays as it is, so that the
+        window is UNKNOWN, and what was added to it is reported."""
+        for key, reason in absurd.items():
+            mine = [run for run in runs if run.key == key]
+            start, end = mine[0].offset, max(run.last_offset for run in mine) + 1
+            told = f"these records of {utc(key.window)} cannot be counted: {reason}"
+            incident = Incident(ABSURD, told, *place, start, end, sum(run.count for run in mine))
+            fold_incident(connection, self.cluster, incident, now)
+        return [run for run in runs if run.key not in absurd]
 
     def _report(self, connection: Connection, one: Counted, now: int) -> None:
         read = one.monitoring

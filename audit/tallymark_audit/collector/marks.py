@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import Connection, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.deployment import AuditSettings
+from tallymark.errors import TallymarkError
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.edges import is_audited, passes
 from tallymark_audit.judge.hops import Hop
 from tallymark_audit.judge.judging import counters_through, settle_ms, topics_known
-from tallymark_audit.judge.verdicts import GOOD, State
+from tallymark_audit.judge.states import GOOD, state_of
 from tallymark_audit.judge.watermarks import Judged, watermark
 from tallymark_audit.store import facts
 from tallymark_audit.store.rows import Row
@@ -20,6 +23,7 @@ from tallymark_audit.store.tables import progress, verdicts, watermarks
 from tallymark_audit.store.upsert import upsert
 from tallymark_audit.store.verdicts import effective
 
+log: Final = logging.getLogger(__name__)
 MAX_HOLES: Final = 100
 MAX_LOOK: Final = 2000
 """Windows that are not good, looked at from the oldest on; more than that many accepted ones in a
@@ -36,14 +40,29 @@ def update_watermarks(
             for row in connection.execute(select(watermarks)).mappings()
         }
         rows = [
-            _row(connection, hop, topic, settings, now)
+            row
             for hop in hops
             for topic in _topics(connection, hop, settings)
+            if (row := _sound_row(connection, hop, topic, settings, now)) is not None
         ]
     moved = [row for row in rows if _differs(row, old.get((row["edge"], row["topic"])))]
     if moved:
         with ledger.write(now) as connection:
             upsert(connection, watermarks, moved)
+
+
+def _sound_row(
+    connection: Connection, hop: Hop, topic: str, settings: AuditSettings, now: int
+) -> Row | None:
+    """None where something in the store makes no sense: that watermark stands still, the topic's
+    windows say why, and the others go on."""
+    try:
+        return _row(connection, hop, topic, settings, now)
+    except (SQLAlchemyError, TallymarkError):
+        raise
+    except Exception as error:
+        log.debug("no watermark of %s on %s", topic, hop.edge.name, exc_info=error)
+        return None
 
 
 def _row(connection: Connection, hop: Hop, topic: str, settings: AuditSettings, now: int) -> Row:
@@ -55,7 +74,7 @@ def _row(connection: Connection, hop: Hop, topic: str, settings: AuditSettings, 
         effective(),
     )
     judged = [
-        Judged(row.window, State(row.state), bool(row.accepted_by))
+        Judged(row.window, state_of(row.state), bool(row.accepted_by))
         for row in connection.execute(query.order_by(verdicts.c.window).limit(MAX_LOOK))
     ]
     mark = watermark(judged, horizon, settings.window_ms)

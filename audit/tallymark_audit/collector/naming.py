@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import Connection, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.errors import TallymarkError
+from tallymark_audit.absurd import reason_of
 from tallymark_audit.cells import GROUP, Copy, Edge
-from tallymark_audit.collector.ledger import Ledger
+from tallymark_audit.collector.ledger import FencedError, Ledger
 from tallymark_audit.collector.reading import LogReader
 from tallymark_audit.edges import consumer_edge
 from tallymark_audit.hashing import BLOCK
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.locate import Held, Located, Lost, Stretch, changed, locate, stretches
 from tallymark_audit.ranges import RangeSet
-from tallymark_audit.store.rows import Row, cell_from_json
+from tallymark_audit.store.rows import Row, cell_from_json, is_cells
 from tallymark_audit.store.tables import verdicts
 from tallymark_audit.store.verdicts import COLLECTOR, locate_cells
 
@@ -69,10 +71,17 @@ class Namer:
             window, tries = self._queue.popleft()
             try:
                 self._name(window, now)
+            except FencedError:
+                raise
             except TallymarkError as error:
                 log.info("cannot name the losses of %s %s %d yet: %s", *window, error)
                 if tries < TRIES:
                     self._queue.append((window, tries + 1))
+            except SQLAlchemyError:
+                raise
+            except Exception as error:
+                told = (*window, reason_of(error))
+                log.warning("cannot name the losses of %s %s %d: %s", *told, exc_info=error)
 
     def _edge(self, name: str) -> Edge | None:
         """The edge, if there is something to read upstream; groups are found on the way."""
@@ -90,7 +99,9 @@ class Namer:
         return [
             ((row["edge"], row["topic"], row["window"]), 1)
             for row in rows
-            if self._edge(row["edge"]) and any(map(_is_unnamed, row["cells"]))
+            if self._edge(row["edge"])
+            and is_cells(row["cells"])
+            and any(map(_is_unnamed, row["cells"]))
         ]
 
     def _name(self, window: Window, now: int) -> None:

@@ -26,11 +26,13 @@ class Troubles:
         self._who = who
         self._open: dict[Hashable, _Trouble] = {}
 
-    def begin(self, what: Hashable, text: str, now_ms: int) -> None:
-        """It went wrong, again or for the first time."""
+    def begin(
+        self, what: Hashable, text: str, now_ms: int, cause: BaseException | None = None
+    ) -> None:
+        """It went wrong, again or for the first time. ``cause``: an error that nobody expects."""
         known = self._open.get(what)
         if known is None:
-            log.warning("%s: %s; will try again", self._who, text)
+            log.warning("%s: %s; will try again", self._who, text, exc_info=cause)
         pause = min(LONGEST_PAUSE_MS, 2 * known.pause_ms) if known else FIRST_PAUSE_MS
         self._open[what] = _Trouble(pause, now_ms + pause)
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from tallymark.deployment import AuditSettings
 from tallymark_audit import sketches
+from tallymark_audit.absurd import AbsurdError
 from tallymark_audit.cells import Edge
 from tallymark_audit.edges import AUDIT_TOPIC, collision
 from tallymark_audit.judge.assemble import consumer_facts
@@ -21,6 +22,7 @@ from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge,
 from tallymark_audit.sides import CellFacts
 from tallymark_audit.store import carried, facts
 from tallymark_audit.store.damage import damaged, is_spread
+from tallymark_audit.text import utc
 
 DAY_MS: Final = 86_400_000
 LEARNED_DAYS: Final = 7
@@ -79,6 +81,7 @@ def judge_windows(
     reporters = [mirror] if mirror else _reporters(connection, hop, topic, cells)
     changed = _changes(connection, hop, topic, windows, known)
     settle = settle_ms(connection, hop, topic, settings, now_ms)
+    _check_times(now_ms + settings.skew_ms, downstream, upstream, *changed.values())
     return [
         judge(
             hop.edge,
@@ -99,6 +102,14 @@ def judge_windows(
         )
         for window in windows
     ]
+
+
+def _check_times(latest: int, *times: int) -> None:
+    """AbsurdError: what was written after ``latest`` (ms) was not. To believe that a counter has
+    counted until then would make all that is still to come a loss."""
+    wrong = max(times)
+    if wrong > latest:
+        raise AbsurdError(f"the store says that it was counted or changed at {utc(wrong)}")
 
 
 def counters_through(

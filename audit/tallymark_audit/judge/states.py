@@ -22,6 +22,11 @@ class State(StrEnum):
     MIXED = "MIXED"
 
 
+def state_of(text: str) -> State:
+    """The state of that name; UNKNOWN if there is none."""
+    return State(text) if text in State.__members__ else State.UNKNOWN
+
+
 SEVERITY = {state: rank for rank, state in enumerate(State)}
 """A window is as bad as its worst cell. What is known to be wrong outranks what is not known."""
 

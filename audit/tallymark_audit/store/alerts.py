@@ -19,7 +19,7 @@ def unfinished(connection: Connection) -> list[Alert]:
     """Those that go on, and those that are over but not told of yet; oldest first."""
     query = select(alerts).where(or_(alerts.c.status != "resolved", alerts.c.told.not_in(DONE)))
     rows = connection.execute(query.order_by(alerts.c.starts_at, alerts.c.fingerprint)).mappings()
-    return [_from_row(row) for row in rows]
+    return [_from_row(row) for row in rows if _is_sound(row)]
 
 
 def last_told(connection: Connection) -> int:
@@ -70,6 +70,12 @@ def _to_row(alert: Alert) -> Row:
         "told": alert.told,
         "told_at": alert.told_at,
     }
+
+
+def _is_sound(row: RowLike) -> bool:
+    """Whether it is an alert: one that says nothing must not silence the others."""
+    labels, said = row["labels"], row["annotations"]
+    return isinstance(labels, dict) and isinstance(said, dict) and "alertname" in labels
 
 
 def _from_row(row: RowLike) -> Alert:

@@ -24,6 +24,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, RowMapping, Table, delete, select
 
 from tallymark_audit import sketches
+from tallymark_audit.absurd import AbsurdError
 from tallymark_audit.store.tables import archive, claims, detached, observations
 from tallymark_audit.store.totals import forget
 from tallymark_audit.store.upsert import Row, insert_new, upsert
@@ -60,20 +61,26 @@ def unpack(packed: bytes, cluster: str, topic: str, window: int) -> dict[str, li
 
 
 def packed_rows(
-    connection: Connection, table: Table, cluster: str, topic: str, windows: Iterable[int]
+    connection: Connection,
+    table: Table,
+    cluster: str,
+    topic: str,
+    windows: Iterable[int],
+    absurd: set[int] | None = None,
 ) -> list[Row]:
-    """The rows of ``observations`` or ``claims`` that are packed, of these windows.
+    """The rows of ``observations`` or ``claims`` that are packed, of these windows. AbsurdError:
+    one of them cannot be unpacked; if ``absurd`` is given these are put there instead.
 
     Who reads outside a snapshot asks the table first: a window that is packed in between is then
     met twice rather than missed, and of a cell the table's row counts."""
-    found = _find(connection, cluster, topic, windows)
+    found = _find(connection, cluster, topic, windows, absurd)
     return [row for _, rows in found for row in rows[table.name]]
 
 
 def restore(connection: Connection, cluster: str, topic: str, windows: Iterable[int]) -> None:
     """Unpack these windows, where they are packed, to write into them. What is in the tables
-    already is newer and stays."""
-    found = _find(connection, cluster, topic, windows)
+    already is newer and stays; so does what cannot be unpacked, which whoever reads it meets."""
+    found = _find(connection, cluster, topic, windows, set())
     for _, by_table in found:
         for name, rows in by_table.items():
             insert_new(connection, TABLES[name], rows)
@@ -96,7 +103,7 @@ def windows_beyond(
     return [
         window
         for window, ends in connection.execute(query)
-        if any(number == partition and last >= offset for number, last in ends)
+        if any(number == partition and last >= offset for number, last in _pairs(ends))
     ]
 
 
@@ -115,10 +122,23 @@ def ends_of(rows: Iterable[Row]) -> list[list[int]]:
     return [[partition, last] for partition, last in sorted(ends.items()) if last >= 0]
 
 
+def _pairs(ends: Any) -> list[list[int]]:
+    """``archive.ends``; none where they make no sense."""
+    sound = isinstance(ends, list) and all(
+        isinstance(end, list) and len(end) == 2 and all(isinstance(n, int) for n in end)
+        for end in ends
+    )
+    return ends if sound else []
+
+
 def _find(
-    connection: Connection, cluster: str, topic: str, windows: Iterable[int]
+    connection: Connection,
+    cluster: str,
+    topic: str,
+    windows: Iterable[int],
+    absurd: set[int] | None = None,
 ) -> list[tuple[int, dict[str, list[Row]]]]:
-    """The windows among these that are packed, and their rows by table."""
+    """The windows among these that are packed, and their rows by table; see :func:`packed_rows`."""
     found: list[RowMapping] = []
     wanted = sorted(set(windows))
     for start in range(0, len(wanted), _CHUNK):
@@ -129,11 +149,22 @@ def _find(
         )
         found += connection.execute(query).mappings()
     since = _detached(connection, cluster, topic) if found else {}
-    return [(row["window"], _rows(row, since)) for row in found]
+    unpacked: list[tuple[int, dict[str, list[Row]]]] = []
+    for row in found:
+        try:
+            unpacked.append((row["window"], _rows(row, since)))
+        except AbsurdError:
+            if absurd is None:
+                raise
+            absurd.add(row["window"])
+    return unpacked
 
 
 def _rows(row: RowMapping, since: Mapping[int, int]) -> dict[str, list[Row]]:
-    rows = unpack(row["packed"], row["cluster"], row["topic"], row["window"])
+    try:
+        rows = unpack(row["packed"], row["cluster"], row["topic"], row["window"])
+    except Exception as error:  # bytes that are anything
+        raise AbsurdError(f"its archived cells cannot be unpacked: {error}") from error
     for seen in rows[observations.name]:
         if row["packed_at"] <= since.get(seen["seen_partition"], -1):
             seen["first_offset"] = seen["last_offset"] = -1
@@ -157,7 +188,7 @@ def _with_fewer_sketches(rows: Iterable[Row]) -> list[Row]:
         if row["latency"]:
             key = row["tier"], row["reporter"] if row["tier"] == "consumer" else ""
             first = firsts.setdefault(key, kept[-1])
-            whole[key] = sketches.merged((whole.get(key, {}), sketches.from_list(row["latency"])))
+            whole[key] = sketches.merged((whole.get(key, {}), sketches.from_store(row["latency"])))
             first["latency"] = sketches.to_list(whole[key])
     return kept
 

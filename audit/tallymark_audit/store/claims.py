@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import Connection, select, update
 
 from tallymark.errors import UserError
+from tallymark_audit.absurd import AbsurdError
 from tallymark_audit.claims import PartKey, Reporter, introduce, parts_of
 from tallymark_audit.reports.events import AuditEvent, Copied
 from tallymark_audit.sides import Claim
@@ -74,9 +75,13 @@ def retire(connection: Connection, reporter: str, now_ms: int) -> list[str]:
 def _save_reporters(
     connection: Connection, cluster: str, events: list[AuditEvent], trimmed: bool
 ) -> dict[str, Reporter]:
-    known = _load_reporters(connection, cluster, {event.reporter for event in events})
+    absurd: set[str] = set()
+    known = _load_reporters(connection, cluster, {event.reporter for event in events}, absurd)
     for event in events:
-        reporter = known.get(event.reporter) or introduce(event, trimmed)
+        # Of one whose row makes no sense the events of before are not waited for any more.
+        reporter = known.get(event.reporter) or introduce(
+            event, trimmed or event.reporter in absurd
+        )
         known[event.reporter] = reporter.heard(event)
     rows = [reporter_to_row(cluster, reporter) for reporter in known.values()]
     upsert(connection, reporters, rows)
@@ -116,14 +121,20 @@ def _is_news(row: Row, known: Row) -> bool:
     return row["at"] >= known["at"] and not same
 
 
-def _load_reporters(connection: Connection, cluster: str, names: set[str]) -> dict[str, Reporter]:
+def _load_reporters(
+    connection: Connection, cluster: str, names: set[str], absurd: set[str]
+) -> dict[str, Reporter]:
+    """Those that are known; ``absurd`` takes the names of those whose row makes no sense."""
     found: dict[str, Reporter] = {}
     for some in chunks(sorted(names)):
         query = select(reporters).where(
             reporters.c.cluster == cluster, reporters.c.reporter.in_(some)
         )
         for row in connection.execute(query).mappings():
-            found[row["reporter"]] = reporter_from_row(row)
+            try:
+                found[row["reporter"]] = reporter_from_row(row)
+            except AbsurdError:
+                absurd.add(row["reporter"])
     return found
 
 
@@ -159,7 +170,7 @@ def _revisions(
             if len(names[topic]) <= 100:
                 query = query.where(claims.c.reporter.in_(sorted(names[topic])))
             rows: list[RowLike] = list(connection.execute(query).mappings())
-            rows += archive.packed_rows(connection, claims, cluster, topic, some)
+            rows += archive.packed_rows(connection, claims, cluster, topic, some, set())
             for row in rows:
                 part = PartKey(row["reporter"], key_from_row(row), row["part"])
                 found.setdefault(part, row["revision"])

@@ -20,11 +20,18 @@ from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tallymark.errors import TallymarkError
+from tallymark_audit.absurd import AbsurdError, reason_of
 from tallymark_audit.cells import CellKey
 from tallymark_audit.sides import Observation
 from tallymark_audit.store import archive
 from tallymark_audit.store.facts import chunks
-from tallymark_audit.store.rows import Row, observation_from_row, observation_to_row
+from tallymark_audit.store.rows import (
+    Row,
+    RowLike,
+    key_from_row,
+    observation_from_row,
+    observation_to_row,
+)
 from tallymark_audit.store.tables import collectors, observations, progress, window_changes
 from tallymark_audit.store.upsert import insert_new, upsert
 
@@ -177,8 +184,10 @@ def load_observations(
     topic: str,
     partition: int,
     keys: Iterable[CellKey],
+    absurd: dict[CellKey, str] | None = None,
 ) -> dict[CellKey, Observation]:
-    """The cells as counted so far in one partition, of those asked for."""
+    """The cells as counted so far in one partition, of those asked for. AbsurdError: one of them
+    makes no sense; if ``absurd`` is given these are put there instead, with the reason."""
     wanted = set(keys)
     found: dict[CellKey, Observation] = {}
     for windows in chunks(sorted({key.window for key in wanted})):
@@ -191,16 +200,36 @@ def load_observations(
             observations.c.seen_partition == partition,
         )
         for row in connection.execute(query).mappings():
-            seen = observation_from_row(row)
-            if seen.key in wanted:
-                found[seen.key] = seen
+            _add_cell(found, row, wanted, absurd)
     # After the tables: a window that is archived in between is seen in one of both.
     windows_left = {key.window for key in wanted - found.keys()}
-    for packed in archive.packed_rows(connection, observations, cluster, topic, windows_left):
-        seen = observation_from_row(packed)
-        if packed["seen_partition"] == partition and seen.key in wanted:
-            found.setdefault(seen.key, seen)
+    broken: set[int] | None = None if absurd is None else set()
+    for packed in archive.packed_rows(
+        connection, observations, cluster, topic, windows_left, broken
+    ):
+        if packed["seen_partition"] == partition and key_from_row(packed) not in found:
+            _add_cell(found, packed, wanted, absurd)
+    if absurd is not None and broken:
+        unread = "its archived cells cannot be unpacked"
+        absurd |= {key: unread for key in wanted - found.keys() if key.window in broken}
     return found
+
+
+def _add_cell(
+    found: dict[CellKey, Observation],
+    row: RowLike,
+    wanted: set[CellKey],
+    absurd: dict[CellKey, str] | None,
+) -> None:
+    key = key_from_row(row)
+    if key not in wanted:
+        return
+    try:
+        found[key] = observation_from_row(row)
+    except AbsurdError as error:
+        if absurd is None:
+            raise
+        absurd[key] = reason_of(error)
 
 
 def save_observations(
@@ -237,16 +266,20 @@ def windows_of(cells: Iterable[Observation]) -> set[tuple[str, int]]:
 def cells_beyond(
     connection: Connection, cluster: str, topic: str, partition: int, offset: int
 ) -> list[Observation]:
-    """The cells that hold a record of the partition at ``offset`` or later."""
+    """The cells that hold a record of the partition at ``offset`` or later. One that makes no sense
+    is left out: it stays what it is, and its window UNKNOWN."""
     query = select(observations).where(*_in_partition(cluster, topic, partition, offset))
     rows: list[Row] = [dict(row) for row in connection.execute(query).mappings()]
     packed = archive.windows_beyond(connection, cluster, topic, partition, offset)
     rows += [
         row
-        for row in archive.packed_rows(connection, observations, cluster, topic, packed)
+        for row in archive.packed_rows(connection, observations, cluster, topic, packed, set())
         if row["seen_partition"] == partition and row["last_offset"] >= offset
     ]
-    return [observation_from_row(row) for row in rows]
+    found: dict[CellKey, Observation] = {}
+    for row in rows:
+        _add_cell(found, row, {key_from_row(row)}, {})
+    return list(found.values())
 
 
 def cells_of_window(

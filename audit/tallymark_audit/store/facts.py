@@ -301,7 +301,7 @@ def lateness_of(connection: Connection, counter: str, topic: str, since: int) ->
     query = select(lateness.c.sketch).where(
         lateness.c.edge == counter, lateness.c.topic == topic, lateness.c.day >= since
     )
-    return sketches.merged(sketches.from_list(row.sketch) for row in connection.execute(query))
+    return sketches.merged(sketches.from_store(row.sketch) for row in connection.execute(query))
 
 
 def chunks(values: Sequence[T]) -> Iterable[Sequence[T]]:

@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from tallymark.deployment import Mirror
+from tallymark.errors import TallymarkError
 from tallymark_audit.cells import Edge
 from tallymark_audit.edges import passes
 from tallymark_audit.store.tables import graph
@@ -66,8 +67,9 @@ def history(connection: Connection) -> History:
     query = select(graph.c.valid_from, graph.c.edges).order_by(graph.c.id)
     return History(
         tuple(
-            (since, {raw["name"]: from_json(raw) for raw in edges})
+            (since, named)
             for since, edges in connection.execute(query)
+            if (named := _named(edges)) or edges == []
         )
     )
 
@@ -105,6 +107,18 @@ def from_json(raw: dict[str, Any]) -> Edge:
     mirror = Mirror(**raw["mirror"]) if raw["mirror"] else None
     fields: dict[str, Any] = {**raw, "mirror": mirror}
     return Edge(**fields)
+
+
+def _named(edges: Any) -> dict[str, Edge]:
+    """By name, those that make sense: the others are as if they had not been written."""
+    found: dict[str, Edge] = {}
+    for raw in edges if isinstance(edges, list) else ():
+        try:
+            edge = from_json(raw)
+        except (KeyError, TypeError, ValueError, TallymarkError):
+            continue
+        found[edge.name] = edge
+    return found
 
 
 _RULES: Sequence[str] = ("source", "target", "topics", "exclude", "rename", "renames", "isolation")

@@ -7,13 +7,17 @@ moment, and begins again somewhere without doing anything twice.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.deployment import AuditSettings
+from tallymark.errors import TallymarkError
+from tallymark_audit.absurd import reason_of
 from tallymark_audit.cells import Edge
 from tallymark_audit.store.collapse import (
     Changed,
@@ -25,6 +29,7 @@ from tallymark_audit.store.collapse import (
 from tallymark_audit.store.engine import Store
 from tallymark_audit.store.retention import PORTIONS
 
+log: Final = logging.getLogger(__name__)
 LOOK_AT: Final = 500
 """Windows looked at in one step."""
 PACK_AT_ONCE: Final = 50
@@ -78,13 +83,26 @@ class Housekeeper:
         packed = 0
         for start in range(0, len(well), PACK_AT_ONCE):
             some = well[start : start + PACK_AT_ONCE]
-            with self._keeper.write(now) as connection:
-                packed += collapse(connection, cluster, some, now)
-                forget_passing(connection, cluster, some)
+            packed += self._pack(some, now)
         if len(quiet) < LOOK_AT:
             self._after, self._round_at = None, now + ROUND_MS
         else:
             self._after = quiet[-1]
+        return packed
+
+    def _pack(self, some: Sequence[Changed], now: int) -> int:
+        """Archive these, each by itself if one of them makes no sense, which stays as it is."""
+        try:
+            with self._keeper.write(now) as connection:
+                packed = collapse(connection, self._keeper.cluster, some, now)
+                forget_passing(connection, self._keeper.cluster, some)
+        except (SQLAlchemyError, TallymarkError):
+            raise
+        except Exception as error:
+            if len(some) > 1:
+                return sum(self._pack([one], now) for one in some)
+            log.info("%s cannot be archived: %s", some[0], reason_of(error))
+            return 0
         return packed
 
     def _forget(self, now: int) -> int:

@@ -25,7 +25,7 @@ def add_lateness(
             lateness.c.edge == edge, lateness.c.topic == topic, lateness.c.day == day
         )
         known = connection.scalar(query.with_for_update()) or []
-        whole = sketches.merged((sketches.from_list(known), sketch))
+        whole = sketches.merged((sketches.from_store(known), sketch))
         row = {"edge": edge, "topic": topic, "day": day, "sketch": sketches.to_list(whole)}
         rows.append(row)
     upsert(connection, lateness, rows)

@@ -13,7 +13,7 @@ from tallymark_audit.cells import GROUP, Edge
 from tallymark_audit.edges import PRODUCER
 from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.store import archive, graph
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store.rows import Row, holes_of
 from tallymark_audit.store.tables import (
     SUMS,
     claims,
@@ -256,7 +256,7 @@ def _summary(edge: str, topic: str, rows: list[Row], mark: Row | None) -> TopicS
         last_window=max(row["last_window"] for row in rows),
         through=mark["through"] if mark else -1,
         horizon=mark["horizon"] if mark else -1,
-        holes=tuple((hole[0], hole[1], hole[2]) for hole in mark["holes"]) if mark else (),
+        holes=tuple(holes_of(mark)) if mark else (),
         **sums,
     )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
+from tallymark_audit.absurd import AbsurdError
 from tallymark_audit.cells import Block, CellKey, Copy, Explanation, Summary
 from tallymark_audit.claims import Ahead, Reporter
 from tallymark_audit.judge.verdicts import CellVerdict, State
@@ -12,7 +13,11 @@ from tallymark_audit.ranges import RangeSet
 from tallymark_audit.repeats import levels_from_json, levels_to_json
 from tallymark_audit.sides import Claim, Observation
 
+MOST_COUNT: Final = 1 << 40
+MOST_BYTES: Final = 1 << 60
+"""More than a cell can hold; sums of what is below fit the store's numbers."""
 Row = dict[str, Any]
+Side = TypeVar("Side", Observation, Claim)
 
 
 class RowLike(Protocol):
@@ -29,6 +34,12 @@ def key_from_row(row: RowLike) -> CellKey:
 
 
 def observation_from_row(row: RowLike) -> Observation:
+    """AbsurdError: the row makes no sense; so with the other readers of rows."""
+    with _Row("observations", row):
+        return _sensible(_observation(row))
+
+
+def _observation(row: RowLike) -> Observation:
     return Observation(
         key=key_from_row(row),
         count=row["count"],
@@ -75,6 +86,12 @@ def observation_to_row(
 
 
 def claim_from_row(row: RowLike) -> Claim:
+    """The inverse of :func:`claim_to_row`."""
+    with _Row("claims", row):
+        return _sensible(_claim(row))
+
+
+def _claim(row: RowLike) -> Claim:
     return Claim(
         key=key_from_row(row),
         accepted=RangeSet.from_list(row["accepted"]),
@@ -154,12 +171,54 @@ def _summary_to_json(summary: Summary | None) -> list[Any]:
 
 
 def reporter_from_row(row: RowLike) -> Reporter:
+    """The inverse of :func:`reporter_to_row`."""
     fields = {name: row[name] for name in REPORTER_FIELDS}
-    return Reporter(
-        **fields,
-        seen=RangeSet.from_list(row["seen"]),
-        ahead=tuple(Ahead(*mark) for mark in row["ahead"]),
-    )
+    try:
+        return Reporter(
+            **fields,
+            seen=RangeSet.from_list(row["seen"]),
+            ahead=tuple(_ahead(*mark) for mark in row["ahead"]),
+        )
+    except Exception as error:
+        who = row["reporter"]
+        raise AbsurdError(f"the row of reporter {who} makes no sense: {error}") from error
+
+
+def _ahead(number: int, covers_from: int, group: int, through: int, closed: bool) -> Ahead:
+    return Ahead(int(number), int(covers_from), int(group), int(through), bool(closed))
+
+
+class _Row:
+    """Says of which row an error is, whatever it is."""
+
+    def __init__(self, table: str, row: RowLike) -> None:
+        self._table, self._row = table, row
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Exception):
+            key = key_from_row(self._row)
+            whose = f"of {key.server} {key.instance}" if key.stamped else "without a stamp"
+            raise AbsurdError(
+                f"a row of {self._table} makes no sense (partition {key.partition}, {whose}): "
+                f"{error}"
+            ) from error
+
+
+def _sensible(side: Side) -> Side:
+    """The same, if its numbers can be. ValueError: they cannot."""
+    if not (0 <= side.count <= MOST_COUNT and 0 <= side.bytes <= MOST_BYTES):
+        raise ValueError(f"it counts {side.count} records of {side.bytes} bytes")
+    if isinstance(side, Observation):
+        said = (side.ranges, side.aborted)
+        if side.key.stamped and side.duplicate_count < 0:
+            raise ValueError(f"{side.ranges.size} sequences in {side.count} records")
+    else:
+        said = (side.accepted, side.acknowledged)
+    if any(ranges and ranges.first < 0 for ranges in said):
+        raise ValueError("it has sequences below 0")
+    return side
 
 
 def reporter_to_row(cluster: str, reporter: Reporter) -> Row:
@@ -198,6 +257,25 @@ def cell_to_json(cell: CellVerdict) -> Row:
         "located": [],
         "changed": [],
     }
+
+
+def holes_of(row: RowLike) -> list[tuple[int, str, bool]]:
+    """``watermarks.holes``; none where they make no sense."""
+    raw = row["holes"]
+    sound = isinstance(raw, list) and all(isinstance(h, list) and len(h) == 3 for h in raw)
+    return [(hole[0], hole[1], hole[2]) for hole in raw] if sound else []
+
+
+_CELL: Final = frozenset(
+    ("partition", "window", "server", "instance", "state", "missing", "located", "reason")
+)
+
+
+def is_cells(raw: Any) -> bool:
+    """Whether it may be the cells of a verdict."""
+    return isinstance(raw, list) and all(
+        isinstance(cell, dict) and cell.keys() >= _CELL for cell in raw
+    )
 
 
 def cell_from_json(raw: RowLike) -> CellVerdict:

@@ -118,7 +118,7 @@ class _Sum:
         self.count += count
         self.bytes += size
         if latency:
-            self._sketch = sketches.merged((self._sketch, sketches.from_list(latency)))
+            self._sketch = sketches.merged((self._sketch, sketches.from_store(latency)))
 
     def latency(self) -> list[int]:
         return sketches.to_list(self._sketch)

@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select
 
 from tallymark.errors import UserError
+from tallymark_audit.judge.apart import is_unjudged
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
-from tallymark_audit.store.rows import Row, cell_to_json
+from tallymark_audit.store.rows import Row, cell_to_json, is_cells
 from tallymark_audit.store.tables import SUMS, verdict_history, verdicts
 from tallymark_audit.store.upsert import upsert
 from tallymark_audit.text import utc
@@ -36,7 +37,7 @@ def record_verdicts(
     news: list[Verdict] = []
     for verdict in judged:
         before = old.get((verdict.edge, verdict.topic, verdict.window))
-        if before is None and not (verdict.claimed or verdict.observed or verdict.cells):
+        if before is None and _holds_nothing(verdict):
             continue
         row = _row(verdict, source, now_ms, before)
         if before is None or _differs(row, before):
@@ -156,6 +157,11 @@ def _present(
     return found
 
 
+def _holds_nothing(verdict: Verdict) -> bool:
+    """Of one that cannot be judged nobody knows what it holds."""
+    return not (verdict.claimed or verdict.observed or verdict.cells or is_unjudged(verdict))
+
+
 def _row(verdict: Verdict, source: str, now_ms: int, before: Row | None) -> Row:
     row: Row = {
         "edge": verdict.edge,
@@ -187,7 +193,8 @@ def _worse(verdict: Verdict, before: Row) -> bool:
 def _keep_located(cells: list[Row], before: list[Row]) -> None:
     """What was located stays located while the same messages are missing."""
     identity = ("partition", "server", "instance")
-    known: dict[Any, Row] = {tuple(cell[name] for name in identity): cell for cell in before}
+    sound = before if is_cells(before) else []
+    known: dict[Any, Row] = {tuple(cell[name] for name in identity): cell for cell in sound}
     for cell in cells:
         old = known.get(tuple(cell[name] for name in identity))
         if old and old["missing"] == cell["missing"]:

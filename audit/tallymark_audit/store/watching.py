@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, select
 
 from tallymark_audit.cells import Edge
 from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.judge.apart import UNJUDGED
 from tallymark_audit.judge.passing import mirror_of
 from tallymark_audit.judge.verdicts import GOOD, State
 from tallymark_audit.store import archive, facts
@@ -110,6 +111,12 @@ def corrupt_windows(connection: Connection, edges: Collection[str]) -> list[Wron
     return _wrong(connection, edges, verdicts.c.observed, (State.CORRUPT,))
 
 
+def unjudged_windows(connection: Connection, edges: Collection[str]) -> list[WrongWindows]:
+    """Topics with windows that cannot be judged (:mod:`tallymark_audit.judge.apart`)."""
+    said = cast(verdicts.c.reasons, Text).like(f'["{UNJUDGED}%')
+    return _wrong(connection, edges, verdicts.c.claimed, (State.UNKNOWN,), said)
+
+
 def marks(connection: Connection, edges: Collection[str]) -> list[Row]:
     """The watermarks of the edges."""
     query = select(watermarks).where(watermarks.c.edge.in_(edges))
@@ -194,7 +201,9 @@ def tallies(
         .prefix_with("MATERIALIZED")
     )
     c = some.c
-    share = func.min((c.claimed - c.missing) * MILLIONTHS // func.nullif(c.claimed, 0))
+    there = (c.claimed - c.missing) * MILLIONTHS
+    # Where nothing is claimed: not by a division, SQLite has no rounded NULL.
+    share = func.min(case((c.claimed > 0, there // c.claimed)))
     at = c.window - c.window % span
     sums = (func.count(), func.sum(c.claimed), func.sum(c.observed), share)
     query = select(at, c.edge, c.topic, c.state, *sums).group_by(at, c.edge, c.topic, c.state)
@@ -226,6 +235,8 @@ def alert_counts(connection: Connection) -> dict[tuple[str, str, str], int]:
     query = select(alerts.c.labels, alerts.c.status).where(alerts.c.status != "resolved")
     found: dict[tuple[str, str, str], int] = {}
     for labels, status in connection.execute(query):
+        if not isinstance(labels, dict):
+            continue
         key = labels.get("alertname", ""), labels.get("severity", ""), status
         found[key] = found.get(key, 0) + 1
     return found

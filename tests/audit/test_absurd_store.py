@@ -1,0 +1,210 @@
+"""Whatever lies in the store: no row stops a collector, or the judging of anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from absurd_rows import absurd_row, put
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from judged_world import AUDIT, NAMES, World, heartbeats, publisher, world_in
+from sqlalchemy import select, update
+
+from tallymark.deployment import Deployment
+from tallymark_audit.alerts.alerter import Alerter
+from tallymark_audit.alerts.rules import UNJUDGED
+from tallymark_audit.api import PREFIX, AuditApi, router
+from tallymark_audit.edges import derive_edges
+from tallymark_audit.judge.verdicts import State
+from tallymark_audit.metrics_source import AuditMetrics
+from tallymark_audit.store import counts, queries, tables
+from tallymark_audit.store.housekeeping import Housekeeper
+from tallymark_audit.testing import stamped
+
+EDGES = ("producer-to-dc1", "dc1-to-aggregate")
+KINDS = sorted(tables.metadata.tables)
+CELLS = ("observations", "claims", "archive", "verdicts", "verdict_history", "window_changes")
+"""The tables whose rows are about one window of a topic."""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with world_in(tmp_path) as made:
+        yield made
+
+
+def place_of(window: int, cluster: str) -> dict[str, Any]:
+    """A place at which a healthy row may stand already."""
+    return {
+        "cluster": cluster,
+        "topic": "t",
+        "window": window,
+        "partition": 0,
+        "tier": "cluster",
+        "server": "web",
+        "instance": (b"a" * 8).hex(),
+        "seen_topic": "t",
+        "seen_partition": 0,
+        "reporter": f"producer-{(b'a' * 8).hex()}",
+        "edge": "producer-to-dc1" if cluster == "dc1" else "dc1-to-aggregate",
+        "source": "collector",
+        "part": 0,
+        "kind": "gap",
+        "fingerprint": "deadbeef",
+    }
+
+
+def spoil(world: World, name: str, window: int, turn: int) -> None:
+    """Put one absurd row into a table, on dc1 or on the aggregate."""
+    table = tables.metadata.tables[name]
+    place = place_of(window, "dc1" if turn % 2 == 0 else "aggregate")
+    if name == "collectors":  # who is in charge is not judged: that one fences
+        place["cluster"] = "nowhere"
+    if name == "progress":  # so does who counts a partition; this one there is not
+        place["partition"] = 7
+    if name == "meta":
+        place |= {"key": "alerts_paused_until" if turn % 2 else "absurd"}
+    if name == "claims":
+        place["tier"] = "producer"
+    if name == "incidents":
+        mirror = "mirror-dc1-to-aggregate could not copy these upstream offsets: retention"
+        place |= {"cluster": "aggregate", "reason": mirror, "from_offset": 9, "to_offset": 3}
+    with world.store.write() as connection:
+        put(connection, table, absurd_row(table, place, turn))
+
+
+def both_topics(world: World, one: Any, count: int = 3) -> None:
+    for _ in range(count):
+        for topic in ("t", "u"):
+            one.publish(world.now + 10, 5, topic=topic)
+        one.report(world.now)
+        world.mirror("dc1")
+        world.run(1000)
+
+
+class Chores:
+    """What a collector does besides counting and judging, and who looks at the store."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.deployment = Deployment(
+            data_dir=world.deployment.data_dir,
+            audit=AUDIT.model_copy(update={"collapse_after_ms": 1000}),
+        )
+        ledgers = [world.collectors[name].ledger for name in NAMES]
+        edges = derive_edges(self.deployment)
+        self.keepers = [Housekeeper(one, edges, self.deployment.audit) for one in ledgers]
+        self.alerters = [Alerter(one, self.deployment, lambda _: None, _Keeps()) for one in ledgers]
+        app = FastAPI()
+        app.state.audit_api = AuditApi.of(self.deployment, world.store)
+        app.include_router(router, prefix=PREFIX)
+        self.client = TestClient(app)
+
+    def look(self) -> None:
+        """Every chore, every page of the API, and the metrics."""
+        now = self.world.now
+        for keeper in self.keepers:
+            keeper.step(now)
+        for alerter in self.alerters:
+            alerter.step(now)
+        metrics = AuditMetrics(self.world.store, self.deployment, lambda: now)
+        up = next(family for family in metrics.collect() if family.name == "tallymark_audit_up")
+        assert up.samples[0].value == 1
+        cells = "cells?topic=t&cluster="
+        pages = ("overview", "verdicts", "reporters", "alerts", "watermarks", f"{cells}dc1")
+        for path in (*pages, f"{cells}aggregate", f"{cells}dc1&tier=producer"):
+            answer = self.client.get(f"{PREFIX}/{path}")
+            assert answer.status_code == 200, (path, answer.text)
+
+    def firing(self) -> set[str]:
+        with self.world.store.read() as connection:
+            query = select(tables.alerts.c.rule).where(tables.alerts.c.status == "firing")
+            return set(connection.scalars(query))
+
+
+class _Keeps:
+    def known(self, topics: Any, now: int) -> dict[Any, int]:
+        return {}
+
+
+def test_a_window_of_which_nothing_is_claimed_is_measured(world: World) -> None:
+    """One message that nobody had claimed, and there were no metrics any more: SQLite could not
+    round a share of nothing."""
+    world.clusters["dc1"].log().append(stamped(0, 3, world.now, b"stranger"))
+    world.run(8000)
+    assert set(world.states("producer-to-dc1").values()) == {State.UNCLAIMED}
+    Chores(world).look()
+
+
+@pytest.mark.parametrize("table", ["observations", "claims"])
+def test_a_window_that_cannot_be_judged_says_so_and_somebody_is_told(
+    world: World, table: str
+) -> None:
+    """The row of one cell said that it ends before it starts. Its window is UNKNOWN, with the
+    reason, there is an incident and an alert; when the row is mended the window is, too."""
+    one, chores = publisher(world, "dc1", b"a"), Chores(world)
+    both_topics(world, one)
+    victim = min(world.states("producer-to-dc1"))
+    name = "ranges" if table == "observations" else "acknowledged"
+    kept = tables.metadata.tables[table]
+    mine = (kept.c.topic == "t", kept.c.window == victim, kept.c.cluster == "dc1")
+    with world.store.write() as connection:
+        sound = connection.scalar(select(kept.c[name]).where(*mine))
+        connection.execute(update(kept).where(*mine).values({name: [4, 0]}))
+        counts.touch(connection, "dc1", [("t", victim)], world.now)
+    heartbeats(world, one, ms=8000)
+    row = world.verdicts("producer-to-dc1")[victim]
+    assert row["state"] == State.UNKNOWN
+    (reason,) = row["reasons"]
+    assert reason.startswith(f"cannot be judged: a row of {table} makes no sense (partition 0")
+    assert "4..0" in reason
+    for _ in range(10):
+        world.run(1000)
+        chores.look()
+    assert UNJUDGED in chores.firing()
+    with world.store.read() as connection:
+        found = queries.all_incidents(connection)
+    (told,) = (row for row in found if row["reason"].startswith("producer-to-dc1 "))
+    where = told["kind"], told["cluster"], told["topic"], told["count"]
+    assert where == ("unjudged", "dc1", "t", 1)
+    with world.store.write() as connection:
+        connection.execute(update(kept).where(*mine).values({name: sound}))
+    heartbeats(world, one, ms=12_000)
+    assert world.states("producer-to-dc1")[victim] == State.COMPLETE
+
+
+@pytest.mark.parametrize("turn", range(2))
+@pytest.mark.parametrize("table", KINDS)
+def test_one_absurd_row_stops_nothing_else(world: World, table: str, turn: int) -> None:
+    """One row that made no sense was in the store: the collector died of it, and at every start
+    again; nothing was counted or judged any more, of no topic."""
+    one, chores = publisher(world, "dc1", b"a"), Chores(world)
+    both_topics(world, one)
+    victim = min(world.states("producer-to-dc1"))
+    spoil(world, table, victim, turn)
+    both_topics(world, one)
+    for restarted in (False, True):
+        if restarted:
+            for name in NAMES:
+                world.start(name)
+                world.judge(name)
+            chores = Chores(world)
+        heartbeats(world, one, ms=3000)
+        chores.look()
+        one.publish(world.now + 10, 5, topic="u")
+        one.publish(victim + 10, 1)  # late: the very row is to be counted on
+        one.report(world.now)
+        world.mirror("dc1")
+    heartbeats(world, one, ms=12_000)
+    chores.look()
+    for edge in EDGES:
+        states = world.states(edge, "u")
+        assert len(states) == 8
+        assert set(states.values()) == {State.COMPLETE}, (edge, states)
+        if table in CELLS:
+            states = {at: state for at, state in world.states(edge).items() if at != victim}
+            assert len(states) >= 5
+            assert set(states.values()) == {State.COMPLETE}, (edge, states)
