@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from judged_world import AUDIT, W, World, heartbeats, parts_of, publisher, steady, world_in
+from judged_world import W, World, heartbeats, parts_of, publisher, steady, world_in
 
 from tallymark.client.producing.stamps import STAMP_HEADER, Stamp
 from tallymark.errors import UserError
 from tallymark_audit.cli import command
 from tallymark_audit.collector import judge_loop
-from tallymark_audit.collector.judge_loop import JudgeLoop
 from tallymark_audit.edges import derive_edges
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.repair import apply_plan, make_plan, read_plan, write_plan
@@ -148,8 +147,7 @@ def test_a_window_in_alarm_is_looked_at_again_while_a_cell_of_it_waits(
     assert verdict["state"] == "DUPLICATION"
     assert {cell["state"] for cell in verdict["cells"]} == {"DUPLICATION", "SETTLING"}
     if restarted:
-        edges = derive_edges(world.deployment)
-        world.judges["aggregate"] = JudgeLoop(world.collectors["aggregate"].ledger, edges, AUDIT)
+        world.judge("aggregate")
     heartbeats(world, first, second, ms=20_000)
     verdict = world.verdicts(edge)[window]
     assert (verdict["state"], verdict["missing"], verdict["duplicates"]) == ("MIXED", 5, 1)
@@ -172,8 +170,7 @@ def test_a_cell_with_copies_whose_missing_ones_wait_is_looked_at_again(
     (cell,) = world.verdicts(edge)[window]["cells"]
     assert (cell["state"], cell["missing_count"], cell["located"]) == ("DUPLICATION", 5, [])
     if restarted:
-        edges = derive_edges(world.deployment)
-        world.judges["aggregate"] = JudgeLoop(world.collectors["aggregate"].ledger, edges, AUDIT)
+        world.judge("aggregate")
     heartbeats(world, producer, ms=20_000)
     (cell,) = world.verdicts(edge)[window]["cells"]
     assert (cell["state"], cell["missing_count"]) == ("MIXED", 5)
@@ -252,8 +249,7 @@ def test_a_restarted_collector_judges_what_changed_meanwhile(world: World) -> No
     log = world.clusters["aggregate"].log("t")
     log.cut(1)
     world.start("aggregate")
-    edges = derive_edges(world.deployment)
-    world.judges["aggregate"] = JudgeLoop(world.collectors["aggregate"].ledger, edges, AUDIT)
+    world.judge("aggregate")
     heartbeats(world, one, ms=6000)
     assert State.LOSS in world.states("dc1-to-aggregate").values()
 
