@@ -28,11 +28,13 @@ from tallymark_audit.drill.topology import (
     WINDOW_MS,
     SideTopic,
 )
-from tallymark_audit.drill.truth import LostMember, OldLog, Unreadable
+from tallymark_audit.drill.truth import LostMember, OldLog, Unreadable, polls_of
 
 _REST_MS: Final = 5_000
 """What is as old as this is counted, if its collector runs."""
 _WAIT_SECONDS: Final = 90.0
+_POLLS: Final = 50
+"""A member that is killed has asked so often, at least: it has stored offsets, and gone on."""
 _BEHIND_SECONDS: Final = 3.0
 """How long a mirror stands still before the topic that it copies is deleted."""
 
@@ -72,7 +74,7 @@ class DeedsBeside:
         name, home = topic.name, topic.home
         folders = self._folders(home, name)
         young = {folder.name: end_of(_newest(folder)) for folder in folders}
-        if self._chance.random() < 0.5:
+        if self._chance.random() < 0.7:
             self._fleet.pause(f"mirror-{home}-to-{AGGREGATE}", _BEHIND_SECONDS + 2)
         time.sleep(_BEHIND_SECONDS)
         self._wait_for_counter(home, name, young)
@@ -189,6 +191,9 @@ class DeedsBeside:
 
     def _kill_member(self, kind: str) -> None:
         name, server = f"consumer-{GROUP}", f"app-{self._members}"
+        book = self._topology.sealed / f"{GROUP}.consumed"
+        why = f"{server} of group {GROUP} is given nothing"
+        wait_until(lambda: polls_of(book, server) > _POLLS, _WAIT_SECONDS, why, self._fleet)
         self._fleet.kill(name)
         now = now_ms()
         self._seal.write([Note(now, kind, CONSUMER_HOP, TOPIC)])

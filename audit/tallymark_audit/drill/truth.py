@@ -166,6 +166,13 @@ def read_consumed(path: Path, topic: str) -> Consumed:
     return found
 
 
+def polls_of(path: Path, server: str) -> int:
+    """How often this member, the last of the book, was given something; 0 if it is another."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    _, _, mine = text.rpartition('["member", ')
+    return mine.count('["poll", ') if mine.startswith(json.dumps(server)) else 0
+
+
 def _take(log: Log, topic: str, message: Sequence[Any]) -> Who:
     *where, partition, server, instance, sequence = message
     origin = Origin(topic, partition, server, instance)

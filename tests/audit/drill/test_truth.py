@@ -6,7 +6,15 @@ from pathlib import Path
 from drill_requests import INSTANCE, stamped
 
 from tallymark.protocol.records import encode_batch
-from tallymark_audit.drill.truth import OldLog, Origin, Seen, Who, read_consumed, read_young
+from tallymark_audit.drill.truth import (
+    OldLog,
+    Origin,
+    Seen,
+    Who,
+    polls_of,
+    read_consumed,
+    read_young,
+)
 
 TOPIC = "orders"
 ORIGIN = Origin(TOPIC, 0, "web-1", "ab")
@@ -45,6 +53,15 @@ def test_members_of_a_group_were_given_what_their_book_says(tmp_path: Path) -> N
     three = Who(TOPIC, "ab", 0, 3)
     assert consumed.in_hand == {"app-1": {three}, "app-2": set()}
     assert consumed.last["app-1"] == {three, Who(TOPIC, "ab", 0, 2)}
+
+
+def test_a_member_is_waited_for_until_it_was_given_something(tmp_path: Path) -> None:
+    """Of two members that were killed one after the other the second had no partition yet: its kill
+    proved nothing."""
+    path = tmp_path / "billing.consumed"
+    assert polls_of(path, "app-1") == 0
+    book(path, ["member", "app-1"], poll(1, 0), poll(2, 1), ["member", "app-2"], poll(3, 1))
+    assert (polls_of(path, "app-1"), polls_of(path, "app-2")) == (0, 1)
 
 
 def test_the_youngest_of_a_deleted_log_are_known_by_their_offset(tmp_path: Path) -> None:
