@@ -130,6 +130,7 @@ class Observation:
     it was read from. ``copies`` names further copies, bounded: ``duplicate_count`` is exact. A
     group tells only of which sequences there were more (``again``), not where these lie.
     ``aborted`` are sequences seen in transactions that were aborted: they are in no other field.
+    ``rewritten``: blocks of which the log holds something else by now, as they were counted first.
     With a ``fingerprint`` (the sum of the hashes of all its sequences, modulo 2^64) there are no
     ranges, since they were more than may be kept."""
 
@@ -149,6 +150,7 @@ class Observation:
     max_timestamp: int = -1
     malformed: int = 0
     skewed: int = 0
+    rewritten: tuple[Block, ...] = ()
 
     @property
     def duplicate_count(self) -> int:
@@ -174,6 +176,7 @@ class Observation:
             aborted=self.aborted | other.aborted,
             fingerprint=self._merged_fingerprint(other),
             blocks=merge_blocks(self.blocks, other.blocks),
+            rewritten=self.rewritten + other.rewritten,
             latency=_merge_latency(self.latency, other.latency),
             first_offset=_earliest(self.first_offset, other.first_offset),
             last_offset=max(self.last_offset, other.last_offset),

@@ -7,7 +7,7 @@ The cluster is in memory; the store is a real SQLite file.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 
-from tallymark_audit.cells import CellKey
+from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.counting import count
 from tallymark_audit.collector.recounted import changed_cells, difference
 from tallymark_audit.collector.runs import SeenRun
+from tallymark_audit.collector.slow_scrub import PASS_MS
+from tallymark_audit.judge.verdicts import Clock, State, Verdict, judge
 from tallymark_audit.ranges import RangeSet
-from tallymark_audit.sides import Observation
+from tallymark_audit.sides import CellFacts, Observation
 from tallymark_audit.store import Store, counts, open_store, queries, recounts
 from tallymark_audit.testing import MemoryCluster, Told, stamped
 
@@ -37,6 +39,7 @@ class Rig:
     store: Store
     cluster: MemoryCluster
     compacted: bool = False
+    scrub_rate: int = 0
     now: int = 1_000_000
 
     def __post_init__(self) -> None:
@@ -44,7 +47,14 @@ class Rig:
 
     def start(self) -> None:
         """A collector, in place of the one before."""
-        settings = CollectorSettings("dc1", W, max_wait_ms=0, content_check=True)
+        settings = CollectorSettings(
+            "dc1",
+            W,
+            max_wait_ms=0,
+            content_check=True,
+            scrub_rate=self.scrub_rate,
+            settled_ms=10 * W,
+        )
         self.collector = Collector(
             self.store,
             self.cluster,
@@ -86,6 +96,10 @@ class Rig:
     def asked(self) -> list[recounts.Recount]:
         with self.store.read() as connection:
             return list(recounts.to_do(connection, "dc1"))
+
+    def slow(self) -> list[recounts.Recount]:
+        with self.store.read() as connection:
+            return recounts.of_job(connection, recounts.SLOW)
 
     def incidents(self) -> list[str]:
         with self.store.read() as connection:
@@ -268,6 +282,91 @@ def test_unstamped_records_are_counted_again_too(rig: Rig) -> None:
     with rig.store.read() as connection:
         (bare,) = counts.cells_of_window(connection, "dc1", "t", 0, 3 * W)
     assert bare.count == 2
+
+
+def test_changed_values_are_noticed_until_they_are_what_they_were(rig: Rig) -> None:
+    """Values changed under a valid CRC after they were counted: nobody noticed."""
+    log = rig.cluster.log()
+    kept, log.batches[1:] = log.batches[2:], []
+    log.append([one._replace(value=b"other") for one in stamped(10, 10)])
+    changed, log.batches[2:] = log.batches[1], kept
+    for _ in range(2):  # it still shows when it is counted once more
+        rig.again(0)
+        cell = rig.cell() or Observation(CELL)
+        assert cell.ranges == RangeSet.single(0, 49)
+        assert [block.block for block in cell.rewritten] == [0]
+    assert rig.incidents() == ["recounted"]
+    cell = rig.cell() or Observation(CELL)
+    assert judged(cell).state is State.CORRUPT
+    assert "after they were counted" in judged(cell).reasons[0]
+    log.batches[1] = changed
+    kept, log.batches[1:] = log.batches[2:], []
+    log.append(stamped(10, 10))
+    log.batches += kept
+    rig.again(0)
+    cell = rig.cell() or Observation(CELL)
+    assert cell.rewritten == ()
+    assert judged(cell).state is State.COMPLETE
+
+
+def judged(cell: Observation) -> Verdict:
+    """What becomes of the cell, if its producer has claimed just that."""
+    claim = replace(cell, blocks=(), rewritten=()).as_claim()
+    edge = Edge("producer-to-dc1", "producer", "dc1", "producer")
+    clock = Clock(10**9, W, 0, 1000, downstream_through=10**9, upstream_through=10**9)
+    return judge(edge, "t", 0, [CellFacts(cell.key, claim, cell)], [], clock)
+
+
+def test_a_batch_that_cannot_be_read_any_more_holds_up_nothing(rig: Rig) -> None:
+    """Bytes of a closed segment rotted after they were counted. The window stays as it was counted,
+    the incident names the offset, and the others are counted again."""
+    log = rig.cluster.log()
+    log.damage(2)
+    rig.ask(0, W)
+    rig.work(30)
+    assert rig.asked() == []
+    assert rig.ranges() == RangeSet.single(0, 49)
+    with rig.store.read() as connection:
+        (told,) = queries.all_incidents(connection)
+    assert (told["kind"], told["partition"], told["from_offset"]) == ("unreadable", 0, 20)
+
+
+def test_the_slow_scrub_goes_on_where_it_was_and_finds_what_is_gone(rig: Rig) -> None:
+    """A collector with ``audit.scrub_rate`` finds by itself what was lost at rest, window after
+    window, no faster than it may; one that starts anew begins with the next, not with the first."""
+    rig.scrub_rate, rig.cluster.at_once = 1, 20
+    rig.cluster.log().append(stamped(0, 1, timestamp=10**9))  # of a window that has not ended
+    rig.start()
+    rig.count()
+    rig.now += 60_000
+    rig.collector.recounting.step(rig.now)
+    (at,) = rig.slow()
+    assert (at.windows, at.next_window) == (1, 1), "the first window, and then its time is spent"
+    rig.work(3)
+    assert rig.slow() == [at]
+    del rig.cluster.log().batches[5]
+    rig.start()
+    rig.count()
+    rig.now += 60_000
+    rig.collector.recounting.step(rig.now)
+    assert rig.ranges(W) == RangeSet()
+    assert rig.incidents() == ["recounted"]
+    (at,) = rig.slow()
+    assert at.windows == 2
+
+
+def test_the_slow_scrub_rests_when_all_was_read(rig: Rig) -> None:
+    rig.scrub_rate = 1 << 20
+    rig.start()
+    rig.count()
+    rig.now += 60_000
+    rig.work()
+    (at,) = rig.slow()
+    assert at.windows == 2
+    rig.now += 2 * PASS_MS
+    rig.work()
+    (at,) = rig.slow()
+    assert at.windows == 4
 
 
 def runs(ranges: list[tuple[int, int]]) -> list[SeenRun]:

@@ -17,6 +17,7 @@ _COMMANDS = {
     "wait": f"{_HERE}.watching:wait",
     "edges": f"{_HERE}.deciding:edges",
     "repair": f"{_HERE}.mending:repair",
+    "scrub": f"{_HERE}.scrubbing:scrub",
     "accept": f"{_HERE}.deciding:accept",
     "retire": f"{_HERE}.deciding:retire",
     "replay-journals": f"{_HERE}.running:replay_journals",

@@ -18,6 +18,7 @@ from tallymark_audit.collector.ledger import ABSURD, Counted, Ledger
 from tallymark_audit.collector.reading import LogReader, partitions_of, topic_id_of
 from tallymark_audit.collector.recounting import Compacted, Recounting
 from tallymark_audit.collector.sharing import LEASE_MS, Alone, Share, Sharing
+from tallymark_audit.collector.slow_scrub import SlowScrub
 from tallymark_audit.collector.trouble import Troubles
 from tallymark_audit.edges import AUDIT_TOPIC, is_audited
 from tallymark_audit.store import Store
@@ -70,7 +71,14 @@ class Collector:
         self._share = Share(self._sharing)
         self._fetching = Fetching(reader, self.ledger, settings, self.troubles, clock, self._commit)
         self.recounting = Recounting(
-            reader, self.ledger, self.troubles, clock, self._fetching.rules, self.flush, compacted
+            reader,
+            self.ledger,
+            self.troubles,
+            clock,
+            self._fetching.rules,
+            self.flush,
+            compacted,
+            SlowScrub(settings.scrub_rate, settings.settled_ms),
         )
         """Counts again what is in doubt: a chore of its owner's."""
         self._known: dict[Place, str] = {}

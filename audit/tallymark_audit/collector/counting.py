@@ -108,6 +108,7 @@ class CellCounter:
             aborted=self.aborted,
             fingerprint=self.fingerprint,
             blocks=self.blocks,
+            rewritten=self.before.rewritten,
             latency=tuple(sketches.to_list(self.latency)),
             first_offset=self.first_offset,
             last_offset=self.last_offset,

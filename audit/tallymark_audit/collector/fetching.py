@@ -44,7 +44,8 @@ Clock = Callable[[], int]
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings:
-    """``topics`` is a regular expression; times in ms."""
+    """``topics`` is a regular expression; times in ms. ``scrub_rate``: bytes a second that are read
+    again, of windows that began longer than ``settled_ms`` ago."""
 
     cluster: str
     window_ms: int
@@ -53,6 +54,8 @@ class CollectorSettings:
     max_wait_ms: int = 250
     content_check: bool = False
     max_ranges: int = MAX_RANGES
+    scrub_rate: int = 0
+    settled_ms: int = 0
 
 
 class Fetching:

@@ -19,7 +19,7 @@ from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.counting import MAX_RANGES, count
 from tallymark_audit.collector.lateness import Lateness
 from tallymark_audit.collector.monitoring import MonitoringBatch
-from tallymark_audit.collector.recounted import difference
+from tallymark_audit.collector.recounted import difference, rewritten
 from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.sides import Observation
 from tallymark_audit.store import Store, counts, recounts
@@ -248,7 +248,7 @@ class Ledger:
             changed = compare(before)
             if changed:
                 counts.save_observations(connection, self.cluster, *place, changed, now)
-                found = difference(before, changed)
+                found = (*difference(before, changed), rewritten(changed))
                 incident = _recounted(place, window, end, before, found, request.job)
                 add_incident(connection, self.cluster, incident, now)
                 log.warning("%s-%s: %s", *place, incident.reason)
@@ -349,19 +349,19 @@ def _recounted(
     window: int,
     end: int,
     before: Iterable[Observation],
-    found: tuple[int, int],
+    found: tuple[int, int, int],
     job: str,
 ) -> Incident:
-    """What a second count found that the first had otherwise."""
+    """What a second count found that the first had otherwise: records fewer, records more, and
+    blocks with other contents."""
     first = min((seen.first_offset for seen in before if seen.first_offset >= 0), default=-1)
-    fewer, more = found
-    told = [f"{fewer} records fewer"] if fewer else []
-    told += [f"{more} more"] if more else []
+    words = ("{} records fewer", "{} records more", "other contents in {} blocks")
+    told = [text.format(number) for text, number in zip(words, found, strict=True) if number]
     reason = (
-        f"window {utc(window)} was counted again, since {job} asked for it: "
-        f"{' and '.join(told) or 'other contents'} than were counted before"
+        f"window {utc(window)} was counted again for {job}: "
+        f"{' and '.join(told) or 'others'} than were counted before"
     )
-    return Incident("recounted", reason, *place, first, end, max(1, fewer + more))
+    return Incident("recounted", reason, *place, first, end, max(1, found[0] + found[1]))
 
 
 def _stretches(steps: Iterable[Counted]) -> list[tuple[int, Position]]:

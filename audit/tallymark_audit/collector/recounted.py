@@ -30,11 +30,13 @@ def changed_cells(
 def _as_now(before: Observation, again: Observation) -> Observation:
     """The cell as counted again. The offsets stay those between which it was ever seen, so that a
     later count looks there for what has come back; how late it came only the first count knew."""
+    blocks = again.blocks or _still_true(before, again)
     return replace(
         again,
         latency=before.latency,
         skewed=min(before.skewed, again.count),
-        blocks=again.blocks or _still_true(before, again),
+        blocks=blocks,
+        rewritten=_rewritten(before, blocks),
         first_offset=before.first_offset,
         last_offset=before.last_offset,
         min_timestamp=again.min_timestamp if again.count else before.min_timestamp,
@@ -46,6 +48,17 @@ def _still_true(before: Observation, again: Observation) -> tuple[Block, ...]:
     """What is known of the contents, where this count did not look at them."""
     same = again.count == before.count and again.ranges == before.ranges
     return before.blocks if same else ()
+
+
+def _rewritten(before: Observation, blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Where as many records of a block are there as at first, and hold something else: the block
+    as it was first. So it shows however often it is counted, until it is again what it was."""
+    first = {block.block: block for block in (*before.blocks, *before.rewritten)}
+    return tuple(
+        known
+        for now in blocks
+        if (known := first.get(now.block, now)).records == now.records and known.hash != now.hash
+    )
 
 
 def difference(before: Iterable[Observation], now: Iterable[Observation]) -> tuple[int, int]:
@@ -63,3 +76,8 @@ def difference(before: Iterable[Observation], now: Iterable[Observation]) -> tup
             fewer += max(0, old.count - seen.count)
             more += max(0, seen.count - old.count)
     return fewer, more
+
+
+def rewritten(now: Iterable[Observation]) -> int:
+    """How many blocks hold other contents than at first."""
+    return sum(len(seen.rewritten) for seen in now)

@@ -13,22 +13,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tallymark.errors import TallymarkError
+from tallymark.errors import CorruptMessageError, CorruptRecordError, TallymarkError
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.collector.reading import EARLIEST, LogReader
-from tallymark_audit.collector.recount import Recount
+from tallymark_audit.collector.recount import FETCH_BYTES, Recount
 from tallymark_audit.collector.recounted import changed_cells
 from tallymark_audit.collector.runs import Rules
+from tallymark_audit.collector.slow_scrub import SlowScrub
 from tallymark_audit.collector.trouble import Troubles
+from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.sides import Observation
 from tallymark_audit.store import counts, recounts
 from tallymark_audit.store.counts import FencedError, Place
+from tallymark_audit.store.incidents import Incident, fold_incident
 
 IDLE_MS: Final = 1000
 """How often it is looked whether there is something to do."""
 BUSY_MS: Final = 200
 AT_ONCE_MS: Final = 300
 """So long it works before counting goes on."""
+UNREADABLE: Final = "unreadable"
+"""The kind of the incident when a batch that was counted cannot be read any more."""
+MAX_REASON: Final = 200
 Compacted = Callable[[str], bool]
 """Whether a topic keeps only the latest record of each key. TallymarkError: that is not known."""
 
@@ -60,6 +66,7 @@ class Recounting:
         rules: Callable[[int], Rules],
         commit: Callable[[int], bool],
         compacted: Compacted,
+        scrub: SlowScrub,
     ) -> None:
         self._reader = reader
         self._ledger = ledger
@@ -68,7 +75,10 @@ class Recounting:
         self._rules = rules
         self._commit = commit
         self._compacted = compacted
+        self._scrub = scrub
         self._work: _Work | None = None
+        self._slow: _Work | None = None
+        self._unread: dict[Place, int] = {}
 
     @property
     def every_ms(self) -> int:
@@ -76,37 +86,60 @@ class Recounting:
         return IDLE_MS if self._work is None else BUSY_MS
 
     def step(self, now: int) -> None:
-        """Count again for a while, if there is anything to. A partition that cannot be read now
-        waits; the others do not."""
+        """Count again for a while, if there is anything to: what was asked for first, then what
+        the slow scrub has time for."""
         while True:
             request = self._work.request if self._work else self._next(now)
-            if request is None:
-                return
-            trouble = self.name, request.place
-            try:
-                if self._work is None:
-                    self._work = self._begin(request)
-                if self._work is not None:
-                    self._go_on(self._work, now)
-            except FencedError:
-                raise
-            except TallymarkError as error:
-                self._work = None
-                told = f"cannot count {request.topic}-{request.partition} again: {error}"
-                self._troubles.begin(trouble, told, now)
+            if request is not None:
+                self._work = self._try(request, self._work, now)
+            elif self._scrub.due(now):
+                slow = self._slow.request if self._slow else self._next_slow(now)
+                if slow is None:
+                    return
+                self._slow = self._try(slow, self._slow, now)
             else:
-                self._troubles.end(trouble)
+                return
             if self._clock() - now >= AT_ONCE_MS:
                 return
+
+    def _try(self, request: recounts.Recount, work: _Work | None, now: int) -> _Work | None:
+        """Go on with a request, or begin with its next window; what is left to do of that then. A
+        partition that cannot be read now waits; the others do not."""
+        trouble = self.name, request.place
+        try:
+            left = self._go_on(work, now) if work else self._begin(request)
+        except FencedError:
+            raise
+        except TallymarkError as error:
+            told = f"cannot count {request.topic}-{request.partition} again: {error}"
+            self._troubles.begin(trouble, told, now)
+            if work and isinstance(error, CorruptMessageError | CorruptRecordError):
+                self._cannot_read(work, error, now)
+            return None
+        self._troubles.end(trouble)
+        return left
 
     def _next(self, now: int) -> recounts.Recount | None:
         """The request to go on with, of a partition that is ours and well."""
         with self._ledger.store.read() as connection:
             for request in recounts.to_do(connection, self._ledger.cluster):
-                mine = request.place in self._ledger.positions
-                if mine and self._troubles.due((self.name, request.place), now):
+                if self._may_read(request.place, now):
                     return request
         return None
+
+    def _next_slow(self, now: int) -> recounts.Recount | None:
+        places = [place for place in self._ledger.positions if self._may_read(place, now)]
+        with self._ledger.store.read() as connection:
+            known = recounts.slow_ones(connection, self._ledger.cluster)
+        request = self._scrub.choose(places, known, now)
+        if request is not None and request.place not in known:
+            with self._ledger.store.write() as connection:
+                recounts.ask(connection, self._ledger.cluster, [request])
+        return request
+
+    def _may_read(self, place: Place, now: int) -> bool:
+        ours = place in self._ledger.positions and place[0] != AUDIT_TOPIC
+        return ours and self._troubles.due((self.name, place), now)
 
     def _begin(self, request: recounts.Recount) -> _Work | None:
         """Begin with the next window of the request; None: there is none, and it is done."""
@@ -114,7 +147,7 @@ class Recounting:
         with self._ledger.store.read() as connection:
             window = None if compacted else recounts.next_window(connection, cluster, request)
         if window is None:
-            self._finish(replace(request, next_window=request.end, done=True))
+            self._finish(request)
             return None
         with self._ledger.store.read() as connection:
             cells = counts.cells_of_window(connection, cluster, *request.place, window)
@@ -132,12 +165,18 @@ class Recounting:
             log_start=log_start,
         )
 
-    def _go_on(self, work: _Work, now: int) -> None:
+    def _go_on(self, work: _Work, now: int) -> _Work | None:
         if not work.again.done:
-            work.bytes += work.again.step(self._reader, self._rules(now))
-        if work.again.done:
-            self._work = None
-            self._end(work, now)
+            slow = work.request.job == recounts.SLOW
+            most = self._scrub.portion if slow else FETCH_BYTES
+            read = work.again.step(self._reader, self._rules(now), most)
+            work.bytes += read
+            if slow:
+                self._scrub.spend(read, now)
+        if not work.again.done:
+            return work
+        self._end(work, now)
+        return None
 
     def _end(self, work: _Work, now: int) -> None:
         """Put what was counted in place of what had been."""
@@ -146,21 +185,46 @@ class Recounting:
             return  # the store was away, or others count it now: it is done once more
         # What retention took while it was read is not lost either.
         (log_start,) = self._reader.get_offsets_before(*place, EARLIEST)
-        request = replace(
-            work.request,
-            next_window=work.window + 1,
-            bytes=work.request.bytes + work.bytes,
-            windows=work.request.windows + 1,
-            done=work.window + 1 >= work.request.end,
-        )
         self._ledger.recount(
-            request,
+            _behind(work),
             work.window,
             again.end,
             lambda before: changed_cells(before, again.cells, log_start),
             now,
         )
 
-    def _finish(self, request: recounts.Recount) -> None:
+    def _cannot_read(self, work: _Work, error: TallymarkError, now: int) -> None:
+        """A batch is broken. When it is so the second time, too, the window stays as it was
+        counted, and that nobody can read it any more is said."""
+        place, at = work.request.place, getattr(error, "offset", work.again.at)
+        if self._unread.get(place) != at:
+            self._unread[place] = at
+            return
+        reason = f"cannot be read any more at offset {at}: {getattr(error, 'reason', error)}"
+        incident = Incident(UNREADABLE, reason[:MAX_REASON], *place, at, work.again.end)
         with self._ledger.store.write() as connection:
-            recounts.advance(connection, self._ledger.cluster, request)
+            fold_incident(connection, self._ledger.cluster, incident, now)
+            recounts.advance(connection, self._ledger.cluster, _behind(work))
+
+    def _finish(self, request: recounts.Recount) -> None:
+        """There is nothing more to do of it; the slow scrub begins anew when it is time."""
+        slow = request.job == recounts.SLOW
+        with self._ledger.store.write() as connection:
+            if slow:
+                again = self._scrub.again(request, self._clock())
+                recounts.ask(connection, self._ledger.cluster, [again])
+            else:
+                ended = replace(request, next_window=request.end, done=True)
+                recounts.advance(connection, self._ledger.cluster, ended)
+
+
+def _behind(work: _Work) -> recounts.Recount:
+    """The request when its window is done."""
+    request = work.request
+    return replace(
+        request,
+        next_window=work.window + 1,
+        bytes=request.bytes + work.bytes,
+        windows=request.windows + 1,
+        done=request.job != recounts.SLOW and work.window + 1 >= request.end,
+    )

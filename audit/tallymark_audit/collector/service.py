@@ -105,6 +105,8 @@ class CollectorService:
             audit.topics,
             content_check=audit.content_check,
             max_ranges=audit.max_ranges,
+            scrub_rate=audit.scrub_rate,
+            settled_ms=audit.window_ms + audit.settle_max_ms,
         )
         folder = self._deployment.journal_dir
         self._journals = JournalPublisher(connection, folder, audit.retention_ms)

@@ -12,6 +12,8 @@ from tallymark_audit.judge.gate import Gate, Held, reporter_held
 from tallymark_audit.judge.states import ReporterFacts, State, worst
 
 PERHAPS_AGAIN = "in hand of a consumer when it was gone: perhaps processed twice"
+OTHERS = "the same records hold other contents"
+REWRITTEN = "contents changed in the log after they were counted"
 GONE_UPSTREAM = "deleted upstream before it was copied; it cannot be repaired"
 
 
@@ -21,15 +23,16 @@ class Findings:
 
     ``missing``: of what was promised some is not there; ``expired``: all of that is gone upstream,
     too. ``unclaimed`` says who did not claim what was seen; ``pending``: accepted, and nobody said
-    what became of it. ``perhaps_again``: a member of the group that is gone had some in hand, which
-    others processed; ``unreported``: members that may have processed some unsaid. ``undecided``:
-    why the numbers do not tell; ``note`` goes with any state. ``partition``
-    is the cell's."""
+    what became of it. ``rewritten``: corrupt since it was counted. ``perhaps_again``: a member of
+    the group that is gone had some in hand, which others processed; ``unreported``: members that
+    may have processed some unsaid. ``undecided``: why the numbers do not tell; ``note`` goes with
+    any state. ``partition`` is the cell's."""
 
     missing: bool = False
     expired: bool = False
     duplicates: bool = False
     corrupt: bool = False
+    rewritten: bool = False
     unclaimed: str = ""
     pending: bool = False
     explained: bool = False
@@ -85,7 +88,7 @@ def _shown(gate: Gate, found: Findings, owing: Held | None) -> list[Held]:
     if found.surplus:
         shown.append(owing or unclaimed or (State.DUPLICATION, ""))
     if found.corrupt:
-        shown.append((State.CORRUPT, "the same records hold other contents"))
+        shown.append((State.CORRUPT, REWRITTEN if found.rewritten else OTHERS))
     if found.unclaimed:
         shown.append(owing or unclaimed or (State.UNCLAIMED, found.unclaimed))
     if found.pending:

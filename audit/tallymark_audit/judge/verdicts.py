@@ -204,6 +204,7 @@ def _judge_named(
             expired=bool(expired) and expired == missing,
             duplicates=bool(duplicates),
             corrupt=bool(corrupt),
+            rewritten=bool(_rewritten(seen)),
             unclaimed=_strangers(gate, claim, unclaimed),
             pending=bool(pending - seen.ranges - explained),
             explained=bool(explained - perhaps_again),
@@ -240,7 +241,9 @@ def _judge_nameless(facts: CellFacts, claim: Claim, seen: Observation, gate: Gat
         excused = excused | claim.aborted
     weighed = weigh(claim, seen, excused)
     told = claim.summarized()
-    corrupt = _differing(claim.blocks, seen.blocks) if weighed.same and not weighed.excused else ()
+    corrupt = _rewritten(seen)
+    if weighed.same and not weighed.excused:
+        corrupt = tuple(sorted({*corrupt, *_differing(claim.blocks, seen.blocks)}))
     pending = told.accepted - told.acknowledged - told.failed - told.in_doubt
     state, reason = state_of(
         gate,
@@ -250,6 +253,7 @@ def _judge_nameless(facts: CellFacts, claim: Claim, seen: Observation, gate: Gat
             duplicates=bool(weighed.duplicates),
             surplus=bool(weighed.surplus),
             corrupt=bool(corrupt),
+            rewritten=bool(_rewritten(seen)),
             pending=pending > 0 and claim.acks != 0 and seen.count < told.accepted,
             explained=weighed.excused or bool(weighed.same and told.failed + told.in_doubt),
             in_flight=facts.in_flight,
@@ -335,15 +339,20 @@ def _stated(facts: CellFacts, reason: str) -> RangeSet:
 
 
 def _corrupt(claim: Claim, seen: Observation, claimed: RangeSet) -> tuple[int, ...]:
-    """Blocks of which both sides hold the very same sequences, once each, and other contents."""
-    found: list[int] = []
+    """Blocks of which both sides hold the very same sequences, once each, and other contents; and
+    those that do not hold what they did when they were counted."""
+    found = list(_rewritten(seen))
     for block in _differing(claim.blocks, seen.blocks):
         span = RangeSet.single(block * BLOCK, block * BLOCK + BLOCK - 1)
         here = seen.ranges & span
         records = next(one.records for one in seen.blocks if one.block == block)
         if here == claimed & span and here.size == records:
             found.append(block)
-    return tuple(found)
+    return tuple(sorted(set(found)))
+
+
+def _rewritten(seen: Observation) -> tuple[int, ...]:
+    return tuple(sorted({block.block for block in seen.rewritten}))
 
 
 def _differing(one: Sequence[Block], other: Sequence[Block]) -> tuple[int, ...]:

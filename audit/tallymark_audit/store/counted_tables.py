@@ -102,7 +102,8 @@ observations = Table(
 )
 """``topic`` and ``partition`` are the origin's, ``seen_topic`` and ``seen_partition`` where it was
 read, whose offsets these are. ``copies``: ``[[partition, offset, sequence], ...]``, bounded.
-``blocks``: ``[[block, records, hash], ...]``. ``fingerprint``: hex, where there are no ranges."""
+``blocks``: ``[[block, records, hash], ...]``, with the first hash as a fourth number where the
+contents are others by now. ``fingerprint``: hex, where there are no ranges."""
 
 claims = Table(
     "claims",

@@ -20,6 +20,8 @@ RECONCILE: Final = "reconcile"
 """The job of what another count, made by itself, found to be otherwise."""
 SLOW: Final = "slow scrub"
 """The job that never ends: all windows, one after the other, as fast as the settings let it."""
+FIRST: Final = -(1 << 62)
+"""Before all windows."""
 PATIENCE_MS: Final = 600_000
 """A window waits no longer than this to be counted again before it is judged as it is."""
 _AT_ONCE: Final = 500
@@ -81,10 +83,28 @@ def to_do(connection: Connection, cluster: str) -> Iterator[Recount]:
     since verdicts wait for them."""
     order = (recounts.c.job != RECONCILE, recounts.c.asked_at, recounts.c.topic)
     query = select(*(recounts.c[name] for name in Recount.__slots__)).where(
-        recounts.c.cluster == cluster, ~recounts.c.done
+        recounts.c.cluster == cluster, ~recounts.c.done, recounts.c.job != SLOW
     )
     for row in connection.execute(query.order_by(*order, recounts.c.partition)).mappings():
         yield Recount(**row)
+
+
+def slow_ones(connection: Connection, cluster: str) -> dict[Place, Recount]:
+    """How far the slow scrub is, by partition."""
+    return {one.place: one for one in of_job(connection, SLOW, cluster)}
+
+
+def of_job(connection: Connection, job: str, cluster: str | None = None) -> list[Recount]:
+    """All requests of a job, in one cluster or all."""
+    query = select(*(recounts.c[name] for name in Recount.__slots__)).where(recounts.c.job == job)
+    if cluster is not None:
+        query = query.where(recounts.c.cluster == cluster)
+    return [Recount(**row) for row in connection.execute(query).mappings()]
+
+
+def forget_job(connection: Connection, job: str) -> None:
+    """Nobody wants to know any more."""
+    connection.execute(delete(recounts).where(recounts.c.job == job))
 
 
 def waiting(

@@ -48,6 +48,9 @@ def _observation(row: RowLike) -> Observation:
         copies=tuple(Copy(*copy) for copy in row["copies"]),
         aborted=RangeSet.from_list(row["aborted"]),
         blocks=_blocks(row["blocks"]),
+        rewritten=tuple(
+            Block(block[0], block[1], block[3]) for block in row["blocks"] if len(block) > 3
+        ),
         latency=tuple(row["latency"]),
         fingerprint=int(row["fingerprint"], 16) if row["fingerprint"] else None,
         first_offset=row["first_offset"],
@@ -73,7 +76,7 @@ def observation_to_row(
         "ranges": seen.ranges.to_list(),
         "copies": [list(copy) for copy in seen.copies],
         "aborted": seen.aborted.to_list(),
-        "blocks": _blocks_to_json(seen.blocks),
+        "blocks": _blocks_with_first(seen),
         "latency": list(seen.latency),
         "fingerprint": "" if seen.fingerprint is None else f"{seen.fingerprint:x}",
         "first_offset": seen.first_offset,
@@ -151,11 +154,16 @@ def claim_to_row(
 
 
 def _blocks(raw: Iterable[Sequence[int]]) -> tuple[Block, ...]:
-    return tuple(Block(*block) for block in raw)
+    return tuple(Block(*block[:3]) for block in raw)
 
 
 def _blocks_to_json(blocks: Iterable[Block]) -> list[list[int]]:
     return [list(block) for block in blocks]
+
+
+def _blocks_with_first(seen: Observation) -> list[list[int]]:
+    first = {block.block: [block.hash] for block in seen.rewritten}
+    return [[*block, *first.get(block.block, ())] for block in seen.blocks]
 
 
 def _summary(raw: Sequence[Any]) -> Summary | None:

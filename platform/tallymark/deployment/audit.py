@@ -65,6 +65,9 @@ class AuditSettings(Part):
     content_check: bool = False
     """Whether keys and values are hashed, 1,024 sequences a block, so that a changed record is
     found: it costs producers and collectors a hash a record."""
+    scrub_rate: Annotated[int, Field(ge=0)] = 0
+    """Bytes a second that each collector reads again of what it has counted, to find what was
+    damaged since; 0: none. Contents are compared with ``content_check`` only."""
     max_ranges: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
     """Ranges kept of one cell; one that would need more is only counted and hashed, and its
     verdicts say so."""
