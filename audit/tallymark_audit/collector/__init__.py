@@ -2,7 +2,8 @@
 
 :mod:`.runs` cuts batches into runs, :mod:`.counting` counts those into cells, :mod:`.monitoring`
 reads events; :mod:`.fetching` asks the cluster and mends (:mod:`.recount`),
-:mod:`.recounting` counts again what is in doubt; :mod:`.collector` takes partitions
-(:mod:`.sharing`, :mod:`.group_member`) and commits through the :mod:`.ledger`;
+:mod:`.recounting` counts again what is in doubt (:mod:`.slow_scrub`: without end);
+:mod:`.collector` takes partitions (:mod:`.sharing`, :mod:`.group_member`) and commits through the
+:mod:`.ledger`;
 :mod:`.judge_loop` judges, :mod:`.naming` names, :mod:`.chores` does all that as often as it is due.
 """
