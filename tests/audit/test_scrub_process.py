@@ -1,4 +1,4 @@
-"""``tallymark audit scrub`` on a real broker: the disk changes what was counted, and it is found."""
+"""``tallymark audit scrub`` on a real broker: a disk changes what was counted, and it is found."""
 
 from __future__ import annotations
 
