@@ -3,6 +3,7 @@ hand and on the desk."""
 
 from __future__ import annotations
 
+import gc
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -229,6 +230,19 @@ def test_without_marks_only_what_was_stored_is_processed(tmp_path: Path) -> None
     journal.path.with_suffix(MARKS_SUFFIX).unlink()
     (cell,) = last_cells(tmp_path)
     assert (cell.acknowledged, cell.in_doubt) == (span("0-2"), EMPTY)
+
+
+def test_marks_without_a_journal_are_removed_when_nobody_has_them(tmp_path: Path) -> None:
+    """A consumer was killed before it knew its cluster, or while the disk took no journal."""
+    journal = ConsumerJournal(tmp_path, IDENTITY, "g", 1000, 10**15)
+    journal.view(PLACES[0])
+    assert list(find_orphans(tmp_path, CLUSTER)) == []
+    assert [path.suffix for path in tmp_path.iterdir()] == [MARKS_SUFFIX], "it lives"
+    journal.close(remove=False)
+    del journal  # and its memory, which holds the lock
+    gc.collect()
+    assert list(find_orphans(tmp_path, CLUSTER)) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_view_outlives_its_file(tmp_path: Path) -> None:

@@ -65,11 +65,15 @@ def find_orphans(
     try:
         paths = sorted(directory.glob(f"*{layout.SUFFIX}"))
         drafts = sorted(directory.glob(f"*{layout.DRAFT}"))
+        marks = sorted(directory.glob(f"*{MARKS_SUFFIX}"))
     except OSError as error:
         log.warning("cannot look for journals in %s: %s", directory, error)
         return
     for path in drafts:
-        _remove_draft(path)
+        _remove_dead(path)
+    for path in marks:
+        if not path.with_suffix(layout.SUFFIX).exists():
+            _remove_dead(path)
     for path in paths:
         file = _lock(path)
         if file is None:
@@ -98,8 +102,9 @@ def _lock(path: Path) -> int | None:
     return None
 
 
-def _remove_draft(path: Path) -> None:
-    """A run died while it rewrote its journal; the one it meant to replace is still there."""
+def _remove_dead(path: Path) -> None:
+    """A run died while it rewrote its journal; the one it meant to replace is still there. Or it
+    had marks, and no journal (yet)."""
     file = _lock(path)
     if file is not None:
         with contextlib.suppress(OSError):
