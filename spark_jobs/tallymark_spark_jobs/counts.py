@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from tallymark_audit.hashing import BLOCK
 from tallymark_spark_jobs.rows import ABORTED, BROKEN_STAMP, DAMAGED, STAMPED
 
 if TYPE_CHECKING:
@@ -42,7 +43,12 @@ def cell_runs(stamps: DataFrame, window_ms: int, by: Sequence[str] = ()) -> Data
     (stamps that could not be read), ``first_partition`` and ``last_partition`` (smallest and
     largest that hold the run), ``first_offset``, ``last_offset``, ``min_timestamp``,
     ``max_timestamp``.
+
+    With a column ``content`` runs end where blocks of the content check do, too, and there are
+    ``block``, and ``content_low`` and ``content_high``: the sums of the lower and the upper 32 bits
+    of the hashes, since a sum of 64 bits would not fit.
     """
+    hashed = "content" in stamps.columns
     keys = [*by, *CELL, "aborted", "damaged"]
     in_order = Window.partitionBy(*keys).orderBy("sequence", "partition", "offset")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -57,10 +63,17 @@ def cell_runs(stamps: DataFrame, window_ms: int, by: Sequence[str] = ()) -> Data
     return (
         marked.withColumn("copy_number", F.sum("again").over(so_far))
         .withColumn("island", F.col("sequence") - F.sum(1 - F.col("again")).over(so_far))
-        .groupBy(*keys, "island")
-        .agg(*_totals())
+        .withColumn("block", F.floor(F.col("sequence") / BLOCK))
+        .groupBy(*keys, "island", *(["block"] if hashed else []))
+        .agg(*_totals(), *(_content_sums() if hashed else []))
         .drop("island")
     )
+
+
+def _content_sums() -> list[Column]:
+    low = F.col("content").bitwiseAND(F.lit(0xFFFFFFFF))
+    high = F.shiftrightunsigned("content", 32)
+    return [F.sum(low).alias("content_low"), F.sum(high).alias("content_high")]
 
 
 def with_cells(stamps: DataFrame, window_ms: int) -> DataFrame:

@@ -45,7 +45,7 @@ def read_batches(options: SourceOptions, span: Span) -> Iterator[Any]:
 def _damaged(options: SourceOptions, span: Span, error: DamagedError) -> Any:
     told = (span.topic, span.partition, error.offset, error.why, error.since)
     if options.mode == "stamps":
-        return rows.damaged_stamp(*told)
+        return rows.damaged_stamp(*told, options.include_content_hash)
     return rows.damaged_record(*told, options.include_headers)
 
 
@@ -110,7 +110,8 @@ def _batch(options: SourceOptions, span: Span, portion: _Portion) -> Any:
     records = [record for _, record, _ in portion]
     if options.mode == "stamps":
         aborted = [aborted for _, _, aborted in portion]
-        return rows.stamp_rows(span.topic, span.partition, records, aborted)
+        contents = options.include_content_hash
+        return rows.stamp_rows(span.topic, span.partition, records, aborted, contents)
     types = [int(header.is_log_append_time) for header, _, _ in portion]
     headers = options.include_headers
     return rows.record_rows(span.topic, span.partition, records, types, headers)

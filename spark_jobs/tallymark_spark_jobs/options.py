@@ -35,6 +35,7 @@ KNOWN: Final = (
     "startingTimestamp",
     "endingTimestamp",
     "includeHeaders",
+    "includeContentHash",
     "failOnDataLoss",
     "failOnCorruptBatch",
     "minPartitions",
@@ -60,6 +61,7 @@ class SourceOptions:
     starting_timestamp: int | None = None
     ending_timestamp: int | None = None
     include_headers: bool = False
+    include_content_hash: bool = False
     fail_on_data_loss: bool = True
     fail_on_corrupt_batch: bool = True
     min_partitions: int = 1
@@ -89,6 +91,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         starting_timestamp=_timestamp(options, "startingTimestamp"),
         ending_timestamp=_timestamp(options, "endingTimestamp"),
         include_headers=_flag(options, "includeHeaders", False),
+        include_content_hash=_flag(options, "includeContentHash", False),
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
         fail_on_corrupt_batch=_flag(options, "failOnCorruptBatch", True),
         min_partitions=_positive(options, "minPartitions", 1),

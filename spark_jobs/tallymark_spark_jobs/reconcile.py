@@ -99,10 +99,11 @@ def _look(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
     from tallymark_spark_jobs.scan import observations, parts, scan
 
     deployment, period, as_of = job.deployment, job.period, now_ms()
+    audit = deployment.audit
     clusters = survey(deployment, job.topics)
     names = ", ".join(cluster.name for cluster in clusters)
     with steps.step("count", f"counting {period} in {names}"):
-        read = scan(spark, clusters, period, deployment.audit.window_ms)
+        read = scan(spark, clusters, period, audit.window_ms, audit.content_check)
     messages = sum(run["messages"] for run in read.runs if not run["aborted"])
     with steps.step("judge", f"judging {messages:,} messages"):
         observed = observations(read.runs)

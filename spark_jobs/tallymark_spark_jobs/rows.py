@@ -22,6 +22,7 @@ from tallymark.client.producing.stamps import (
     uvarint,
 )
 from tallymark.protocol.records import Header, Record
+from tallymark_audit.hashing import content
 from tallymark_spark_jobs import columns
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -56,6 +57,10 @@ STAMPS: Final = pa.schema(
     ]
 )
 
+STAMPS_WITH_CONTENT: Final = STAMPS.append(pa.field("content", pa.int64()))
+"""With the hash of which record it is and what it holds (:func:`tallymark_audit.hashing.content`),
+64 bits read as a signed number; null without a stamp."""
+
 _NOTHING: Final = object()
 """Equals no header's value, not even a null one."""
 _LAST_MS: Final = (2**63 - 1) // 1000
@@ -73,10 +78,12 @@ NO_RECORD: Final = -1
 """The ``timestampType`` of such a row among records; its value says why."""
 
 
-def damaged_stamp(topic: str, partition: int, offset: int, why: str, since: int) -> Any:
+def damaged_stamp(
+    topic: str, partition: int, offset: int, why: str, since: int, contents: bool = False
+) -> Any:
     """The one row of :data:`STAMPS` that says where a partition cannot be read."""
     row = [topic, partition, offset, since, 0, DAMAGED, why, "", None, None]
-    return _one(STAMPS, row)
+    return _one(STAMPS_WITH_CONTENT, [*row, None]) if contents else _one(STAMPS, row)
 
 
 def damaged_record(
@@ -110,10 +117,15 @@ def record_rows(
 
 
 def stamp_rows(
-    topic: str, partition: int, records: Sequence[Record], aborted: Sequence[bool] = ()
+    topic: str,
+    partition: int,
+    records: Sequence[Record],
+    aborted: Sequence[bool] = (),
+    contents: bool = False,
 ) -> Any:
-    """A record batch of :data:`STAMPS`. ``size`` is the bytes of key and value, as claims count.
-    ``aborted``: of each record, whether its transaction was; default: none."""
+    """A record batch of :data:`STAMPS`, with ``contents`` of :data:`STAMPS_WITH_CONTENT`. ``size``
+    is the bytes of key and value, as claims count. ``aborted``: of each record, whether its
+    transaction was; default: none."""
     stamps = StampColumns()
     for record in records:
         stamps.add(record.headers)
@@ -131,7 +143,19 @@ def stamp_rows(
         columns.integers(stamps.origins, pa.int32()),
         columns.integers(stamps.sequences, pa.int64()),
     ]
-    return pa.RecordBatch.from_arrays(made, schema=STAMPS)
+    if not contents:
+        return pa.RecordBatch.from_arrays(made, schema=STAMPS)
+    hashes = [
+        None if sequence is None else _signed(content(sequence, record.key, record.value))
+        for sequence, record in zip(stamps.sequences, records, strict=True)
+    ]
+    made.append(columns.integers(hashes, pa.int64()))
+    return pa.RecordBatch.from_arrays(made, schema=STAMPS_WITH_CONTENT)
+
+
+def _signed(number: int) -> int:
+    """64 bits as Spark's bigint has them."""
+    return number - (1 << 64) if number >> 63 else number
 
 
 class StampColumns:

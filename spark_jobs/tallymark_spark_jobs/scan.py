@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from tallymark_audit.cells import CellKey, Copy
+from tallymark_audit.cells import Block, CellKey, Copy
 from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.hashing import MASK
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.passing import Part
 from tallymark_audit.ranges import EMPTY, RangeSet
@@ -41,13 +42,18 @@ class Scan:
 
 
 def scan(
-    spark: SparkSession, clusters: Sequence[ClusterSurvey], period: Period, window_ms: int
+    spark: SparkSession,
+    clusters: Sequence[ClusterSurvey],
+    period: Period,
+    window_ms: int,
+    contents: bool = False,
 ) -> Scan:
-    """Count the data of the period and read all claims, each with one Spark action."""
+    """Count the data of the period and read all claims, each with one Spark action. ``contents``:
+    hash keys and values, too."""
     with ThreadPoolExecutor(1, thread_name_prefix="spark-warm-up") as pool:
         pool.submit(_warm_up, spark)
         claims, unread = _claims(spark, clusters, window_ms)
-        rows = _runs(spark, clusters, period, window_ms)
+        rows = _runs(spark, clusters, period, window_ms, contents)
     runs = tuple(row for row in rows if not row["damaged"])
     found = [_damaged(row, runs) for row in rows if row["damaged"]]
     return Scan(runs, claims, first_of_each([*found, *unread]))
@@ -88,12 +94,17 @@ def _warm_up(spark: SparkSession) -> None:
 
 
 def _runs(
-    spark: SparkSession, clusters: Sequence[ClusterSurvey], period: Period, window_ms: int
+    spark: SparkSession,
+    clusters: Sequence[ClusterSurvey],
+    period: Period,
+    window_ms: int,
+    contents: bool,
 ) -> tuple[Run, ...]:
     from tallymark_spark_jobs.counts import cell_runs
 
+    more = _between(period) | ({"includeContentHash": "true"} if contents else {})
     frames = [
-        stamps(spark, cluster, {"subscribe": ",".join(cluster.topics), **_between(period)})
+        stamps(spark, cluster, {"subscribe": ",".join(cluster.topics), **more})
         for cluster in clusters
         if cluster.topics
     ]
@@ -214,7 +225,16 @@ def _observation(run: Run) -> Observation:
         min_timestamp=run["min_timestamp"],
         max_timestamp=run["max_timestamp"],
         malformed=run["malformed"],
+        blocks=_blocks(run),
     )
+
+
+def _blocks(run: Run) -> tuple[Block, ...]:
+    """What the run holds of its block of the content check, where contents were hashed."""
+    if run["first_sequence"] is None or run.get("content_low") is None:
+        return ()
+    hashes = run["content_low"] + (run["content_high"] << 32) & MASK
+    return (Block(run["block"], run["messages"], hashes),)
 
 
 def _aborted(run: Run, sequences: RangeSet) -> Observation:

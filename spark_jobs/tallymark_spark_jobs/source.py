@@ -31,6 +31,7 @@ STAMPS: Final = (
     "topic string, partition int, offset bigint, timestamp bigint, size int, stamped tinyint, "
     "server string, instance string, origin_partition int, sequence bigint"
 )
+CONTENT: Final = ", content bigint"
 """The schemas as Spark has them; :mod:`tallymark_spark_jobs.rows` has the same for Arrow."""
 
 
@@ -46,7 +47,7 @@ class TallymarkSource(DataSource):
         """The columns: of records, of records with headers, or of stamps (``mode=stamps``)."""
         options = self._parsed()
         if options.mode == "stamps":
-            return STAMPS
+            return STAMPS + (CONTENT if options.include_content_hash else "")
         return RECORDS + (HEADERS if options.include_headers else "")
 
     def reader(self, schema: Any) -> DataSourceReader:

@@ -22,6 +22,8 @@ from tallymark.client.producing.stamps import (
     uvarint,
 )
 from tallymark.protocol.records import Record
+from tallymark_audit.contents import blocks_of
+from tallymark_audit.hashing import MASK
 from tallymark_spark_jobs import columns, rows
 from tallymark_spark_jobs.rows import StampColumns
 
@@ -165,3 +167,21 @@ def test_no_pandas_is_imported_to_make_rows() -> None:
         "assert 'pandas' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_contents_are_hashed_as_the_audit_does() -> None:
+    """Spark's hash of a record has to be the one that producers and collectors make, or every block
+    would be called corrupt; without a stamp there is none."""
+    told = [(b"k", b"one"), (None, b"two"), (b"k", None)]
+    stamps = [Stamp(b"instance", 0, 7 + at, "web") for at in range(3)]
+    records = [
+        record(at, key=key, value=value, headers=((STAMP_HEADER, encode_stamp(stamp)),))
+        for at, ((key, value), stamp) in enumerate(zip(told, stamps, strict=True))
+    ]
+    records.append(record(3))
+    found = rows.stamp_rows("t", 0, records, contents=True).column("content").to_pylist()
+    assert found[3] is None
+    (block,) = blocks_of(7, [key for key, _ in told], [value for _, value in told])
+    low = sum(each & 0xFFFFFFFF for each in found[:3])
+    high = sum((each >> 32) & 0xFFFFFFFF for each in found[:3])
+    assert low + (high << 32) & MASK == block.hash

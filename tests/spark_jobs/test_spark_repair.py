@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from eventually import eventually
+from sqlalchemy import select
 
 from tallymark import Admin, Producer, SimpleConsumer
 from tallymark.deployment import (
@@ -24,9 +26,12 @@ from tallymark.deployment import (
 )
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.collector.service import CollectorService
+from tallymark_audit.drill import at_rest
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.reports.interceptor import AuditInterceptor
 from tallymark_audit.store import Store, open_store, queries
+from tallymark_audit.store.tables import verdicts
+from tallymark_audit.store.verdicts import COLLECTOR
 from tallymark_spark_jobs.outcome import Outcome
 from tallymark_spark_jobs.period import Period
 from tallymark_spark_jobs.reconcile import Job, Steps, reconcile
@@ -133,6 +138,14 @@ def lose_a_segment(broker: BrokerThread) -> None:
     broker.start()
 
 
+def change_values(broker: BrokerThread) -> None:
+    """Values in a closed segment are others when the broker starts again, under a right CRC."""
+    broker.stop()
+    (folder,) = broker.settings.log_dirs[0].glob("metrics-0")
+    at_rest.change_values(sorted(folder.glob("*.log"))[2], random.Random(1))
+    broker.start()
+
+
 def run(spark: Any, deployment: Deployment, store: Store, end: int) -> Outcome:
     job = Job(deployment, Period(None, end))
     return reconcile(spark, job, store, Steps(lambda text: None))
@@ -173,3 +186,29 @@ def test_a_segment_that_vanished_after_it_was_counted_is_repaired_to_complete(
             assert State.DUPLICATION not in {row["state"] for row in history}
         told = [one for one in queries.all_incidents(connection) if one["kind"] == "recounted"]
     assert sum(one["count"] for one in told if one["cluster"] == "aggregate") >= lost
+
+
+def test_values_that_changed_after_they_were_counted_are_corrupt(
+    spark: Any,
+    brokers: dict[str, BrokerThread],
+    deployment: Deployment,
+    store: Store,
+) -> None:
+    """Values changed under a valid CRC, after they were counted, were noticed by nobody: Spark
+    counted stamps, whatever ``content_check`` said. Now both sides' hashes are compared, and the
+    collector, asked to count again, comes to the same."""
+    end = fill(deployment)
+    eventually(lambda: states(store) == [State.COMPLETE] * 6, seconds=60)
+    assert {v.state for v in run(spark, deployment, store, end).verdicts} == {State.COMPLETE}
+    change_values(brokers["aggregate"])
+    found = run(spark, deployment, store, end)
+    wrong = {(v.edge, v.state) for v in found.verdicts if v.state is not State.COMPLETE}
+    assert wrong == {(EDGE, State.CORRUPT)}
+    eventually(lambda: queried(store) >= {State.CORRUPT})
+
+
+def queried(store: Store) -> set[str]:
+    """What the collector says of the edge."""
+    query = select(verdicts.c.state).where(verdicts.c.edge == EDGE, verdicts.c.source == COLLECTOR)
+    with store.read() as connection:
+        return set(connection.scalars(query))
