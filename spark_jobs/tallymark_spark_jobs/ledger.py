@@ -13,7 +13,7 @@ from tallymark_audit.cells import Edge
 from tallymark_audit.edges import derive_edges, discovered_group
 from tallymark_audit.judge.judging import DAY_MS, LEARNED_DAYS
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
-from tallymark_audit.store import Store, facts, graph, queries, tables
+from tallymark_audit.store import Store, deleted, facts, graph, queries, tables
 from tallymark_audit.store.damage import DAMAGED
 from tallymark_audit.store.incidents import Incident, fold_incident
 from tallymark_audit.store.recounts import ask_for_windows
@@ -24,6 +24,12 @@ from tallymark_spark_jobs.search import Identity, Place, located
 
 LATER = frozenset({State.OPEN, State.SETTLING})
 """Not recorded: it says only that the run came early, and would hide the collector's verdict."""
+
+
+def began_anew(store: Store, cluster: str) -> dict[str, int]:
+    """By topic, since when (ms) its log is another one than before, or lacks a partition."""
+    with store.read() as connection:
+        return deleted.began_anew(connection, cluster)
 
 
 def retired_reporters(store: Store) -> dict[str, frozenset[str]]:

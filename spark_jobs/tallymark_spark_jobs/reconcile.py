@@ -95,6 +95,18 @@ def _wait_for_the_end(job: Job, steps: Steps, deadline: float) -> None:
             time.sleep(left)
 
 
+def _retained_from(clusters: Sequence[ClusterSurvey], store: Store) -> dict[tuple[str, str], int]:
+    """Before when (ms) records of a topic may be gone: retention took them, or the topic was
+    deleted and made again, or has fewer partitions."""
+    found: dict[tuple[str, str], int] = {}
+    for cluster in clusters:
+        for gone in (cluster.retained_from, ledger.began_anew(store, cluster.name)):
+            for topic, at in gone.items():
+                place = cluster.name, topic
+                found[place] = max(found.get(place, at), at)
+    return found
+
+
 def _look(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
     from tallymark_spark_jobs.scan import observations, parts, scan
 
@@ -117,11 +129,7 @@ def _look(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
             damaged=read.damaged,
             late=ledger.lateness(store, as_of),
             owed_from=ledger.owed_from(store, deployment, {topic for _, topic in observed}),
-            retained_from={
-                (cluster.name, topic): at
-                for cluster in clusters
-                for topic, at in cluster.retained_from.items()
-            },
+            retained_from=_retained_from(clusters, store),
         )
         decision = decide(deployment, facts, _topics(job, clusters, read.claims), period)
     return Outcome(

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged_world import World, heartbeats, publisher, steady, world_in
+from judged_world import Publisher, W, World, heartbeats, publisher, steady, world_in
 
 from tallymark_audit.cells import EXPIRED, CellKey
+from tallymark_audit.collector.vanishing import PATIENCE_MS, Vanishing
 from tallymark_audit.judge.passing import GapOf, Part, reasons_of
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import Gap
+from tallymark_audit.reports.events import Copied, Gap
 from tallymark_audit.sides import Observation
-from tallymark_audit.store import queries
+from tallymark_audit.store import queries, watching
+from tallymark_audit.store.deleted import began_anew, deleted_places
 from tallymark_audit.store.tables import incidents
 
 
@@ -59,3 +61,152 @@ def test_a_topic_made_again_under_a_mirror_does_not_end_the_collector(
     if heard == "now":
         with world.store.read() as connection:
             assert queries.all_incidents(connection) == []
+
+
+def delete_topic(world: World, cluster: str, topic: str = "t") -> None:
+    there = world.clusters[cluster]
+    there.ids.pop(topic)
+    for place in [place for place in there.logs if place[0] == topic]:
+        there.logs.pop(place)
+        world.copied.pop((cluster, *place), None)
+
+
+def two_partitions(world: World, one: Publisher, ms: int = 3000) -> None:
+    """Publish to both partitions for a while, mirrored at once."""
+    for _ in range(0, ms, 500):
+        for partition in (0, 1):
+            one.publish(world.now, 5, partition=partition)
+        one.report(world.now)
+        world.mirror("dc1")
+        mirror_tells(world)
+        world.run(500)
+
+
+def mirror_tells(world: World, behind: int = 0) -> None:
+    """The mirror out of dc1 says how far it has copied what there is."""
+    there = world.clusters["dc1"]
+    copied = [
+        Copied(t, p, t, there.ids[t].hex, log.end - behind)
+        for (t, p), log in there.logs.items()
+        if t == "t"
+    ]
+    world.mirror_reports("dc1", copied=copied)
+
+
+def marks(world: World, edge: str) -> int:
+    with world.store.read() as connection:
+        found = {(t.edge, t.topic): t.through for t in queries.overview(connection)}
+    return found[edge, "t"]
+
+
+def live(world: World, one: Publisher, ms: int) -> None:
+    """Let time pass while producer and mirror are alive."""
+    for _ in range(0, ms, 1000):
+        one.report(world.now)
+        mirror_tells(world)
+        world.run(1000)
+
+
+def test_a_topic_that_comes_back_with_fewer_partitions_is_judged(world: World) -> None:
+    """A topic of two partitions was deleted and made again with one. The progress of the other,
+    which was never counted any more, held every window of the topic: UNKNOWN for ever, those of
+    the new topic too."""
+    one = publisher(world, "dc1", b"a")
+    two_partitions(world, one)
+    live(world, one, 4000)
+    delete_topic(world, "dc1")
+    world.clusters["dc1"].log("t", 0)
+    live(world, one, 8000)
+    began = world.now
+    for _ in range(6):
+        one.publish(world.now, 5)
+        one.report(world.now)
+        world.mirror("dc1")
+        live(world, one, 1000)
+    live(world, one, 12_000)
+    for edge in ("producer-to-dc1", "dc1-to-aggregate"):
+        states = world.states(edge)
+        assert {at >= began - began % W for at in states} == {True, False}
+        assert set(states.values()) == {State.COMPLETE}, (edge, states)
+        assert marks(world, edge) > began + 5000
+
+
+def test_the_watermark_of_a_deleted_topic_goes_on(world: World) -> None:
+    """A topic was deleted: its watermark stood still, an alert said so for ever, and a window that
+    the mirror had not copied to its end waited for it."""
+    one = publisher(world, "dc1", b"a")
+    two_partitions(world, one)
+    one.publish(world.now, 7)
+    one.report(world.now)
+    lost = world.now - world.now % W
+    mirror_tells(world, behind=7)
+    world.run(1000)
+    delete_topic(world, "dc1")
+    live(world, one, 20_000)
+    assert marks(world, "producer-to-dc1") > world.now - 5000
+    row = world.verdicts("dc1-to-aggregate")[lost]
+    assert (row["state"], row["missing"]) == (State.LOSS, 7)
+    assert set(row["cells"][0]["explanations"]) == {EXPIRED}
+    assert marks(world, "dc1-to-aggregate") == lost
+    states = world.states("producer-to-dc1")
+    assert set(states.values()) == {State.COMPLETE}
+    with world.store.read() as connection:
+        assert watching.collector_backlogs(connection, "dc1") == []
+        assert began_anew(connection, "dc1")["t"] > lost
+
+
+def test_how_far_a_mirror_was_in_the_topic_of_before_says_nothing_of_the_new_one(
+    world: World,
+) -> None:
+    """The mirror had copied 60 records of a topic that was deleted and made again. Until it told of
+    the new one, what lay there was LOSS: it had "passed" those offsets."""
+    one = publisher(world, "dc1", b"a")
+    two_partitions(world, one)
+    live(world, one, 4000)
+    old = {p: world.clusters["dc1"].log("t", p).end for p in (0, 1)}
+    identity = world.clusters["dc1"].ids["t"].hex
+    delete_topic(world, "dc1")
+    for partition in old:
+        world.clusters["dc1"].log("t", partition)
+    world.run(2000)
+    began = world.now - world.now % W
+    one.publish(world.now, 5)
+    for _ in range(8):
+        one.report(world.now)
+        told = [Copied("t", p, "t", identity, end) for p, end in old.items()]
+        world.mirror_reports("dc1", copied=told)
+        world.run(1000)
+    assert world.states("dc1-to-aggregate")[began] == State.SETTLING
+    world.mirror("dc1")
+    live(world, one, 12_000)
+    assert world.states("dc1-to-aggregate")[began] == State.COMPLETE
+
+
+def test_a_partition_that_is_named_again_is_waited_for_again(world: World) -> None:
+    """A cluster that leaves out a topic for a while has not deleted it."""
+    one = publisher(world, "dc1", b"a")
+    two_partitions(world, one)
+    logs = {p: world.clusters["dc1"].logs.pop(("t", p)) for p in (0, 1)}
+    live(world, one, 8000)
+    with world.store.read() as connection:
+        assert deleted_places(connection, "dc1") == {("t", 0), ("t", 1)}
+    for partition, log in logs.items():
+        world.clusters["dc1"].logs["t", partition] = log
+    two_partitions(world, one, ms=1000)
+    live(world, one, 12_000)
+    with world.store.read() as connection:
+        assert not deleted_places(connection, "dc1")
+        assert not began_anew(connection, "dc1")
+    assert set(world.states("producer-to-dc1").values()) == {State.COMPLETE}
+    assert set(world.states("dc1-to-aggregate").values()) == {State.COMPLETE}
+
+
+def test_a_partition_is_called_deleted_when_it_was_not_named_for_a_while() -> None:
+    following = Vanishing({("t", 0), ("t", 1)})
+    assert following.look({("t", 0)}, 1000) == ([], [])
+    assert following.look({("t", 0), ("t", 1)}, 3000) == ([], [])
+    assert following.look({("t", 0)}, 4000) == ([], [])
+    assert following.look({("t", 0)}, 4000 + PATIENCE_MS) == ([("t", 1)], [])
+    following.noted([("t", 1)], [], [])
+    assert following.look({("t", 0)}, 99_000) == ([], [])
+    assert following.look({("t", 0), ("t", 1)}, 99_000) == ([], [("t", 1)])

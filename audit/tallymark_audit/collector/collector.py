@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,11 +15,12 @@ from tallymark_audit.absurd import reason_of
 from tallymark_audit.collector.counters import Counters
 from tallymark_audit.collector.fetching import Clock, CollectorSettings, Fetching
 from tallymark_audit.collector.ledger import ABSURD, Counted, Ledger
-from tallymark_audit.collector.reading import LogReader, partitions_of, topic_id_of
+from tallymark_audit.collector.reading import LogReader, TopicLike, partitions_of, topic_id_of
 from tallymark_audit.collector.recounting import Compacted, Recounting
 from tallymark_audit.collector.sharing import LEASE_MS, Alone, Share, Sharing
 from tallymark_audit.collector.slow_scrub import SlowScrub
 from tallymark_audit.collector.trouble import Troubles
+from tallymark_audit.collector.vanishing import Vanishing
 from tallymark_audit.edges import AUDIT_TOPIC, is_audited
 from tallymark_audit.store import Store
 from tallymark_audit.store.counts import FencedError, Place, Position
@@ -83,6 +84,7 @@ class Collector:
         """Counts again what is in doubt: a chore of its owner's."""
         self._known: dict[Place, str] = {}
         self._announced: set[Place] = set()
+        self._vanishing: Vanishing | None = None
         self._uncommitted: list[Counted] = []
         self._discovered = 0
         self._committed = 0
@@ -181,20 +183,33 @@ class Collector:
     def _discover(self, now: int) -> None:
         """Look for new topics and partitions, and for topics that are not what they were."""
         known: dict[Place, str] = {}
-        for name, topic in self._reader.topics().items():
+        topics = self._reader.topics()
+        for name, topic in topics.items():
             if name == AUDIT_TOPIC or is_audited(name, self.settings.topics):
                 topic_id = topic_id_of(topic)
                 known |= {(name, partition): topic_id for partition in partitions_of(topic)}
         self._known = known
         if self.in_charge:
-            new = [place for place in known if place not in self._announced]
-            self.ledger.announce([Position(*p, known[p]) for p in sorted(new)], now, now)
-            self._announced = set(known)
+            self._announce(topics, known, now)
         if now - self._backfills_read >= BACKFILLS_MS:
             self._backfills_read = now
             self.ledger.read_backfills()
         self._begin_again(now)
         self._discovered = now
+
+    def _announce(
+        self, topics: Mapping[str, TopicLike], known: Mapping[Place, str], now: int
+    ) -> None:
+        """Tell the store of partitions that are new, or gone."""
+        vanishing = self._vanishing = self._vanishing or self.ledger.followed()
+        there = {(name, p) for name, topic in topics.items() for p in partitions_of(topic)}
+        gone, again = vanishing.look(there, now)
+        new = sorted(place for place in known if place not in self._announced)
+        self.ledger.announce([Position(*p, known[p]) for p in new], now, now, gone, again)
+        vanishing.noted(gone, again, new)
+        self._announced = set(known)
+        for topic, partition in gone:
+            log.warning("%s-%d is gone: it holds nothing up any more", topic, partition)
 
     def _adjust(self, now: int) -> None:
         """Take what is ours by now, and drop what is not any more."""
@@ -211,6 +226,7 @@ class Collector:
         if takes_charge and not self.in_charge:
             self.ledger.take_over(self._owner, now)
             self._announced = set()
+            self._vanishing = None
             self._discovered = 0
         elif self.in_charge and not takes_charge:
             self.ledger.step_down()

@@ -21,8 +21,9 @@ from tallymark_audit.collector.lateness import Lateness
 from tallymark_audit.collector.monitoring import MonitoringBatch
 from tallymark_audit.collector.recounted import difference, rewritten
 from tallymark_audit.collector.runs import SeenRun
+from tallymark_audit.collector.vanishing import Vanishing
 from tallymark_audit.sides import Observation
-from tallymark_audit.store import Store, counts, recounts
+from tallymark_audit.store import Store, counts, deleted, recounts
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.counts import FencedError, Place, Position
 from tallymark_audit.store.damage import MENDED, damaged_places, end_damage, note_damage
@@ -103,11 +104,28 @@ class Ledger:
         with self.store.read() as connection:
             return counts.last_in_charge(connection, self.cluster)
 
-    def announce(self, new: Sequence[Position], discovered_at: int, now: int) -> None:
-        """Let it be known that these have to be counted; every topic there was at ``discovered_at``
-        is known. FencedError: another one is in charge."""
+    def announce(
+        self,
+        new: Sequence[Position],
+        discovered_at: int,
+        now: int,
+        gone: Sequence[Place] = (),
+        again: Sequence[Place] = (),
+    ) -> None:
+        """Let it be known that these have to be counted, and which partitions are ``gone``, or
+        there ``again``; every topic there was at ``discovered_at`` is known. FencedError: another
+        one is in charge."""
         with self.write(now, discovered_at) as connection:
             counts.add_positions(connection, self.cluster, new)
+            deleted.note_deleted(connection, self.cluster, gone, now)
+            deleted.note_there(connection, self.cluster, again)
+
+    def followed(self) -> Vanishing:
+        """The partitions that are counted, and those of them that are deleted."""
+        with self.store.read() as connection:
+            there = counts.load_positions(connection, self.cluster)
+            gone = set(deleted.deleted_places(connection, self.cluster))
+        return Vanishing({at.place for at in there} - gone, gone)
 
     def take(self, wanted: Iterable[Position]) -> None:
         """Count these from now on, from where the store says."""

@@ -22,6 +22,7 @@ from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge,
 from tallymark_audit.sides import CellFacts
 from tallymark_audit.store import carried, facts
 from tallymark_audit.store.damage import damaged, is_spread
+from tallymark_audit.store.deleted import deletion_gaps, passed_by_deletion
 from tallymark_audit.text import utc
 
 DAY_MS: Final = 86_400_000
@@ -160,16 +161,18 @@ def _changes(
 
 
 def _passed(connection: Connection, edge: Edge, topic: str, told: bool) -> Mapping[int, Passed]:
-    """How far whoever carries the topic over the edge has come in each partition upstream."""
+    """How far whoever carries the topic over the edge has come in each partition upstream. With one
+    that was deleted it is done."""
     if edge.kind == "mirror":
-        if told:
-            return carried.passed_by_mirror(connection, edge, topic)
-        return carried.mirrored_through(connection, edge, topic)
-    if edge.kind == "consumer":
+        way = carried.passed_by_mirror if told else carried.mirrored_through
+        passed = way(connection, edge, topic)
+    elif edge.kind == "consumer":
         members = facts.members_of(connection, edge.upstream, edge.group, topic)
         names = [one.reporter for one in members]
-        return carried.passed_by_group(connection, edge.upstream, names, topic)
-    return {}
+        passed = carried.passed_by_group(connection, edge.upstream, names, topic)
+    else:
+        return {}
+    return passed | passed_by_deletion(connection, edge.upstream, topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,8 @@ class _Gathering:
         homes = self._homes([downstream, mine.cells]) if above else {}
         is_mirror = edge.kind == "mirror"
         gaps = carried.gaps_of(self.connection, edge, self.topic) if is_mirror else []
+        if is_mirror:
+            gaps += deletion_gaps(self.connection, edge.upstream, self.topic)
         return {
             at: beside(
                 self.hop,

@@ -7,7 +7,7 @@ so where the newest cell begins of which anything arrived, it has been.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sqlalchemy import Connection, exists, select
 
@@ -44,8 +44,13 @@ def mirror_reporter(connection: Connection, edge: Edge) -> ReporterFacts | None:
 
 
 def passed_by_mirror(connection: Connection, edge: Edge, topic: str) -> dict[int, Passed]:
-    """By upstream partition, how far the edge's mirror says it has copied the topic."""
-    return _told(connection, edge.downstream, [mirror_of(edge)], topic)
+    """By upstream partition, how far the edge's mirror says it has copied the topic. What it says
+    of one of the same name, that was deleted and made again, says nothing of this one."""
+    query = select(progress.c.partition, progress.c.topic_id).where(
+        progress.c.cluster == edge.upstream, progress.c.topic == topic
+    )
+    ids = {row.partition: row.topic_id for row in connection.execute(query)}
+    return _told(connection, edge.downstream, [mirror_of(edge)], topic, ids)
 
 
 def words_of(
@@ -72,12 +77,23 @@ def passed_by_group(
     return {partition: Passed(at.offset) for partition, at in told.items()}
 
 
-def _told(connection: Connection, cluster: str, who: list[str], topic: str) -> dict[int, Passed]:
-    query = select(copied.c.partition, copied.c.through_offset, copied.c.at).where(
+def _told(
+    connection: Connection,
+    cluster: str,
+    who: list[str],
+    topic: str,
+    ids: Mapping[int, str] | None = None,
+) -> dict[int, Passed]:
+    """``ids``: of the topic now, by partition, as far as they are known."""
+    columns = copied.c.partition, copied.c.through_offset, copied.c.at, copied.c.topic_id
+    query = select(*columns).where(
         copied.c.cluster == cluster, copied.c.reporter.in_(who), copied.c.topic == topic
     )
     found: dict[int, Passed] = {}
-    for partition, offset, at in connection.execute(query):
+    for partition, offset, at, topic_id in connection.execute(query):
+        now = (ids or {}).get(partition, "")
+        if topic_id and now and topic_id != now:
+            continue
         known = found.get(partition)
         if known is None or at >= known.at:
             found[partition] = Passed(offset, at)

@@ -238,6 +238,17 @@ detached = Table(
 )
 """When a topic was last made again: offsets in windows that were packed before mean nothing."""
 
+deleted = Table(
+    "deleted",
+    metadata,
+    text("cluster"),
+    text("topic"),
+    big("partition"),
+    big("at"),
+    PrimaryKeyConstraint("cluster", "topic", "partition"),
+)
+"""Partitions that a cluster had and does not have any more, and when (ms) that was seen."""
+
 totals = Table(
     "totals",
     metadata,

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, delete, exists, select
 
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.store.counts import Place, Position
+from tallymark_audit.store.deleted import is_there
 from tallymark_audit.store.incidents import Incident, add_incident
 from tallymark_audit.store.tables import damage, observations, progress
 from tallymark_audit.store.upsert import upsert
@@ -71,7 +72,7 @@ def damaged(connection: Connection, cluster: str, topic: str | None = None) -> t
         progress.c.topic == damage.c.topic,
         progress.c.partition == damage.c.partition,
     )
-    query = select(damage).where(damage.c.cluster == cluster, there)
+    query = select(damage).where(damage.c.cluster == cluster, there, is_there(damage))
     if topic is not None:
         query = query.where(damage.c.topic == topic)
     query = query.order_by(damage.c.topic, damage.c.partition)

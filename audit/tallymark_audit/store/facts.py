@@ -20,6 +20,7 @@ from tallymark_audit.judge.verdicts import ReporterFacts
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.sides import Claim, Observation, merge_claims, merge_observations
 from tallymark_audit.store.archive import packed_rows
+from tallymark_audit.store.deleted import is_there
 from tallymark_audit.store.rows import (
     Row,
     claim_from_row,
@@ -255,10 +256,10 @@ def counted_through(
     connection: Connection, cluster: str, topic: str, undamaged: bool = False
 ) -> int:
     """Up to when (ms) the cluster's collector had counted all there was of the topic; 0: never.
-    Of a topic that does not exist it has counted all when it last looked for topics.
+    Of a topic that does not exist (any more) it has counted all when it last looked for topics.
     ``undamaged``: leave out partitions that nobody can read to their end."""
     query = select(func.min(progress.c.counted_through)).where(
-        progress.c.cluster == cluster, progress.c.topic == topic
+        progress.c.cluster == cluster, progress.c.topic == topic, is_there(progress)
     )
     if undamaged:
         query = query.where(

@@ -15,6 +15,7 @@ from tallymark_audit.judge.apart import UNJUDGED
 from tallymark_audit.judge.passing import mirror_of
 from tallymark_audit.judge.verdicts import GOOD, State
 from tallymark_audit.store import archive, facts
+from tallymark_audit.store.deleted import is_there
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.tables import (
     alerts,
@@ -172,7 +173,9 @@ def collector_backlogs(connection: Connection, cluster: str) -> list[Backlog]:
     counted all there was; how old it is says only its reading."""
     found: list[Backlog] = []
     query = select(progress).where(
-        progress.c.cluster == cluster, progress.c.high_watermark > progress.c.next_offset
+        progress.c.cluster == cluster,
+        progress.c.high_watermark > progress.c.next_offset,
+        is_there(progress),
     )
     for row in connection.execute(query).mappings():
         left = row["high_watermark"] - row["next_offset"]
@@ -286,7 +289,7 @@ def _backlogs(
     """Offsets from ``through`` on, by topic and partition, and the oldest cell that lies there."""
     found: list[Backlog] = []
     ends = select(progress.c.topic, progress.c.partition, progress.c.next_offset).where(
-        progress.c.cluster == cluster
+        progress.c.cluster == cluster, is_there(progress)
     )
     for topic, partition, end in connection.execute(ends):
         at = through.get((topic, partition))
