@@ -8,7 +8,7 @@ partition that is there again, under the same id or another, is one as all other
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Table, exists, select
 from sqlalchemy import delete as delete_from
@@ -84,7 +84,7 @@ def began_anew(connection: Connection, cluster: str) -> dict[str, int]:
 
 
 def _of(connection: Connection, cluster: str, topic: str) -> list[tuple[int, int]]:
-    query: Any = select(deleted.c.partition, deleted.c.at).where(
+    query = select(deleted.c.partition, deleted.c.at).where(
         deleted.c.cluster == cluster, deleted.c.topic == topic
     )
-    return [(partition, at) for partition, at in connection.execute(query)]
+    return [(row.partition, row.at) for row in connection.execute(query)]
