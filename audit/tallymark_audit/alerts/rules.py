@@ -97,14 +97,15 @@ class Rules:
 
     def judge(self, facts: Facts, now: int) -> list[Condition]:
         """All that is to be told of, as of ``now`` (ms)."""
+        counted = [one for one in facts.disagreements if one.messages]
+        judged = [one for one in facts.disagreements if not one.messages]
         return [
             *self._windows(MISSING, "critical", facts.missing, "missing"),
-            *self._windows(CORRUPT, "critical", facts.corrupt, "in windows with changed ones"),
+            *self._windows(CORRUPT, "critical", facts.corrupt, "changed on the way"),
             *self._damaged(facts.damaged),
             *self._windows(DUPLICATES, "warning", facts.duplicates, "there more than once"),
-            *self._windows(
-                DISAGREE, "warning", facts.disagreements, "counted differently by Spark"
-            ),
+            *self._windows(DISAGREE, "warning", counted, "counted differently by Spark"),
+            *self._windows(DISAGREE, "warning", judged, "judged otherwise by Spark"),
             *self._unjudged(facts.unjudged),
             *self._stalled(facts.marks, now),
             *self._silent(facts.silent),
@@ -123,7 +124,7 @@ class Rules:
                 severity,
                 {"edge": one.edge, "topic": one.topic},
                 {
-                    "summary": f"{one.topic} on {one.edge}: {one.messages} messages {what}",
+                    "summary": f"{one.topic} on {one.edge}: {_how_many(one, rule)} {what}",
                     "description": f"{one.windows} windows, the newest is {newest}. See: "
                     f"tallymark audit evidence {one.edge} {one.topic} {newest}",
                     LINK: self._link(one.edge, one.topic, one.newest),
@@ -273,6 +274,13 @@ class Rules:
         if window is None:
             return topic_page(self.console, topic)
         return window_page(self.console, edge, topic, window)
+
+
+def _how_many(one: WrongWindows, rule: str) -> str:
+    """Of messages; where they are not known (yet), or only the states differ, of windows."""
+    if one.messages:
+        return f"{one.messages} messages"
+    return f"{one.windows} windows" if rule == DISAGREE else f"{one.windows} windows with messages"
 
 
 def _named(members: Sequence[Silent]) -> str:

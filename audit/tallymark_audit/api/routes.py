@@ -13,7 +13,7 @@ from tallymark_audit.api.problems import Answer, AuditRoute, Problem
 from tallymark_audit.api.state import api_of
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.store import paging, queries
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store.rows import Row, shown_verdict
 
 PREFIX: Final = "/api/v1/audit"
 MAX_WINDOWS: Final = 100
@@ -47,12 +47,14 @@ def verdicts(
     cursor: params.Cursor = "",
 ) -> Answer:
     """The verdict that holds of each window, newest window first, in ``verdicts``; ``next`` is the
-    cursor of the page after, null on the last. Counts are messages, times ms."""
+    cursor of the page after, null on the last. Counts are messages, times ms. While a window is
+    OPEN or SETTLING what has not come yet is ``pending``, and nothing is ``missing``."""
     key = params.key_of(cursor, int, str, str)
     which = paging.Which(edge, topic, [str(one) for one in state], start, end)
     after = (key[0], key[1], key[2]) if key else None
     with api_of(request).store.read() as connection:
-        rows = paging.verdict_page(connection, which, after, limit)
+        found = paging.verdict_page(connection, which, after, limit)
+    rows = [shown_verdict(row) for row in found]
     return _page("verdicts", rows, limit, ("window", "edge", "topic"))
 
 
@@ -99,7 +101,7 @@ def evidence(
     missing, where it is ``located``, the ``copies`` and blocks; both sides; ``reporters``; what
     happened (``incidents``), every revision (``history``), and ``repairs``."""
     with api_of(request).store.read() as connection:
-        found = queries.evidence(connection, edge, topic, window)
+        found = queries.shown_evidence(queries.evidence(connection, edge, topic, window))
     if not found.verdicts:
         raise Problem(
             404,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
 
 import click
@@ -20,6 +21,8 @@ from tallymark_audit.cli.tables import (
 )
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.store import open_store, queries
+from tallymark_audit.store.queries import shown_evidence
+from tallymark_audit.store.rows import Row, shown_verdict
 from tallymark_audit.text import utc
 
 
@@ -56,7 +59,8 @@ def verdicts(
 ) -> None:
     """The verdict of every window, the newest first."""
     with open_store(load(settings).audit_store) as store, store.read() as connection:
-        rows = queries.windows(connection, edge, topic, start, end, states, limit)
+        found = queries.windows(connection, edge, topic, start, end, states, limit)
+    rows = [shown_verdict(row) for row in found]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
@@ -72,7 +76,7 @@ def verdicts(
 def evidence(settings: str | None, edge: str, topic: str, window: int, as_json: bool) -> None:
     """All about one WINDOW (its start): who claimed and saw what, and where the missing are."""
     with open_store(load(settings).audit_store) as store, store.read() as connection:
-        found = queries.evidence(connection, edge, topic, window)
+        found = shown_evidence(queries.evidence(connection, edge, topic, window))
     if not found.verdicts and not found.upstream and not found.downstream:
         raise UserError(
             f"nothing is known of {topic} on {edge} at {utc(window)}",
@@ -85,22 +89,35 @@ def evidence(settings: str | None, edge: str, topic: str, window: int, as_json: 
         console().print(table)
 
 
+def _reporter_state(row: Row, since: int) -> str:
+    """``since`` (ms): who was not heard of from then on is silent."""
+    if row["closed"]:
+        return "closed"
+    if row["retired_at"]:
+        return "retired"
+    return "live" if row["last_heard"] >= since else "silent"
+
+
 @click.command()
 @options.settings
-@click.option("--live", is_flag=True, help="Only those that have neither closed nor been retired.")
+@click.option("--live", is_flag=True, help="Only those that are heard of: not closed, not silent.")
 @options.as_json
 def reporters(settings: str | None, live: bool, as_json: bool) -> None:
     """Who reports, since when, and how complete that is."""
-    with open_store(load(settings).audit_store) as store, store.read() as connection:
+    deployment = load(settings)
+    with open_store(deployment.audit_store) as store, store.read() as connection:
         rows = queries.all_reporters(connection, live)
+    since = time.time_ns() // 1_000_000 - deployment.audit.silence_ms
+    if live:
+        rows = [row for row in rows if row["last_heard"] >= since]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    names = ("reporter", "cluster", "server", "application", "heard", "complete through", "state")
-    table = Table(*names, box=None)
+    names = ("reporter", "cluster", "server", "application", "group")
+    table = Table(*names, "heard", "complete through", "state", box=None)
     for row in rows:
-        state = "closed" if row["closed"] else "retired" if row["retired_at"] else "live"
+        state = _reporter_state(row, since)
         through = "all" if row["closed"] else utc(row["complete_through"])
-        who = [row["reporter"], row["cluster"], row["server"], row["application"]]
+        who = [row[name] for name in (*names[:-1], "consumer_group")]
         table.add_row(*map(plain, who), utc(row["last_heard"]), through, state)
     console().print(table)

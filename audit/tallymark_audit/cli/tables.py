@@ -13,7 +13,8 @@ from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.repeats import sequences_of
 from tallymark_audit.store.queries import Evidence, TopicSummary
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store.rows import Row, shown_verdict
+from tallymark_audit.store.tables import SUMS
 from tallymark_audit.text import percent, utc
 
 FILE_WIDTH = 160
@@ -51,10 +52,10 @@ def overview_table(topics: Iterable[TopicSummary]) -> Table:
 def verdict_table(rows: Iterable[Row]) -> Table:
     """One line a window."""
     table = Table(
-        "window", "edge", "topic", "state", "claimed", "observed", "missing", "duplicates",
-        "unclaimed", "explained", "rev", "by", "why", box=None,
+        "window", "edge", "topic", "state", "claimed", "observed", "pending", "missing",
+        "duplicates", "unclaimed", "explained", "rev", "by", "why", box=None,
     )  # fmt: skip
-    for row in rows:
+    for row in map(shown_verdict, rows):
         reason = row["reasons"][0] if row["reasons"] else ""
         table.add_row(
             utc(row["window"]),
@@ -63,12 +64,25 @@ def verdict_table(rows: Iterable[Row]) -> Table:
             styled(row["state"]),
             str(row["claimed"]),
             str(row["observed"]),
-            *(str(row[n] or "") for n in ("missing", "duplicates", "unclaimed", "explained")),
+            *(str(row[n] or "") for n in ("pending", *SUMS[2:])),
             str(row["revision"]),
             row["source"],
             plain(reason),
         )
     return table
+
+
+def _offsets(start: int, end: int) -> str:
+    """Offsets ``start`` up to ``end``, excluded, as people read them; none are no text."""
+    if start < 0:
+        return ""
+    return f" offset {start}" if end <= start + 1 else f" offsets {start}-{end - 1}"
+
+
+def _pending(cell: Row) -> str:
+    """What has not come yet, and may come."""
+    said = _ranges(cell.get("pending", [])) or str(cell.get("pending_count") or "")
+    return f"pending: {said}" if said else ""
 
 
 def evidence_tables(found: Evidence) -> Iterator[Table]:
@@ -82,6 +96,7 @@ def evidence_tables(found: Evidence) -> Iterator[Table]:
     for incident in found.incidents:
         table = Table("when", "what", "where", "why", box=None, title="incident")
         where = f"{incident['cluster']} {incident['topic']}-{incident['partition']}"
+        where += _offsets(incident["from_offset"], incident["to_offset"])
         at = utc(incident["at"])
         table.add_row(at, incident["kind"], plain(where), plain(incident["reason"]))
         yield table
@@ -102,7 +117,7 @@ def _cell_table(cells: Sequence[Row]) -> Table:
             plain(cell["instance"]),
             str(cell["partition"]),
             styled(cell["state"]),
-            _ranges(cell["missing"]) or str(cell["missing_count"] or ""),
+            _ranges(cell["missing"]) or str(cell["missing_count"] or "") or _pending(cell),
             plain("; ".join(places[:MANY])),
             plain(_copies(cell)),
             plain(_why(cell)),

@@ -22,6 +22,7 @@ from tallymark_audit.cells import Edge
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.collector.marks import update_watermarks
 from tallymark_audit.edges import collision, discovered_group, is_audited, passes
+from tallymark_audit.hashing import BLOCK
 from tallymark_audit.judge.apart import is_unjudged, judge_apart
 from tallymark_audit.judge.hops import Hop, Known, hops_into
 from tallymark_audit.judge.judging import judge_windows, topics_known
@@ -333,13 +334,15 @@ def _tell(verdict: Verdict) -> None:
         log.error("%s %s %s %s", *place, verdict.reasons[0])
     if verdict.state in GOOD or verdict.state in UNDECIDED:
         return
-    log.warning(
-        "%s %s %s: %s (%d missing, %d duplicates, %d unclaimed)",
-        verdict.edge,
-        verdict.topic,
-        utc(verdict.window),
-        verdict.state,
-        verdict.missing,
-        verdict.duplicates,
-        verdict.unclaimed,
-    )
+    place = verdict.edge, verdict.topic, utc(verdict.window)
+    log.warning("%s %s %s: %s (%s)", *place, verdict.state, _what_is_wrong(verdict))
+
+
+def _what_is_wrong(verdict: Verdict) -> str:
+    """The counts that are not 0, and which blocks of sequences are changed."""
+    counts = ("missing", "duplicates", "unclaimed")
+    said = [f"{n} {name}" for name in counts if (n := getattr(verdict, name))]
+    changed = sum(len(cell.corrupt) for cell in verdict.cells)
+    if changed:
+        said.append(f"changed messages in {changed} blocks of {BLOCK} sequences")
+    return ", ".join(said) or "; ".join(verdict.reasons)

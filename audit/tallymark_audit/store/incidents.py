@@ -20,6 +20,10 @@ DAY_MS: Final = 86_400_000
 MOST_A_DAY: Final = 100
 OTHERS: Final = "others like these, whose reasons are not kept"
 GAP_TEXT: Final = "{mirror} could not copy these upstream offsets: {reason}"
+TRUNCATION: Final = "truncation"
+CUT_TEXT: Final = (
+    "{mirror} had copied these upstream offsets, and upstream has lost them since (its log was cut)"
+)
 STOPPED_TEXT: Final = (
     "{mirror} stands still at this upstream offset: a batch there cannot be read (its CRC does not "
     "hold, or it does not decode); the other partitions go on"
@@ -92,7 +96,7 @@ def add_gap(connection: Connection, cluster: str, mirror: str, gap: Gap) -> None
 
 def gap_text(mirror: str, reason: str) -> str:
     """What an incident says of a mirror's gap."""
-    text = STOPPED_TEXT if reason == STOPPED else GAP_TEXT
+    text = {STOPPED: STOPPED_TEXT, TRUNCATION: CUT_TEXT}.get(reason, GAP_TEXT)
     return text.format(mirror=mirror, reason=reason)
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Select, Table, and_, func, or_, select
@@ -13,7 +13,7 @@ from tallymark_audit.cells import GROUP, Edge
 from tallymark_audit.edges import PRODUCER
 from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.store import archive, graph
-from tallymark_audit.store.rows import Row, holes_of
+from tallymark_audit.store.rows import Row, holes_of, shown_verdict
 from tallymark_audit.store.tables import (
     SUMS,
     claims,
@@ -169,6 +169,11 @@ def reporters_of_topic(connection: Connection, clusters: Sequence[str], topic: s
         .order_by(reporters.c.server, reporters.c.first_seen)
     )
     return _rows(connection, query)
+
+
+def shown_evidence(found: Evidence) -> Evidence:
+    """With its verdicts as they are shown."""
+    return replace(found, verdicts=tuple(shown_verdict(row) for row in found.verdicts))
 
 
 def all_reporters(connection: Connection, live_only: bool = False) -> list[Row]:

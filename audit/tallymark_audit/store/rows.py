@@ -267,6 +267,28 @@ def cell_to_json(cell: CellVerdict) -> Row:
     }
 
 
+def shown_verdict(row: Row) -> Row:
+    """A verdict as it is shown: while its window is OPEN or SETTLING nothing is missing yet, what
+    has not come is ``pending``; of its cells the same. What is shown already stays."""
+    if "pending" in row:
+        return row
+    shown = _with_pending(row, "missing", 0)
+    if is_cells(row.get("cells")):
+        shown["cells"] = [_cell_with_pending(cell) for cell in row["cells"]]
+    return shown
+
+
+def _cell_with_pending(cell: Row) -> Row:
+    return _with_pending(_with_pending(cell, "missing", []), "missing_count", 0)
+
+
+def _with_pending(row: Row, name: str, none: Any) -> Row:
+    pending = name.replace("missing", "pending")
+    if row["state"] in (State.OPEN, State.SETTLING):
+        return {**row, name: none, pending: row[name]}
+    return {**row, pending: none}
+
+
 def holes_of(row: RowLike) -> list[tuple[int, str, bool]]:
     """``watermarks.holes``; none where they make no sense."""
     raw = row["holes"]

@@ -16,7 +16,7 @@ from tallymark_audit.judge.passing import mirror_of
 from tallymark_audit.judge.verdicts import GOOD, State
 from tallymark_audit.store import archive, facts
 from tallymark_audit.store.deleted import is_there
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store.rows import Row, is_cells
 from tallymark_audit.store.tables import (
     alerts,
     collectors,
@@ -37,6 +37,7 @@ _YOUNG: Final = (str(State.OPEN), str(State.SETTLING))
 _GOOD: Final = tuple(str(state) for state in GOOD)
 MAX_SILENT: Final = 1000
 """Silent reporters of a cluster that are named; more than that are one alert all the same."""
+MAX_CORRUPT: Final = 1000
 Column = Literal["missing", "duplicates"]
 
 
@@ -108,8 +109,27 @@ def unclaimed_windows(connection: Connection, edges: Collection[str]) -> list[Wr
 
 
 def corrupt_windows(connection: Connection, edges: Collection[str]) -> list[WrongWindows]:
-    """Topics with windows in which messages are not what was sent; ``messages`` is all of them."""
-    return _wrong(connection, edges, verdicts.c.observed, (State.CORRUPT,))
+    """Topics with windows in which messages are not what was sent; ``messages``: how many of them
+    are named, of the newest :data:`MAX_CORRUPT` windows."""
+    found = _wrong(connection, edges, verdicts.c.observed, (State.CORRUPT,))
+    return [one._replace(messages=_changed(connection, one)) for one in found]
+
+
+def _changed(connection: Connection, one: WrongWindows) -> int:
+    query = (
+        select(verdicts.c.cells)
+        .where(
+            verdicts.c.edge == one.edge,
+            verdicts.c.topic == one.topic,
+            verdicts.c.state == str(State.CORRUPT),
+            verdicts.c.accepted_by == "",
+            effective(),
+        )
+        .order_by(verdicts.c.window.desc())
+        .limit(MAX_CORRUPT)
+    )
+    cells = [cell for some in connection.scalars(query) if is_cells(some) for cell in some]
+    return sum(len(cell.get("changed", ())) for cell in cells)
 
 
 def unjudged_windows(connection: Connection, edges: Collection[str]) -> list[WrongWindows]:
