@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from tallymark_audit.drill.faults import SCRUBBED_FAULTS
 from tallymark_audit.drill.truth import Book, Log, LostHost, Origin, Seen, Unreadable, Who
 
 LOSS: Final = "LOSS"
@@ -245,6 +246,8 @@ def _compare(
     if GROUP_MARK not in edge:  # a group tells what it has processed, not what that held
         found.items |= blocks.items()
         found.unclear |= blocks.unclear()
+        if origin.topic in SCRUBBED_FAULTS:
+            found.unclear |= blocks.not_showing()
         found.hidden += blocks.hidden()
 
 
@@ -289,6 +292,11 @@ class _Blocks:
     def hidden(self) -> int:
         """Changed messages that cannot be found."""
         return sum(count for block, count in self._changed.items() if not self._shows(*block))
+
+    def not_showing(self) -> set[Item]:
+        """What cannot show by itself. A scrub may know what was counted first, and say it."""
+        every = {Item(cell, CORRUPT, number) for cell, number in self._changed}
+        return every - self._showing()
 
     def _showing(self) -> set[Item]:
         return {

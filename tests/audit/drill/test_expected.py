@@ -16,6 +16,7 @@ from tallymark_audit.drill.expected import (
     expect_nothing,
     expect_repeats,
 )
+from tallymark_audit.drill.faults import RESTAMPED_AT_REST
 from tallymark_audit.drill.producer import value_of
 from tallymark_audit.drill.truth import Book, Log, Origin, Seen, Told, Unreadable, Who
 
@@ -144,6 +145,22 @@ def test_what_a_group_processed_twice_is_named_and_its_contents_are_its_own_busi
         item(DUPLICATION, 1, 0, 1, edge=edge),
     }
     assert not any(one.mirrored for one in found.items)
+
+
+def test_what_a_message_lost_with_its_stamp_may_show_to_who_counted_it_before() -> None:
+    """Message 1 was restamped as 2: 1 is lost and 2 is there twice, once with what 1 held. Its
+    block cannot show that; the scrub knew what was counted first, and the drill called it false."""
+    topic = RESTAMPED_AT_REST
+    origin = ORIGIN._replace(topic=topic)
+    one = book(0, 1, 2)
+    one.topic = topic
+    there = {0: [Seen(0, 0, 0, crc(0))], 2: [Seen(0, 1, 200, crc(1)), Seen(0, 2, 200, crc(2))]}
+    found = expected(one, dc1={origin: there})
+    kinds = {(item.kind, item.number) for item in found.items}
+    assert kinds == {(LOSS, 1), (DUPLICATION, 2)}
+    cell = next(iter(found.items)).cell
+    assert found.allows(Item(cell, CORRUPT, 0))
+    assert not found.allows(Item(cell, CORRUPT, 1))
 
 
 MIRROR = "dc1-to-aggregate"
