@@ -10,6 +10,7 @@ from admin_wire import (
     APPEND,
     BROKER,
     DELETE,
+    GROUP,
     LOGGER,
     SET,
     SUBTRACT,
@@ -22,6 +23,7 @@ from admin_wire import (
 )
 
 from tallymark.broker.config_types import ConfigSource, ConfigType
+from tallymark.broker.dynamic_settings import DYNAMIC
 from tallymark.broker.settings import BrokerSettings
 from tallymark.broker.topic_rules import RULES
 from tallymark.errors import CODES
@@ -104,7 +106,7 @@ def test_the_broker_tells_its_settings_and_no_secret(wire: WireClient, version: 
     found = describe(wire, BROKER, "0", None, version, include_synonyms=True)
     by_name = {each.name: each for each in found.configs}
     assert len(by_name) == len(BrokerSettings.model_fields)
-    assert all(each.read_only for each in found.configs)
+    assert {each.name for each in found.configs if not each.read_only} == set(DYNAMIC)
     retention = by_name["log.retention.ms"]
     assert (retention.value, retention.config_source) == ("5000", ConfigSource.STATIC_BROKER)
     assert by_name["num.partitions"].config_source == ConfigSource.DEFAULT
@@ -140,7 +142,10 @@ def test_names_to_filter_by(wire: WireClient) -> None:
         (BROKER, "1", "INVALID_REQUEST"),
         (BROKER, "zero", "INVALID_REQUEST"),
         (BROKER, "9" * 5000, "INVALID_REQUEST"),
-        (LOGGER, "0", "INVALID_REQUEST"),
+        (LOGGER, "1", "INVALID_REQUEST"),
+        (LOGGER, "", "INVALID_REQUEST"),
+        (GROUP, "", "INVALID_REQUEST"),
+        (16, "metrics", "INVALID_REQUEST"),
         (0, "x", "INVALID_REQUEST"),
         (-1, "x", "INVALID_REQUEST"),
         (127, "x", "INVALID_REQUEST"),
@@ -344,7 +349,7 @@ def test_a_resource_named_twice_is_refused_and_others_are_not(wire: WireClient) 
 
 
 def test_a_brokers_settings_need_a_restart(wire: WireClient) -> None:
-    known = change(wire, "0", ("log.retention.ms", SET, "1"), kind=BROKER)
+    known = change(wire, "0", ("log.dirs", SET, "/elsewhere"), kind=BROKER)
     assert known.error_code == CODES["INVALID_REQUEST"]
     assert "restart" in (known.error_message or "")
     unknown = change(wire, "", ("log.retntion.ms", SET, "1"), kind=BROKER)

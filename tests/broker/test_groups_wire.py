@@ -129,7 +129,7 @@ def test_describe_in_every_version(wire: WireClient, group: str, version: int) -
     assert member.client_host == "/127.0.0.1"
     assert bytes(member.member_metadata) == SUBSCRIPTION
     assert bytes(member.member_assignment) == b"all"
-    assert found.authorized_operations == (-(2**31) if version < 3 else 0b1_0100_1000)
+    assert found.authorized_operations == (-(2**31) if version < 3 else 0b1101_0100_1000)
     assert missing.group_state == "Dead"
     assert missing.error_code == (CODES["GROUP_ID_NOT_FOUND"] if version >= 6 else 0)
 

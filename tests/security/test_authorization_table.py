@@ -236,6 +236,42 @@ RULES: dict[str, Rule] = {
         CLUSTER,
         [(O.DESCRIBE_CONFIGS, CLUSTER)],
     ),
+    "DescribeConfigs of a group": Rule(
+        m.DescribeConfigsRequest(
+            resources=topics(
+                m.DescribeConfigsRequestResource, resource_type=32, resource_name="circle"
+            )
+        ),
+        GROUP,
+        [(O.DESCRIBE_CONFIGS, GROUP)],
+    ),
+    "IncrementalAlterConfigs of a group": Rule(
+        m.IncrementalAlterConfigsRequest(
+            resources=topics(
+                m.IncrementalAlterConfigsRequestResource, resource_type=32, resource_name="circle"
+            )
+        ),
+        GROUP,
+        [(O.ALTER_CONFIGS, GROUP)],
+    ),
+    "IncrementalAlterConfigs of a broker": Rule(
+        m.IncrementalAlterConfigsRequest(
+            resources=topics(
+                m.IncrementalAlterConfigsRequestResource, resource_type=4, resource_name=""
+            )
+        ),
+        CLUSTER,
+        [(O.ALTER_CONFIGS, CLUSTER)],
+    ),
+    "IncrementalAlterConfigs of loggers": Rule(
+        m.IncrementalAlterConfigsRequest(
+            resources=topics(
+                m.IncrementalAlterConfigsRequestResource, resource_type=8, resource_name="0"
+            )
+        ),
+        CLUSTER,
+        [(O.ALTER_CONFIGS, CLUSTER)],
+    ),
     "AlterConfigs": Rule(
         m.AlterConfigsRequest(
             resources=topics(m.AlterConfigsRequestResource, resource_type=2, resource_name="secret")

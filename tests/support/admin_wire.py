@@ -23,7 +23,7 @@ from tallymark.protocol.messages import (
 )
 from tallymark.testing.wire import WireClient
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 

@@ -58,7 +58,8 @@ class Cleaner:
         counts: UpkeepMetrics | None = None,
     ) -> None:
         self._partitions = partitions
-        self._settings = settings
+        self.settings = settings
+        """Those in force; the next compaction goes by them."""
         self._now_ms = now_ms
         self._counts = counts or UpkeepMetrics()
         self._points = CleanPoints(files, logs)
@@ -69,7 +70,7 @@ class Cleaner:
 
     def start(self) -> None:
         """Begin, unless the settings say that nothing is to be cleaned."""
-        if self._settings.log_cleaner_enable:
+        if self.settings.log_cleaner_enable:
             self._task = asyncio.create_task(self._run())
             self._task.add_done_callback(_ended)
 
@@ -88,7 +89,7 @@ class Cleaner:
             compacted = [each.log for each in self._partitions if each.log.config.compact]
             filthiest = await self._in_thread(partial(self._filthiest, compacted))
             if filthiest is None:
-                await asyncio.sleep(self._settings.log_cleaner_backoff_ms / 1000)
+                await asyncio.sleep(self.settings.log_cleaner_backoff_ms / 1000)
             else:
                 await self._try(filthiest)
 
@@ -125,7 +126,7 @@ class Cleaner:
 
     async def _clean(self, target: Log, dirt: Dirt) -> None:
         began = time.monotonic()
-        settings = self._settings
+        settings = self.settings
         task = task_of(
             target,
             dirt,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tallymark.broker.config_describe import Described, describe_broker
 from tallymark.broker.config_file import ONLY, UNITS, WITHOUT_EFFECT
+from tallymark.broker.group_configs import GROUP_RULES
 from tallymark.broker.settings import OTHER_NAMES, BrokerSettings, kafka_name
 from tallymark.broker.topic_configs import TopicConfig
 from tallymark.broker.topic_rules import RULES
@@ -22,6 +23,12 @@ Times are milliseconds, sizes bytes; -1 means no limit. A setting takes effect w
 starts. Clients see them by DescribeConfigs, secrets excepted. An unknown name is an error that
 names the nearest known one.
 
+Those marked *at run time* are also in force at once when they are changed with AlterConfigs or
+IncrementalAlterConfigs: for one broker (a resource of type broker with its id) or for all of them
+(the empty name). What was set for the one counts first, then what was set for all, then what the
+broker was started with. It is kept over a restart, in ZooKeeper (`/config/brokers`, as Kafka has
+it) or in `security.json` of the first data folder.
+
 This page is made from the code:
 `python -m tallymark.broker.config_reference > docs/broker-settings.md`.
 """
@@ -34,6 +41,16 @@ topic that does not set one has the broker's. These are all configs of Apache Ka
 `flush.before.expose`). Those with *no effect here* are checked, kept and told, and change nothing.
 
 | config | type | broker's setting, or default | |
+|---|---|---|---|
+"""
+
+GROUPS = """
+## Group configs
+
+Set with IncrementalAlterConfigs on a resource of type group. They are for groups of Kafka's newer
+protocols, which are not served: they are checked, kept and told, and change nothing.
+
+| config | type | default | |
 |---|---|---|---|
 """
 
@@ -50,16 +67,16 @@ def reference() -> str:
     rows = "".join(_row(config) for config in describe_broker(BrokerSettings()))
     return (
         f"{HEAD}\n| setting | type | default | |\n|---|---|---|---|\n{rows}"
-        f"{TOPICS}{''.join(_topic_rows())}{FILES}{''.join(_file_lines())}"
+        f"{TOPICS}{''.join(_topic_rows())}{GROUPS}{''.join(_group_rows())}{FILES}{''.join(_file_lines())}"
     )
 
 
 def _row(config: Described) -> str:
     others = [old for old, new in OTHER_NAMES.items() if new == config.name]
     name = f"`{config.name}`" + "".join(f", `{other}`" for other in others)
-    return (
-        f"| {name} | {config.type.name.lower()} | {_value(config.value)} | {_text(config.doc)} |\n"
-    )
+    dynamic = "" if config.read_only else " *At run time.*"
+    kind = config.type.name.lower()
+    return f"| {name} | {kind} | {_value(config.value)} | {_text(config.doc)}{dynamic} |\n"
 
 
 def _topic_rows() -> list[str]:
@@ -67,6 +84,13 @@ def _topic_rows() -> list[str]:
         f"| `{row.name}` | {row.type.name.lower()} | {_inherited(row.setting, row.default)} "
         f"| {_text(row.doc)}{_effect(row)} |\n"
         for row in RULES.values()
+    ]
+
+
+def _group_rows() -> list[str]:
+    return [
+        f"| `{row.name}` | {row.type.name.lower()} | {_value(row.default)} | {_text(row.doc)} |\n"
+        for row in GROUP_RULES.values()
     ]
 
 

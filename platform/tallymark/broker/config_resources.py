@@ -15,6 +15,8 @@ from tallymark.broker.state import BrokerState
 from tallymark.broker.topic_rules import check_name
 from tallymark.errors import CODES, KafkaError
 
+_LONGEST_GROUP = 249
+
 
 class ResourceKind(IntEnum):
     """Kafka's ``ConfigResource.Type``: not the numbers of
@@ -22,11 +24,14 @@ class ResourceKind(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A topic or a broker. The broker with the empty name stands for all brokers."""
+    """A topic, a broker, its loggers, or a group. The broker with the empty name stands for all
+    brokers."""
 
     kind: ResourceKind
     name: str
@@ -41,16 +46,13 @@ class Resource:
                 CODES["INVALID_REQUEST"], f"resource type {kind} has no configs here"
             ) from None
 
-    @property
-    def is_topic(self) -> bool:
-        """Else it is a broker."""
-        return self.kind is ResourceKind.TOPIC
-
     def require(self, state: BrokerState, call: Call, operation: Operation) -> None:
-        """Raise what the authorizer says: TOPIC_ or CLUSTER_AUTHORIZATION_FAILED."""
+        """Raise what the authorizer says: TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED."""
         kind, name = ResourceType.CLUSTER, CLUSTER_NAME
-        if self.is_topic:
+        if self.kind is ResourceKind.TOPIC:
             kind, name = ResourceType.TOPIC, self.name
+        elif self.kind is ResourceKind.GROUP:
+            kind, name = ResourceType.GROUP, self.name
         require(state.authorizer, call.connection, operation, kind, name)
 
 
@@ -70,6 +72,12 @@ def check_own_broker(state: BrokerState, name: str) -> None:
             CODES["INVALID_REQUEST"],
             f"this is broker {state.settings.node_id}, ask broker {name[:80]!r} itself",
         )
+
+
+def check_group(name: str) -> None:
+    """INVALID_REQUEST for a name that no group can have; there is no default of all groups."""
+    if not name or len(name) > _LONGEST_GROUP or not name.isprintable():
+        raise KafkaError(CODES["INVALID_REQUEST"], f"{name[:80]!r} cannot be the name of a group")
 
 
 def named_twice(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:

@@ -18,7 +18,7 @@ from tallymark.broker.partitions import Partitions
 from tallymark.broker.settings import BrokerSettings
 from tallymark.errors import KafkaError
 from tallymark.groups.placement import OFFSETS_TOPIC
-from tallymark.log import LogManager
+from tallymark.log import LogConfig, LogManager
 from tallymark.log.partition_folder import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -196,6 +196,20 @@ class Leadership:
                 if partition is not None:
                     partition.log.config = config
             log.info("topic configured name=%s configs=%s", topic.name, dict(topic.configs))
+
+    def take_settings(self, settings: BrokerSettings) -> None:
+        """The broker's settings are others now: every log whose topic does not set them by itself
+        goes by them at once."""
+        self._openings.settings = settings
+        made: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        for partition in self._partitions:
+            topic = self._partitions.image.topics.get(partition.topic)
+            if topic is None:
+                continue
+            key = tuple(sorted(topic.configs.items()))
+            if key not in made:
+                made[key] = self._openings.config_of(topic)
+            partition.log.config = made[key]
 
     def _load(self, partition: Partition) -> None:
         """Replay committed offsets beside everything else; commits wait for it with an error."""

@@ -58,7 +58,8 @@ class Openings:
     def __init__(
         self, settings: BrokerSettings, manager: LogManager, now_ms: Callable[[], int]
     ) -> None:
-        self._settings = settings
+        self.settings = settings
+        """Those in force."""
         self._manager = manager
         self._now_ms = now_ms
 
@@ -94,7 +95,7 @@ class Openings:
         if len(known) != len(topic.configs):
             strange = sorted(set(topic.configs) - set(known))
             log.warning("topic configs ignored name=%s: %s", topic.name, strange)
-        return log_config(self._settings, known)
+        return log_config(self.settings, known)
 
     def delete(self, partitions: Iterable[TopicPartition]) -> bool:
         """Delete logs; those that cannot be deleted now are deleted at a next start. Whether all of

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from tallymark.broker.acl_authorizer import AclAuthorizer
@@ -38,6 +38,8 @@ class Security:
         self.quotas = Quotas()
         self.throttled: Counter[int] = Counter()
         """How many requests of an API key were answered with a wait, since the start."""
+        self.on_brokers: Callable[[Mapping[str, Mapping[str, str]]], None] = lambda _: None
+        """Called on the loop with what is kept of brokers, after each reading."""
         self._super_users = super_users(settings.super_users)
         self._open = settings.allow_everyone_if_no_acl_found
         self._acls = AclAuthorizer(self._rules(), self.denials)
@@ -84,6 +86,7 @@ class Security:
             self.quotas = quotas.taking_over(self.quotas)
             self.records = records
             self._acls.rules = self._rules()
+            self.on_brokers(records.brokers)
 
     async def change(self, command: Callable[[], T]) -> T:
         """A change of the store for a client; has taken effect on this broker on return. KafkaError

@@ -16,11 +16,13 @@ from collections.abc import Callable
 from tallymark.broker.cleaning import Cleaner
 from tallymark.broker.cluster import Cluster
 from tallymark.broker.dispatch import Dispatcher
+from tallymark.broker.dynamic_settings import Dynamic
 from tallymark.broker.group_expiry import OffsetsExpiry
 from tallymark.broker.housekeeping import Housekeeper
 from tallymark.broker.image import BrokerImage
 from tallymark.broker.leadership import Leadership
 from tallymark.broker.listeners_open import Listeners
+from tallymark.broker.live_settings import LiveSettings
 from tallymark.broker.local_cluster import LocalCluster
 from tallymark.broker.logins import Logins
 from tallymark.broker.metrics import BrokerMetrics
@@ -144,10 +146,13 @@ class Broker:
         manager = self._manager = await asyncio.to_thread(self._open_logs, cluster_id)
         security = self._security = self._make_security()
         await security.start()
+        dynamic = Dynamic.of(security.records.brokers, settings.node_id)
+        static, settings = settings, dynamic.on(settings)
         logins = Logins(settings, security)
         state = self.state = BrokerState(
             settings, partitions, cluster, offsets, self._now_ms, security, logins
         )
+        state.static_settings, state.dynamic = static, dynamic
         state.metrics = BrokerMetrics(settings.metrics_max_topics)
         state.logs = manager
         state.fetch_sessions.slots = settings.max_incremental_fetch_session_cache_slots
@@ -178,6 +183,9 @@ class Broker:
         logs = [each for key in manager if (each := manager.get(*key)) is not None]
         self._cleaner = Cleaner(partitions, logs, settings, self._files, self._now_ms, counts)
         self._cleaner.start()
+        live = LiveSettings(state, listeners, leadership, self._cleaner)
+        security.on_brokers = live.take
+        live.take(security.records.brokers)
         self._expiry = OffsetsExpiry(offsets, settings)
         self._expiry.start()
         state.serving.set()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tallymark.broker.authorizer import AllowAll, Authorizer
 from tallymark.broker.cluster import Cluster
+from tallymark.broker.dynamic_settings import Dynamic
 from tallymark.broker.fetch_session_cache import FetchSessionCache
 from tallymark.broker.image import MetadataImage
 from tallymark.broker.logins import Logins
@@ -25,6 +26,7 @@ class BrokerState:
     """The broker's one state, owned by its event loop. ``now_ms`` is the wall clock, ms UTC."""
 
     settings: BrokerSettings
+    """Those in force, what was set at run time included."""
     partitions: Partitions
     cluster: Cluster
     offsets: OffsetsStore
@@ -32,6 +34,10 @@ class BrokerState:
     security: Security
     """Users and access-control lists."""
     logins: Logins
+    static_settings: BrokerSettings = field(default_factory=BrokerSettings)
+    """What the broker was started with."""
+    dynamic: Dynamic = field(default_factory=Dynamic)
+    """What was set at run time since."""
     authorizer: Authorizer = field(default_factory=AllowAll)
     """Who may do what; handlers ask it with their ``call.connection``."""
     altering: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -112,7 +112,7 @@ async def _create(
                 config_source=config.source,
                 is_sensitive=config.sensitive,
             )
-            for config in describe_topic(state.settings, configs)
+            for config in describe_topic(state.static_settings, configs, state.dynamic)
         ],
     )
 

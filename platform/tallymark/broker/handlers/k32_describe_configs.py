@@ -1,14 +1,13 @@
-"""k32 DescribeConfigs: what topics and this broker are configured to, and why.
+"""k32 DescribeConfigs: what topics, brokers, loggers and groups are configured to, and why.
 
 Served 1-4.
 
 * v1 where a value comes from, and its synonyms (KIP-226); v3 types and documentation (KIP-569)
 * v4 flexible
 
-Kept: topics and this broker; names to filter by, null or none for all; secrets have no value. The
-broker with the empty name stands for all brokers: what was set for all of them at run time, which
-is nothing. Simplified: broker loggers, groups and client metrics have no configs here and are
-INVALID_REQUEST.
+Kept: topics, this broker, its loggers (KIP-412), groups; names to filter by, null or none for all;
+secrets have no value. The broker with the empty name stands for all brokers: what was set for all
+of them at run time. Simplified: client metrics have no configs here and are INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -16,8 +15,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tallymark.broker.authorizer import Operation
-from tallymark.broker.config_describe import Described, describe_broker, describe_topic
-from tallymark.broker.config_resources import Resource, check_own_broker, topic_of
+from tallymark.broker.broker_loggers import levels
+from tallymark.broker.config_describe import (
+    Described,
+    describe_all_brokers,
+    describe_broker,
+    describe_group,
+    describe_loggers,
+    describe_topic,
+)
+from tallymark.broker.config_resources import (
+    Resource,
+    ResourceKind,
+    check_group,
+    check_own_broker,
+    topic_of,
+)
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.turns import in_turns
@@ -80,12 +93,18 @@ def _describe(
 ) -> Sequence[Described]:
     resource = Resource.of(asked.resource_type, asked.resource_name)
     resource.require(state, call, Operation.DESCRIBE_CONFIGS)
-    if resource.is_topic:
-        return describe_topic(state.settings, topic_of(state, resource.name).configs)
-    if not resource.name:
-        return []
+    if resource.kind is ResourceKind.TOPIC:
+        configs = topic_of(state, resource.name).configs
+        return describe_topic(state.static_settings, configs, state.dynamic)
+    if resource.kind is ResourceKind.GROUP:
+        check_group(resource.name)
+        return describe_group(state.security.records.groups.get(resource.name, {}))
+    if resource.kind is ResourceKind.BROKER and not resource.name:
+        return describe_all_brokers(state.dynamic)
     check_own_broker(state, resource.name)
-    return describe_broker(state.settings)
+    if resource.kind is ResourceKind.BROKER_LOGGER:
+        return describe_loggers(levels())
+    return describe_broker(state.static_settings, state.dynamic)
 
 
 def _config(config: Described, request: DescribeConfigsRequest) -> DescribeConfigsResponseConfig:

@@ -1,17 +1,16 @@
-"""k33 AlterConfigs: the older form, which gives a topic these configs and no others.
+"""k33 AlterConfigs: the older form, which gives a resource these configs and no others.
 
 Served 0-2.
 
 * v2 flexible
 
-Kept: each resource by itself; what a topic had and the request does not name falls back to the
-broker's; in force when the answer comes. A broker's settings change with a restart only:
-INVALID_REQUEST.
+Kept: each resource by itself (topics, this broker, all brokers, groups); what it had and the
+request does not name falls back to what holds without it; in force when the answer comes.
 """
 
 from __future__ import annotations
 
-from tallymark.broker.config_alter import replaced
+from tallymark.broker.config_alter import AlterOp
 from tallymark.broker.config_changes import Alteration, alter
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.state import BrokerState
@@ -27,7 +26,7 @@ async def handle(
     state: BrokerState, request: AlterConfigsRequest, call: Call
 ) -> AlterConfigsResponse:
     """One after the other, in the order of the request."""
-    wanted = [_alteration(state, resource) for resource in request.resources]
+    wanted = [_alteration(resource) for resource in request.resources]
     outcomes = await alter(state, call, wanted, request.validate_only)
     return AlterConfigsResponse(
         responses=[
@@ -42,14 +41,9 @@ async def handle(
     )
 
 
-def _alteration(state: BrokerState, resource: AlterConfigsRequestResource) -> Alteration:
-    configs = [(config.name, config.value) for config in resource.configs]
-    return Alteration(
-        resource.resource_type,
-        resource.resource_name,
-        [name for name, _ in configs],
-        lambda _: replaced(state.settings, configs),
-    )
+def _alteration(resource: AlterConfigsRequestResource) -> Alteration:
+    changes = [(config.name, int(AlterOp.SET), config.value) for config in resource.configs]
+    return Alteration(resource.resource_type, resource.resource_name, changes, replaces=True)
 
 
 register(AlterConfigsRequest, handle)

@@ -4,14 +4,14 @@ Served 0-1.
 
 * v1 flexible
 
-Kept: each resource by itself; in force when the answer comes; ``validate_only`` changes nothing. A
-broker's settings change with a restart only: INVALID_REQUEST. Simplified: changes of one topic
-that are sent to two brokers at the same moment may overwrite each other.
+Kept: each resource by itself (topics, this broker, all brokers, this broker's loggers, groups); in
+force here when the answer comes; ``validate_only`` changes nothing. A broker's settings that need a
+restart are INVALID_REQUEST. Simplified: changes of one topic that are sent to two brokers at the
+same moment may overwrite each other; configs of groups are kept and change nothing.
 """
 
 from __future__ import annotations
 
-from tallymark.broker.config_alter import changed
 from tallymark.broker.config_changes import Alteration, alter
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.state import BrokerState
@@ -27,7 +27,7 @@ async def handle(
     state: BrokerState, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:
     """One after the other, in the order of the request."""
-    wanted = [_alteration(state, resource) for resource in request.resources]
+    wanted = [_alteration(resource) for resource in request.resources]
     outcomes = await alter(state, call, wanted, request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
@@ -42,14 +42,9 @@ async def handle(
     )
 
 
-def _alteration(state: BrokerState, resource: IncrementalAlterConfigsRequestResource) -> Alteration:
+def _alteration(resource: IncrementalAlterConfigsRequestResource) -> Alteration:
     changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
-    return Alteration(
-        resource.resource_type,
-        resource.resource_name,
-        [name for name, _, _ in changes],
-        lambda current: changed(state.settings, current, changes),
-    )
+    return Alteration(resource.resource_type, resource.resource_name, changes, replaces=False)
 
 
 register(IncrementalAlterConfigsRequest, handle)

@@ -6,7 +6,7 @@ Served 0-1.
 * v1 names the types asked for, none means all; one that does not exist is UNSUPPORTED_VERSION
 
 Kept: needs DESCRIBE_CONFIGS on the cluster. Topics and live brokers always have configs; each
-broker has loggers.
+broker has loggers; groups are told that have configs of their own.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _names(state: BrokerState) -> Mapping[int, Iterable[str]]:
         _BROKER: brokers,
         _LOGGERS: brokers,
         _CLIENT_METRICS: (),
-        _GROUP: (),
+        _GROUP: sorted(state.security.records.groups),
     }
 
 

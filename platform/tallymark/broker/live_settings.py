@@ -1,0 +1,52 @@
+"""Putting settings in force that were changed at run time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from tallymark.broker.cleaning import Cleaner
+from tallymark.broker.dynamic_settings import Dynamic
+from tallymark.broker.leadership import Leadership
+from tallymark.broker.listeners_open import Listeners
+from tallymark.broker.settings import is_secret, kafka_name
+from tallymark.broker.state import BrokerState
+from tallymark.errors import UserError
+
+log: Final = logging.getLogger(__name__)
+
+
+class LiveSettings:
+    """Takes what is kept of brokers and tells everybody who goes by it. Belongs to the event loop;
+    ``state`` has the outcome."""
+
+    def __init__(
+        self, state: BrokerState, listeners: Listeners, leadership: Leadership, cleaner: Cleaner
+    ) -> None:
+        self._state = state
+        self._listeners = listeners
+        self._leadership = leadership
+        self._cleaner = cleaner
+
+    def take(self, brokers: Mapping[str, Mapping[str, str]]) -> None:
+        """What is kept now, by the brokers' ids. What does not fit the broker's own settings is
+        told, and everything stays as it was."""
+        state = self._state
+        dynamic = Dynamic.of(brokers, state.static_settings.node_id)
+        if dynamic == state.dynamic:
+            return
+        try:
+            settings = dynamic.on(state.static_settings)
+        except UserError as error:
+            log.error("settings stay as they were: %s", error)
+            return
+        before, state.settings, state.dynamic = state.settings, settings, dynamic
+        self._listeners.quota.max_connections = settings.max_connections
+        self._listeners.quota.max_per_host = settings.max_connections_per_ip
+        self._leadership.take_settings(settings)
+        self._cleaner.settings = settings
+        for name, value in settings:
+            if value != getattr(before, name):
+                shown = "(hidden)" if is_secret(name) else value
+                log.info("setting changed at run time %s=%s", kafka_name(name), shown)
