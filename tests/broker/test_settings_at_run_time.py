@@ -172,7 +172,6 @@ def test_it_holds_after_a_restart(tmp_path: Path) -> None:
                 ("7000", OWN),
                 ("6000", EVERYBODY),
                 ("5000", STATIC),
-                ("604800000", DEFAULT),
             ]
             state = of(broker)
             assert state.partitions.find(topic, 0).log.config.retention_ms == 7000
