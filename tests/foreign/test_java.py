@@ -23,7 +23,7 @@ OURS = {f"ours-{codec}": codec for codec in CODECS}
 SCENARIOS = (
     *("produce", "read", "big", "group-range", "group-cooperative", "group-static"),
     *("admin-topics", "admin-configs", "admin-records", "admin-cluster", "admin-groups"),
-    "transactions",
+    *("admin-operations", "transactions"),
 )
 
 
@@ -176,6 +176,31 @@ def test_admin_of_groups(run: Run) -> None:
     told = ("offset", "metadata", "state", "members", "left", "unknown")
     expected = (15, "note", "Empty", 0, 0, "GroupIdNotFoundException")
     assert tuple(facts[name] for name in told) == expected
+
+
+def test_admin_of_a_running_cluster(run: Run) -> None:
+    """Settings at run time, levels of loggers, quotas of a user with a client id, elections, moves,
+    and which record of a batch is to blame (KIP-467)."""
+    facts = run.facts("admin-operations")
+    blamed = facts.pop("blamed")
+    assert facts == {
+        "partitions": 3,
+        "setting": ["6000 DYNAMIC_DEFAULT_BROKER_CONFIG", "7000 DYNAMIC_BROKER_CONFIG"]
+        + ["0 DEFAULT_CONFIG"],
+        "fixed": "InvalidRequestException",
+        "level": "ERROR DYNAMIC_BROKER_LOGGER_CONFIG",
+        "quota": 1e9,
+        "quota after": 0,
+        "elected": "ElectionNotNeededException",
+        "elected of all": 0,
+        "moving": 0,
+        "feature": "InvalidUpdateVersionException",
+        "moved to where it is": "none",
+        "moved to nowhere": "LogDirNotFoundException",
+    }
+    assert "has no key" in blamed.pop("2")
+    assert sorted(blamed) == ["0", "1", "3"]
+    assert all("part of a batch" in why for why in blamed.values())
 
 
 def test_transactions_are_refused_at_once(run: Run) -> None:

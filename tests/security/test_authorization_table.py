@@ -291,6 +291,17 @@ RULES: dict[str, Rule] = {
     "DescribeLogDirs": Rule(
         m.DescribeLogDirsRequest(topics=None), CLUSTER, [(O.DESCRIBE, CLUSTER)]
     ),
+    "AlterReplicaLogDirs": Rule(
+        m.AlterReplicaLogDirsRequest(
+            dirs=topics(
+                m.AlterReplicaLogDirsRequestDir,
+                path="/nowhere",
+                topics=topics(m.AlterReplicaLogDirsRequestTopic, name="secret", partitions=(0,)),
+            )
+        ),
+        CLUSTER,
+        [(O.ALTER, CLUSTER)],
+    ),
     "CreatePartitions": Rule(
         m.CreatePartitionsRequest(
             topics=topics(m.CreatePartitionsRequestTopic, name="secret", count=2),

@@ -36,6 +36,7 @@ public final class Driver {
         run("admin-records", admin::records);
         run("admin-cluster", admin::cluster);
         run("admin-groups", admin::groups);
+        run("admin-operations", new Operations(servers, prefix)::run);
         run("transactions", records::transactionsAreRefused);
     }
 
