@@ -185,8 +185,11 @@ def test_admin_of_a_running_cluster(run: Run) -> None:
     blamed = facts.pop("blamed")
     assert facts == {
         "partitions": 3,
-        "setting": ["6000 DYNAMIC_DEFAULT_BROKER_CONFIG", "7000 DYNAMIC_BROKER_CONFIG"]
-        + ["0 DEFAULT_CONFIG"],
+        "setting": [
+            "6000 DYNAMIC_DEFAULT_BROKER_CONFIG",
+            "7000 DYNAMIC_BROKER_CONFIG",
+            "0 DEFAULT_CONFIG",
+        ],
         "fixed": "InvalidRequestException",
         "level": "ERROR DYNAMIC_BROKER_LOGGER_CONFIG",
         "quota": 1e9,
