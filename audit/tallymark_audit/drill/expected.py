@@ -87,6 +87,14 @@ class Expectation:
     hidden: int = 0
     messages: Counter[str] = field(default_factory=Counter[str])
 
+    def add(self, other: Expectation) -> None:
+        """What is expected on other hops."""
+        self.cells |= other.cells
+        self.items |= other.items
+        self.unclear |= other.unclear
+        self.hidden += other.hidden
+        self.messages.update(other.messages)
+
     def allows(self, item: Item) -> bool:
         """Whether the item may be found and need not be."""
         if item.cell in self.unsure or item in self.unclear:

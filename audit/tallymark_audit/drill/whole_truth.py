@@ -86,7 +86,6 @@ def read_truth(
     consumed = None
     if CONSUMER_HOP in topology.hops:
         consumed = read_consumed(topology.sealed / f"{GROUP}.consumed", TOPIC)
-        logs[GROUP_LOG] = consumed.log
     return Truth(read_books(topology.sealed), logs, deleted, consumed)
 
 
@@ -100,10 +99,9 @@ class Gone(NamedTuple):
 
 def expect_all(truth: Truth, topology: Topology, start: int, gone: Gone) -> Expectation:
     """What the audit has to say of the truth; ``start`` (ms): when the producers began."""
-    pairs = topology.mirrors
+    found = expect(truth.books, truth.logs, topology.mirrors, WINDOW_MS, gone.hosts)
     if truth.consumed is not None:
-        pairs = [*pairs, (AGGREGATE, GROUP_LOG)]
-    found = expect(truth.books, truth.logs, pairs, WINDOW_MS, gone.hosts)
+        found.add(_expect_of_group(truth.logs[AGGREGATE], truth.consumed.log))
     expect_skew(found, truth.books, start - SKEW_MS, WINDOW_MS)
     for old in truth.deleted:
         expect_gone(found, old.cluster, old.log, old.now, old.young)
@@ -114,6 +112,13 @@ def expect_all(truth: Truth, topology: Topology, start: int, gone: Gone) -> Expe
     for place in gone.unreadable:
         expect_nothing(found, place)
     return found
+
+
+def _expect_of_group(upstream: Log, given: Log) -> Expectation:
+    """The group reads the main topic, and owes no other."""
+    owed = {origin: seen for origin, seen in upstream.items() if origin.topic == TOPIC}
+    logs = {AGGREGATE: owed, GROUP_LOG: given}
+    return expect([], logs, [(AGGREGATE, GROUP_LOG)], WINDOW_MS)
 
 
 def _read_deleted(old_logs: Iterable[OldLog], logs: dict[str, Log]) -> list[Deleted]:
