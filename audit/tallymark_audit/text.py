@@ -29,6 +29,18 @@ def percent(part: int, whole: int) -> str:
     return f"{ten_thousandths // 10_000}.{ten_thousandths % 10_000:04}"
 
 
+def duration(ms: int) -> str:
+    """``2 h 13 min``, ``4 min 5 s``, ``41 s``: the two largest units, cut, not rounded."""
+    seconds = max(0, ms) // 1000
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    parts: list[str] = []
+    for name, length in units:
+        many, seconds = divmod(seconds, length)
+        if many or parts:
+            parts.append(f"{many} {name}")
+    return " ".join(part for part in parts[:2] if not part.startswith("0 ")) or "0 s"
+
+
 def parse_time(text: str) -> int:
     """ISO date or time (UTC where it names no zone) or ms, as ms UTC. UserError: neither, or before
     1970."""

@@ -68,9 +68,10 @@ def _render(request: Request, template: str, values: dict[str, Any]) -> Response
 
 
 def _overview(context: Context, q: str, page: int) -> dict[str, Any]:
-    window_ms = context.deployment.audit.window_ms
+    window_ms, now_ms = context.deployment.audit.window_ms, time.time_ns() // 1_000_000
     with context.store.read() as connection:
-        summaries = queries.overview(connection)
+        all_of_them = queries.overview(connection, now=now_ms)
+        summaries = [view.up_to_now(one, now_ms, window_ms) for one in all_of_them]
         found = [one for one in summaries if q.lower() in f"{one.edge} {one.topic}".lower()]
         shown = view.worst_first(found)[(page - 1) * PAGE : page * PAGE]
         rows = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -55,6 +55,13 @@ def short_time(timestamp_ms: int, now_ms: int) -> str:
     return full.partition("T")[2] if full[:10] == utc(now_ms)[:10] else full
 
 
+def up_to_now(summary: TopicSummary, now_ms: int, window_ms: int) -> TopicSummary:
+    """The topic with its newest window that is not of the future: one clock that is ahead would
+    push every window of today off the strip."""
+    newest = min(summary.last_window, now_ms - now_ms % window_ms)
+    return replace(summary, last_window=max(newest, summary.first_window))
+
+
 def worst_first(summaries: Iterable[TopicSummary]) -> list[TopicSummary]:
     """What needs a person first: missing, then copies, unclaimed, unknown; then by name."""
     return sorted(
@@ -103,6 +110,7 @@ def topic_row(
         for name in sorted(summary.states, key=lambda one: mark(one).tone)
         if mark(name).tone in ("bad", "warn")
     ]
+    wrong += [summary.skewed] if summary.skewed else []
     tones = {mark(name).tone for name in summary.states}
     return TopicRow(
         summary=summary,

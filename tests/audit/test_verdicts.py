@@ -710,3 +710,111 @@ def test_lost_events_never_make_it_green(script: list[tuple[object, ...]], chanc
             for first, last in cell.missing:
                 for sequence in range(first, last + 1):
                     assert (cell.key.instance, sequence) in lost
+
+
+NOBODY = reporter(instance="ff" * 8)
+"""A run that has nothing to do with the cell."""
+
+
+def test_a_run_that_nobody_has_heard_of_yet_is_waited_for() -> None:
+    """A new producer on a busy machine: its records were counted before its first report came. The
+    window was UNCLAIMED, an alarm that was taken back a second later. So it was after a kill until
+    the journal was published. Every test gave the cell a reporter that had been heard."""
+    heard_by = W + SETTLE + SILENCE
+    early = verdict(None, seen("0-4"), NOBODY, at=clock(heard_by - 1))
+    assert (early.state, early.unclaimed) == (State.SETTLING, 5)
+    assert early.reasons == ("nothing was heard yet of the run that sent it",)
+    assert verdict(None, seen("0-4"), NOBODY, at=clock(heard_by)).state is State.UNCLAIMED
+    # A clock that is behind: the window is long over when its records come.
+    just_counted = clock(changed=LATER - SETTLE)
+    assert verdict(None, seen("0-4"), NOBODY, at=just_counted).state is State.SETTLING
+
+
+def test_records_without_a_stamp_have_no_run_to_wait_for() -> None:
+    key = KEY._replace(server="", instance="")
+    cell = CellFacts(key, None, Observation(key, 5, 0))
+    found = judge(PRODUCER, "t", 0, [cell], [NOBODY], clock(W + SETTLE))
+    assert found.state is State.UNCLAIMED
+
+
+def test_of_a_run_that_was_heard_an_unknown_record_is_unclaimed_at_once() -> None:
+    found = verdict(claim("0-4"), seen("0-6"), at=clock(W + SETTLE))
+    assert found.state is State.UNCLAIMED
+
+
+WRITTEN = 50_000
+"""When the records of a window were counted ..."""
+AHEAD = WRITTEN + 7_200_000
+"""... that begins two hours later, by the clock of who sent them."""
+
+
+def ahead(
+    claimed: Claim | None, observed: Observation | None, *reporters: ReporterFacts, at: int
+) -> Verdict:
+    def moved(side: Any) -> Any:
+        return side and replace(side, key=key, max_timestamp=AHEAD + 60_500)
+
+    key = KEY._replace(window=AHEAD)
+    cell = CellFacts(key, moved(claimed), moved(observed))
+    return judge(PRODUCER, "t", AHEAD, [cell], reporters, clock(at, changed=WRITTEN))
+
+
+FAST = reporter(complete_through=AHEAD + W)
+"""Whose clock is ahead: so is what it says it has claimed through."""
+
+
+@pytest.mark.parametrize(
+    ("claimed", "observed", "state"),
+    [
+        (claim("0-9"), seen("0-9"), State.COMPLETE),
+        (claim("0-9"), seen("0-3"), State.LOSS),
+        (claim("0-9"), seen("0-9", 3), State.DUPLICATION),
+    ],
+)
+def test_what_a_clock_that_is_ahead_stamped_is_judged_by_when_it_was_written(
+    claimed: Claim, observed: Observation, state: State
+) -> None:
+    """A host's clock was two hours ahead. Its windows were OPEN for two hours, whatever happened in
+    them, and nothing said that a clock was wrong."""
+    settled = WRITTEN + SETTLE
+    found = ahead(claimed, observed, FAST, at=settled)
+    assert found.state is state
+    assert found.reasons[0] == (
+        "skewed: the clock of web is ahead by 2 h 1 min; judged by when it was written"
+    )
+    assert ahead(claimed, observed, FAST, at=settled - 1).state is State.SETTLING
+
+
+def test_healthy_producers_do_not_owe_the_future() -> None:
+    healthy = reporter(instance="ee" * 8, complete_through=WRITTEN)
+    found = ahead(claim("0-9"), seen("0-9"), FAST, healthy, at=WRITTEN + SETTLE)
+    assert found.state is State.COMPLETE
+
+
+def test_who_wrote_into_the_future_still_owes_its_claims() -> None:
+    behind = reporter(complete_through=AHEAD, last_heard=WRITTEN)
+    waits = ahead(claim("0-4"), seen("0-9"), behind, at=WRITTEN + SETTLE)
+    assert waits.state is State.SETTLING
+    silent = ahead(claim("0-9"), seen("0-9"), behind, at=WRITTEN + SILENCE + 1)
+    assert silent.state is State.UNKNOWN
+
+
+def test_a_little_ahead_is_not_skewed() -> None:
+    """Clocks differ: a record of the next window may be counted before it has begun."""
+    key = KEY._replace(window=2 * W)
+    cell = CellFacts(key, replace(claim("0-9"), key=key), replace(seen("0-9"), key=key))
+    almost = clock(2 * W, changed=2 * W - SETTLE)
+    found = judge(PRODUCER, "t", 2 * W, [cell], [reporter()], almost)
+    assert (found.state, found.reasons) == (State.OPEN, ("the window has not ended",))
+
+
+def test_a_counter_that_has_counted_nothing_yet_is_catching_up() -> None:
+    """A topic's first count was late: "the counter downstream has not counted since 1970-01-01"."""
+    fresh = clock(W + SETTLE, downstream_through=0)
+    found = verdict(claim("0-9"), None, at=fresh)
+    assert (found.state, found.reasons[0]) == (
+        State.SETTLING,
+        "the counter downstream is catching up",
+    )
+    late = verdict(claim("0-9"), None, at=clock(downstream_through=0))
+    assert late.reasons[0] == "the counter downstream has not counted anything yet"

@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,28 @@ def test_what_is_still_open_is_not_shown_as_wrong(store: Store, deployment: Depl
         record_verdicts(connection, [fresh], COLLECTOR, NOON)
     with TestClient(create_app(deployment, store)) as client:
         assert "0 unclaimed" in text_of(client.get("/").text)
+
+
+def test_a_clock_that_is_ahead_is_named_and_does_not_hide_today(
+    store: Store, deployment: Deployment
+) -> None:
+    """A host's clock was a year ahead: the strip of its topic ended a year from now, and every
+    window of today had left it."""
+    why = "skewed: the clock of web-3 is ahead by 365 d; judged by when it was written"
+    window_ms = deployment.audit.window_ms
+    now = time.time_ns() // 1_000_000
+    today = now - now % window_ms - window_ms
+    ahead = today + 365 * 86_400_000 // window_ms * window_ms
+    judged = [
+        Verdict("producer-to-dc1", "clicks", today, State.COMPLETE, claimed=7, observed=7),
+        Verdict("producer-to-dc1", "clicks", ahead, State.COMPLETE, claimed=1, reasons=(why,)),
+    ]
+    with store.write() as connection:
+        record_verdicts(connection, judged, COLLECTOR, now)
+    with TestClient(create_app(deployment, store)) as client:
+        page = client.get("/").text
+    assert why in text_of(page)
+    assert f"window={today}" in page
 
 
 def test_times_of_today_are_short() -> None:

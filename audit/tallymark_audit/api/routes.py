@@ -3,6 +3,7 @@ watermarks and totals."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
@@ -32,7 +33,12 @@ def overview(
 
     ``through`` and ``horizon`` are -1 where there is no watermark yet."""
     with api_of(request).store.read() as connection:
-        return Answer([asdict(one) for one in queries.overview(connection, start)])
+        return Answer(
+            [
+                asdict(one)
+                for one in queries.overview(connection, start, time.time_ns() // 1_000_000)
+            ]
+        )
 
 
 @router.get("/verdicts")

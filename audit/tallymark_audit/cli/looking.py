@@ -32,7 +32,7 @@ from tallymark_audit.text import utc
 def overview(settings: str | None, as_json: bool) -> None:
     """How complete every topic is on every edge, and how far."""
     with open_store(load(settings).audit_store) as store, store.read() as connection:
-        topics = queries.overview(connection)
+        topics = queries.overview(connection, now=time.time_ns() // 1_000_000)
     if as_json:
         click.echo(json.dumps([asdict(topic) for topic in topics], indent=2))
     else:

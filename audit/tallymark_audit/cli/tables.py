@@ -36,6 +36,7 @@ def overview_table(topics: Iterable[TopicSummary]) -> Table:
     )  # fmt: skip
     for topic in topics:
         states = ", ".join(f"{count} {styled(state)}" for state, count in topic.states.items())
+        states += f"; {plain(topic.skewed)}" if topic.skewed else ""
         table.add_row(
             plain(topic.edge),
             plain(topic.topic),

@@ -159,8 +159,9 @@ class Fetching:
             counted_through=sent_at if caught_up else position.counted_through,
         )
         if place[0] == AUDIT_TOPIC:
-            trimmed, latest = fetched.log_start_offset > 0, sent_at + self._settings.skew_ms
-            made = (place[1], start, trimmed, self._settings.window_ms, latest)
+            # Not when it was asked: what is sent while a fetch waits is not from the future.
+            now, trimmed = self._clock(), fetched.log_start_offset > 0
+            made = (place[1], start, trimmed, self._settings.window_ms, now, self._settings.skew_ms)
             read, odd = read_events(fetched.batches, *made, unknown=self._places.unknown)
             return Counted(start, to, monitoring=read, incidents=odd)
         now = self._clock()

@@ -303,7 +303,8 @@ class _HopLoop:
         if State.OPEN in states:
             self._due[key] = max(end, now + WAITING_MS)
         elif State.SETTLING in states:
-            quiet = max(end, self._seen.get(key, 0)) + self._settings.settle_min_ms
+            # What a clock that is ahead stamped settles by when it was written, not by its end.
+            quiet = max(min(end, now), self._seen.get(key, 0)) + self._settings.settle_min_ms
             self._due[key] = max(quiet, now + self._patience)
         elif State.UNKNOWN in states:
             self._due[key] = now + max(self._patience, LONGEST_WAIT_MS // 2)

@@ -52,20 +52,24 @@ def read_events(
     start: int,
     trimmed: bool,
     window_ms: int,
-    latest: int = LARGEST,
+    now: int = LARGEST,
+    skew_ms: int = 0,
     unknown: Unknown = lambda places: frozenset(),
 ) -> tuple[MonitoringBatch, list[Incident]]:
     """Decode every record at ``start`` and after; an event about windows of another length is bad
-    too. One that says that it was sent after ``latest`` (ms) is believed but for that: a reporter
-    whose clock is ahead must not be taken for alive until then. What is claimed of partitions that
-    are ``unknown`` is left out. Incidents, one a reason, tell of what is odd. CorruptRecordError: a
-    batch cannot be read."""
+    too. One that says that it was sent after it was read, at ``now`` (ms), is believed but for
+    that: a reporter whose clock is ahead must not be taken for alive until then; by more than
+    ``skew_ms`` it is odd. What is claimed of partitions that are ``unknown`` is left out.
+    Incidents, one a reason, tell of what is odd. CorruptRecordError: a batch cannot be read."""
     read = _Reading()
     for batch in batches:
         if not batch.header.is_control:
             for record in batch.records():
                 if record.offset >= start:
-                    _read_one(read, record.value or b"", record.offset, window_ms, latest)
+                    event = _decoded(read, record.value or b"", record.offset, window_ms)
+                    if event is not None:
+                        event = _sent_by_now(read, event, record.offset, now, skew_ms)
+                        read.events.append((record.offset, event))
     events = _of_known_places(read, unknown)
     incidents = [
         Incident(kind, reason, AUDIT_TOPIC, partition, offsets[0], offsets[-1] + 1, len(offsets))
@@ -91,14 +95,20 @@ def _of_known_places(read: _Reading, unknown: Unknown) -> tuple[AuditEvent, ...]
     return tuple(kept)
 
 
-def _read_one(read: _Reading, value: bytes, offset: int, window_ms: int, latest: int) -> None:
+def _decoded(read: _Reading, value: bytes, offset: int, window_ms: int) -> AuditEvent | None:
     try:
-        event = read_event(value, window_ms)
+        return read_event(value, window_ms)
     except RemoteProtocolError as error:
         read.report(BAD_EVENT, str(error), offset)
-        return
-    if event.emitted_at > latest:
+        return None
+
+
+def _sent_by_now(
+    read: _Reading, event: AuditEvent, offset: int, now: int, skew_ms: int
+) -> AuditEvent:
+    if event.emitted_at <= now:
+        return event
+    if event.emitted_at - skew_ms > now:
         reason = f"the clock of {event.reporter} on {event.server} is ahead by more than is allowed"
         read.report(CLOCK_OFF, reason, offset)
-        event = replace(event, emitted_at=latest)
-    read.events.append((offset, event))
+    return replace(event, emitted_at=now)

@@ -26,7 +26,7 @@ class Findings:
     what became of it. ``rewritten``: corrupt since it was counted. ``perhaps_again``: a member of
     the group that is gone had some in hand, which others processed; ``unreported``: members that
     may have processed some unsaid. ``undecided``: why the numbers do not tell; ``note`` goes with
-    any state. ``partition`` is the cell's."""
+    any state. ``partition`` is the cell's; ``stamped``: its records say which run sent them."""
 
     missing: bool = False
     expired: bool = False
@@ -41,6 +41,7 @@ class Findings:
     partition: int = -1
     perhaps_again: bool = False
     unreported: frozenset[str] = frozenset()
+    stamped: bool = True
     undecided: str = ""
     note: str = ""
 
@@ -60,8 +61,10 @@ def state_of(
     if gate.young:
         return gate.young if found.anything else (State.COMPLETE, found.note)
     owing = reporter_held(reporter, gate.clock) if reporter and reporter.lacks(end) else None
+    if reporter is None and found.stamped:
+        owing = gate.unheard
     shown = _shown(gate, found, owing)
-    if owing and reporter and reporter.backfill:
+    if owing and reporter and (reporter.backfill or gate.ahead):
         shown.append(owing)
     state = worst(one for one, _ in shown)
     reasons = [why for one, why in shown if one is state and why]

@@ -43,6 +43,7 @@ from tallymark_audit.judge.counted import NAMELESS, is_nameless, weigh
 from tallymark_audit.judge.damage import UNDAMAGED, Damage
 from tallymark_audit.judge.findings import Findings, state_of
 from tallymark_audit.judge.gate import Gate, Held
+from tallymark_audit.judge.skewed import skewed_ahead
 from tallymark_audit.judge.states import (
     GOOD,
     SEVERITY,
@@ -141,6 +142,7 @@ def judge(
     copied; on a consumer edge the runs of the group. ``damage``: logs that cannot be read to their
     end."""
     gate = Gate.of(edge, window, reporters, clock, damage)
+    cells = list(cells)
     judged = [_judge_cell(edge, facts, gate) for facts in cells]
     states = [cell.state for cell in judged] + ([gate.held[0]] if gate.held else [])
     bad = sorted(
@@ -158,7 +160,7 @@ def judge(
         duplicates=sum(cell.duplicates for cell in judged),
         unclaimed=sum(cell.unclaimed_count for cell in judged),
         explained=sum(cell.explained.size for cell in judged),
-        reasons=_reasons(gate.held, judged),
+        reasons=_reasons(skewed_ahead(cells, gate), gate.held, judged),
         cells=tuple(bad),
         held=gate.held[0] if gate.held else None,
     )
@@ -287,6 +289,7 @@ def _judge_unstamped(facts: CellFacts, claim: Claim, seen: Observation, gate: Ga
         in_flight=facts.in_flight,
         partition=facts.key.partition,
         unreported=facts.unreported,
+        stamped=False,
         note="no stamp: counted, not named",
     )
     state, reason = state_of(gate, None, findings, facts.key.window + gate.clock.window_ms)
@@ -390,7 +393,9 @@ def _last_of(copies: Sequence[Copy], added: Levels) -> tuple[Copy, ...]:
     return tuple(reversed(found))
 
 
-def _reasons(held: Held | None, cells: Sequence[CellVerdict]) -> tuple[str, ...]:
-    reasons = [held[1]] if held else []
+def _reasons(
+    skewed: Sequence[str], held: Held | None, cells: Sequence[CellVerdict]
+) -> tuple[str, ...]:
+    reasons = [*skewed, *([held[1]] if held else [])]
     reasons += [cell.reason for cell in cells if cell.reason]
     return tuple(dict.fromkeys(reasons))[:8]

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Select, Table, and_, func, or_, select
 
 from tallymark_audit.cells import GROUP, Edge
 from tallymark_audit.edges import PRODUCER
+from tallymark_audit.judge.skewed import SKEWED
 from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.store import archive, graph
 from tallymark_audit.store.rows import Row, holes_of, shown_verdict
@@ -38,7 +39,8 @@ WRONG = ("missing", "duplicates", "unclaimed")
 class TopicSummary:
     """One topic on one edge. ``states``: how many windows are in each state. The sums are in
     messages over all windows, those of what is wrong over the decided ones. ``through`` and
-    ``horizon`` are ms, -1 without a watermark."""
+    ``horizon`` are ms, -1 without a watermark. ``skewed``: whose clock is ahead and by how much,
+    where windows lie in the future."""
 
     edge: str
     topic: str
@@ -54,6 +56,7 @@ class TopicSummary:
     through: int = -1
     horizon: int = -1
     holes: tuple[tuple[int, str, bool], ...] = ()
+    skewed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,11 @@ class Evidence:
     repairs: tuple[Row, ...]
 
 
-def overview(connection: Connection, since: int | None = None) -> list[TopicSummary]:
-    """Every topic on every edge that has a verdict, of windows from ``since`` (ms) on."""
+def overview(
+    connection: Connection, since: int | None = None, now: int | None = None
+) -> list[TopicSummary]:
+    """Every topic on every edge that has a verdict, of windows from ``since`` (ms) on. ``now``
+    (ms): say of which windows begin later, and whose clock made them."""
     query = (
         select(
             verdicts.c.edge,
@@ -94,10 +100,22 @@ def overview(connection: Connection, since: int | None = None) -> list[TopicSumm
     for row in _rows(connection, query):
         grouped.setdefault((row["edge"], row["topic"]), []).append(row)
     marks = {(row["edge"], row["topic"]): row for row in _rows(connection, select(watermarks))}
+    skewed = _skewed(connection, now) if now is not None else {}
     return [
-        _summary(edge, topic, rows, marks.get((edge, topic)))
+        _summary(edge, topic, rows, marks.get((edge, topic)), skewed.get((edge, topic), ""))
         for (edge, topic), rows in sorted(grouped.items())
     ]
+
+
+def _skewed(connection: Connection, now: int) -> dict[tuple[str, str], str]:
+    """By edge and topic what the newest window of the future says of a clock."""
+    query = select(verdicts).where(verdicts.c.window > now, effective())
+    return {
+        (row["edge"], row["topic"]): reason
+        for row in _rows(connection, query.order_by(verdicts.c.window))
+        for reason in row["reasons"]
+        if reason.startswith(SKEWED)
+    }
 
 
 def windows(
@@ -247,7 +265,7 @@ def all_repairs(connection: Connection, limit: int = 200) -> list[Row]:
     return _rows(connection, select(repairs).order_by(repairs.c.id.desc()).limit(limit))
 
 
-def _summary(edge: str, topic: str, rows: list[Row], mark: Row | None) -> TopicSummary:
+def _summary(edge: str, topic: str, rows: list[Row], mark: Row | None, skewed: str) -> TopicSummary:
     # An open window has records that are not claimed or not mirrored yet: nothing is wrong with it.
     decided = [row for row in rows if row["state"] not in UNDECIDED]
     sums = {
@@ -262,6 +280,7 @@ def _summary(edge: str, topic: str, rows: list[Row], mark: Row | None) -> TopicS
         through=mark["through"] if mark else -1,
         horizon=mark["horizon"] if mark else -1,
         holes=tuple(holes_of(mark)) if mark else (),
+        skewed=skewed,
         **sums,
     )
 

@@ -1,0 +1,39 @@
+"""Say whose clock is ahead, and by how much, of a window that begins after it was written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tallymark_audit.judge.gate import Gate
+from tallymark_audit.sides import CellFacts
+from tallymark_audit.text import duration
+
+SKEWED: Final = "skewed: "
+"""How a verdict's reason begins that tells of a clock."""
+NAMED: Final = 4
+"""Servers that are named one by one."""
+
+
+def skewed_ahead(cells: Iterable[CellFacts], gate: Gate) -> list[str]:
+    """A line for each server whose records made the window, the worst first; none where it does not
+    lie ahead. What is told is the least that its clock can be ahead: the record may be older than
+    the count of it."""
+    if not gate.ahead:
+        return []
+    worst: dict[str, int] = {}
+    for facts in cells:
+        newest = max(
+            facts.observation.max_timestamp if facts.observation else -1,
+            facts.claim.max_timestamp if facts.claim else -1,
+            facts.key.window,
+        )
+        server = facts.key.server or "a server without a name"
+        worst[server] = max(worst.get(server, 0), newest - gate.clock.changed)
+    found = sorted(worst.items(), key=lambda item: (-item[1], item[0]))
+    lines = [
+        f"{SKEWED}the clock of {server} is ahead by {duration(by)}; judged by when it was written"
+        for server, by in found[:NAMED]
+    ]
+    more = len(found) - NAMED
+    return [*lines, f"{SKEWED}{more} servers more"] if more > 0 else lines
