@@ -38,17 +38,18 @@ class Rotten:
 
 
 def closed_segments(partition: Path, older_than: int, first_offset: int = 0) -> list[Path]:
-    """The segments of a partition's folder that are closed and flushed, whose records are all older
-    than that time (ms) and at or behind ``first_offset``. Not the first of the log: without it
-    the log would only begin later, as after retention."""
-    found = sorted(partition.glob("[0-9]*.log"))
+    """The segments of a partition's folder that are closed and flushed, have several batches, and
+    whose records are all older than that time (ms) and at or behind ``first_offset``. Not the first
+    of the log: without it the log would only begin later, as after retention."""
+    segments = sorted(partition.glob("[0-9]*.log"))
     flushed = flushed_through(partition)
     return [
         segment
-        for segment, behind in pairwise(found[1:])
+        for segment, behind in pairwise(segments[1:])
         if int(behind.stem) <= flushed
         and int(segment.stem) >= first_offset
-        and all(one.header.max_timestamp < older_than for one in _batches(segment))
+        and len(found := _batches(segment)) > 1
+        and all(one.header.max_timestamp < older_than for one in found)
     ]
 
 

@@ -139,9 +139,15 @@ def make_plan(
         Action(round(duration * deed.share, 3), deed.kind, deed.place) for deed in aside.deeds
     ]
     if faults.FLIP_EVENTS in chosen:
+        # What a killed producer's journal says is said once: nothing makes up for it.
+        last_words = {
+            f"producer-to-{action.name.split('-')[1]}"
+            for action in actions
+            if action.kind == "kill-producer"
+        }
         share = _RATES[faults.FLIP_EVENTS] if rate is None else rate
         start, end = _slot(duration, 0)[0], _slot(duration, SLOTS - 1)[1]
-        for hop in aside.flips(list(hops) or all_hops()):
+        for hop in aside.flips([hop for hop in hops or all_hops() if hop not in last_words]):
             orders.setdefault(hop, []).append(Order(faults.FLIP_EVENTS, start, end, share))
     if any(kind in chosen for kind in faults.CONSUMER_KILLS):
         orders.setdefault(CONSUMER_HOP, [])

@@ -68,6 +68,16 @@ def test_closed_segments_are_flushed_old_and_not_the_first(tmp_path: Path) -> No
     assert [int(path.stem) for path in at_rest.closed_segments(unflushed, 10**9)] == [IN_SEGMENT]
 
 
+def test_a_segment_of_one_batch_has_no_batch_before_it_to_tell_the_time(tmp_path: Path) -> None:
+    """A mirror that had stood still sent all at once: the drill chose the one batch of a segment,
+    and ended."""
+    folder = partition_in(tmp_path, flushed=10**6)
+    content = split_batches(second(folder).read_bytes())[0].data
+    second(folder).write_bytes(content)
+    bases = [int(path.stem) for path in at_rest.closed_segments(folder, 10**9)]
+    assert bases == [2 * IN_SEGMENT]
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
 def test_changed_values_differ_by_a_bit_and_nothing_else_does(
     tmp_path: Path, compression: str

@@ -88,6 +88,16 @@ def test_faults_of_the_wire_leave_topics_alone_that_have_a_fault_of_their_own() 
     assert faults.concerns(faults.FLIP_EVENTS, AUDIT_TOPIC)
 
 
+@given(st.integers(0, 10_000))
+def test_bits_turn_where_no_producer_says_its_last_words(seed: int) -> None:
+    """The one report that a killed producer's journal gave was damaged, so its run stayed silent
+    and its windows UNKNOWN, as they have to; the drill called that undecided."""
+    plan = make_plan(seed, 24, ["kill-producer", faults.FLIP_EVENTS])
+    (killed,) = [action.name for action in plan.actions]
+    assert f"producer-to-{killed.split('-')[1]}" not in plan.orders
+    assert len(plan.orders) == 2
+
+
 @pytest.mark.parametrize("kind", faults.CONSUMER_KILLS)
 def test_who_kills_members_of_a_group_has_a_group(kind: str) -> None:
     plan = make_plan(1, 20, [kind])
