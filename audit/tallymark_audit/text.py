@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from tallymark.cli.publishing.times import ago_ms
 from tallymark.errors import UserError
 
-TIME_FORMS = "a date (2026-01-31) or a time (2026-01-31T12:40:05Z); without an offset it is UTC"
+TIME_FORMS = (
+    "a date (2026-01-31), a time (2026-01-31T12:40:05Z; without an offset it is UTC), or 10m for "
+    "ten minutes ago"
+)
 
 
 def utc(timestamp_ms: int) -> str:
@@ -41,12 +45,15 @@ def duration(ms: int) -> str:
     return " ".join(part for part in parts[:2] if not part.startswith("0 ")) or "0 s"
 
 
-def parse_time(text: str) -> int:
-    """ISO date or time (UTC where it names no zone) or ms, as ms UTC. UserError: neither, or before
-    1970."""
+def parse_time(text: str, now_ms: int | None = None) -> int:
+    """ISO date or time (UTC where it names no zone), ms, or ``90s``, ``10m``, ``2h``, ``7d`` before
+    now, as ms UTC. UserError: none of these, or before 1970."""
     text = text.strip()
     if text.isdigit():
         return int(text)
+    ago = ago_ms(text, now_ms)
+    if ago is not None and ago >= 0:
+        return ago
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from tallymark.cli.target import clusters_named
 from tallymark.deployment import load
 from tallymark.errors import UserError
+from tallymark_spark_jobs.narrowing import only_clusters
 from tallymark_spark_jobs.period import parse_period
 
 if TYPE_CHECKING:
@@ -20,16 +23,29 @@ if TYPE_CHECKING:
     from tallymark_spark_jobs.reconcile import Job, Steps
 
 WAIT_SECONDS = 120.0
+STDOUT = Path("-")
+_FROM = "Date or time, UTC, or 2h: two hours ago. Default: yesterday."
 WIDTH = 130
 """Into a file or a narrow window whole lines are better than cut ones."""
 
 
 @click.command("reconcile")
 @click.option("--settings", type=click.Path(), help="The settings file of the deployment.")
-@click.option("--from", "start", metavar="TIME", help="Date or time, UTC. Default: yesterday.")
+@click.option("--cluster", "clusters", multiple=True, help="Only it, and what is mirrored into it.")
+@click.option(
+    "-b",
+    "--bootstrap-server",
+    "bootstraps",
+    multiple=True,
+    metavar="HOST:PORT,...",
+    help="In place of its name: the cluster of the settings that is there.",
+)
+@click.option("--from", "start", metavar="TIME", help=_FROM)
 @click.option("--to", "end", metavar="TIME", help="Excluded. Default: now.")
 @click.option("--all", "everything", is_flag=True, help="Everything that the logs hold, up to now.")
-@click.option("--topic", "topics", metavar="REGEX", help="Only topics whose whole name matches.")
+@click.option(
+    "-t", "--topic", "topics", metavar="REGEX", help="Only topics whose whole name matches."
+)
 @click.option("--master", help="Spark's master.  [default: local[*], or spark-submit's]")
 @click.option(
     "--wait",
@@ -40,10 +56,20 @@ WIDTH = 130
     metavar="[SECONDS]",
     help=f"Wait for windows to settle, at most so long ({WAIT_SECONDS:g} without a number).",
 )
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the result here.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    is_flag=False,
+    flag_value=Path("-"),
+    metavar="[FILE]",
+    help="Print the result as JSON, and nothing else; or write it to a file.",
+)
 @click.option("--report", type=click.Path(path_type=Path), help="Write what is shown as HTML here.")
 def reconcile(
     settings: str | None,
+    clusters: tuple[str, ...],
+    bootstraps: tuple[str, ...],
     start: str | None,
     end: str | None,
     everything: bool,
@@ -63,13 +89,18 @@ def reconcile(
     from tallymark_spark_jobs.report import print_outcome
 
     deployment = load(settings)
+    deployment = only_clusters(deployment, clusters_named(deployment, clusters, bootstraps))
     period = parse_period(start, end, everything, deployment.audit.window_ms, now_ms())
     job = Job(deployment, period, topics, wait)
     began = time.monotonic()
     steps = Steps(lambda text: click.echo(f"{time.monotonic() - began:5.1f} s  {text}", err=True))
     outcome = run(job, master, steps)
     _write(json_file, outcome)
-    console = Console(record=report is not None, width=max(WIDTH, Console().width))
+    console = Console(
+        record=report is not None,
+        width=max(WIDTH, Console().width),
+        file=io.StringIO() if json_file == STDOUT else None,  # there it stands in JSON already
+    )
     print_outcome(console, outcome)
     if report is not None:
         _save(report, console.export_html())
@@ -102,7 +133,9 @@ def run(job: Job, master: str | None, steps: Steps) -> Outcome:
 def _write(path: Path | None, outcome: Outcome) -> None:
     from tallymark_spark_jobs.outcome import to_json
 
-    if path is not None:
+    if path == STDOUT:
+        click.echo(json.dumps(to_json(outcome), indent=1))
+    elif path is not None:
         _save(path, json.dumps(to_json(outcome), indent=1) + "\n")
 
 

@@ -41,8 +41,8 @@ def parse_period(
         last = now_ms - now_ms % DAY_MS
         first = last - DAY_MS
     else:
-        last = parse_time(end) if end else now_ms
-        first = parse_time(start) if start else last - DAY_MS
+        last = parse_time(end, now_ms) if end else now_ms
+        first = parse_time(start, now_ms) if start else last - DAY_MS
     if first >= last:
         raise UserError(
             f"the range from {utc(first)} to {utc(last)} is empty", "--to has to be after --from"

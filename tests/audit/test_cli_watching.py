@@ -14,10 +14,12 @@ from webhook_receiver import Receiver, webhook_receiver
 
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
-from tallymark_audit.cli import watching
+from tallymark_audit.cli import deciding, looking, running, watching
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store import alerts as stored
-from tallymark_audit.store.tables import alerts, watermarks
+from tallymark_audit.store.tables import alerts, verdicts, watermarks
+from tallymark_audit.store.window_at import window_at
+from tallymark_audit.text import parse_time
 
 NOON = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 EDGE = "dc1-to-aggregate"
@@ -62,6 +64,47 @@ def fill(rig: Rig) -> None:
     rule = "TallymarkMissingMessages"
     rig.put(alerts, fingerprint="a", rule=rule, status="firing", **told)
     rig.put(alerts, fingerprint="b", rule=rule, status="resolved", ends_at=NOON, **told)
+
+
+def test_times_may_be_so_long_ago_and_any_in_a_window(rig: Rig) -> None:
+    """``audit evidence EDGE TOPIC 5m`` was no time, and 12:00:07 no window: one had to know when
+    windows begin."""
+    row = {"edge": EDGE, "topic": "clicks", "window": NOON, "state": "LOSS"}
+    with rig.store.write() as connection:
+        assert window_at(connection, EDGE, "clicks", NOON + 7, 60_000) == NOON + 7
+    rig.put(verdicts, **_filled(verdicts, row))
+    with rig.store.read() as connection:
+        for moment in (NOON, NOON + 7_000, NOON + 59_999):
+            assert window_at(connection, EDGE, "clicks", moment, 60_000) == NOON
+        for moment in (NOON - 1, NOON + 60_000):
+            assert window_at(connection, EDGE, "clicks", moment, 60_000) == moment
+        assert window_at(connection, EDGE, "other", NOON + 7, 60_000) == NOON + 7
+    told = rig.run(deciding.accept, EDGE, "clicks", "2026-01-01T12:00:07Z", "--by", "me")
+    assert "2026-01-01T12:00:00Z is LOSS and accepted" in told.output
+    assert parse_time("5m", NOON) == NOON - 300_000
+    assert rig.run(looking.verdicts, "--from", "2h", "--json").output.strip() == "[]"
+    assert rig.wait("--edge", EDGE, "--through", "1h").exit_code == watching.UNDECIDED
+    assert "is no time" in rig.wait("--edge", EDGE, "--through", "5 minutes").output.replace(
+        "not a time", "is no time"
+    )
+
+
+def _filled(table: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """A row with what has no default, empty."""
+    empty = {int: 0, str: "", list: [], dict: {}}
+    return {
+        column.name: given.get(column.name, empty.get(column.type.python_type, []))
+        for column in table.columns
+        if column.name in given or not (column.nullable or column.default is not None)
+    }
+
+
+def test_a_collector_is_told_its_cluster_by_address_too(rig: Rig) -> None:
+    nowhere = rig.run(running.replay_journals, "-b", "127.0.0.1:1")
+    assert isinstance(nowhere.exception, UserError)
+    assert "no cluster of the settings is at 127.0.0.1:1" in str(nowhere.exception)
+    assert "--bootstrap-server" in rig.run(running.replay_journals).output
+    assert "--bootstrap-server" in rig.run(running.collect).output
 
 
 def test_alerts_are_listed(rig: Rig) -> None:

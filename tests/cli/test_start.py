@@ -83,6 +83,7 @@ def test_a_health_check_imports_addresses_and_a_socket(tmp_path: Path) -> None:
         "tallymark.cli.doctor",
         "tallymark.cli.lazy_group",
         "tallymark.cli.main",
+        "tallymark.cli.output",
         "tallymark.cli.reach",
         "tallymark.cli.std_streams",
         "tallymark.cli.supervisor",
@@ -105,7 +106,9 @@ def test_listing_topics_imports_the_requests_it_sends(tmp_path: Path) -> None:
     assert {name.rpartition(".")[2] for name in requests} == {"k03_metadata", "k18_api_versions"}
 
 
-@pytest.mark.parametrize("command", ["topics", "groups", "users", "acls", "cluster", "log-dirs"])
+@pytest.mark.parametrize(
+    "command", ["topics", "groups", "users", "acls", "cluster", "log-dirs", "quotas"]
+)
 def test_commands_about_a_cluster_serve_nothing(command: str, tmp_path: Path) -> None:
     """The help of a group of commands imports all of them."""
     modules = modules_of(command, "--help", cwd=tmp_path)

@@ -99,6 +99,19 @@ def test_json_lines_from_a_pipe(stack: Stack) -> None:
     assert "Traceback" not in ran.stderr
 
 
+def test_to_a_cluster_by_its_address_with_the_result_as_json(stack: Stack) -> None:
+    """There was no -b and no --json: a script had to take the counts out of a sentence."""
+    address = stack.broker.bootstrap_servers
+    ran = stack.publish("-t", "addressed", "-b", address, "--json", stdin='{"id": 1}\n{"id": 2}\n')
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert (told["topic"], told["cluster"], told["acknowledged"]) == ("addressed", "dc1", 2)
+    assert told["rejects"] is None
+    assert len(stack.events("addressed")) == 2
+    both = stack.publish("addressed", "-b", address, "--cluster", "dc1", stdin="{}\n")
+    assert "give one of them" in both.stderr
+
+
 def test_csv_in_shards(stack: Stack) -> None:
     path = stack.folder / "items.csv"
     path.write_text("sku,price\n" + "".join(f"a{n},{n}.5\n" for n in range(101)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,9 @@ from tallymark_spark_jobs import session
 from tallymark_spark_jobs.cli import reconcile
 from tallymark_spark_jobs.errors import SourceError, as_user_error, in_one_line, line_of
 from tallymark_spark_jobs.jobs.reconcile import main
+from tallymark_spark_jobs.narrowing import only_clusters
+from tallymark_spark_jobs.outcome import Outcome
+from tallymark_spark_jobs.period import Period
 
 
 @pytest.fixture
@@ -51,6 +55,39 @@ def test_wrong_arguments(settings: str, arguments: list[str], says: str) -> None
     result = CliRunner().invoke(reconcile, ["--settings", settings, *arguments])
     assert isinstance(result.exception, UserError)
     assert says in str(result.exception)
+
+
+def test_a_part_of_a_deployment_has_all_that_is_mirrored_into_it() -> None:
+    """Without what is upstream, records of an aggregate would be of nobody: UNCLAIMED."""
+    whole = Deployment()
+    assert only_clusters(whole, ()) is whole
+    one = only_clusters(whole, ["dc2"])
+    assert [cluster.name for cluster in one.clusters] == ["dc2"]
+    assert one.mirrors == ()
+    assert only_clusters(whole, ["aggregate"]).clusters == whole.clusters
+    assert only_clusters(whole, ["aggregate"]).mirrors == whole.mirrors
+    with pytest.raises(UserError, match="there is no cluster 'dc9'"):
+        only_clusters(whole, ["dc9"])
+
+
+def test_a_cluster_by_its_address(settings: str) -> None:
+    result = CliRunner().invoke(reconcile, ["--settings", settings, "-b", "127.0.0.1:2"])
+    assert "no cluster of the settings is at 127.0.0.1:2" in str(result.exception)
+
+
+def test_json_goes_to_standard_output_alone(
+    settings: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A script had to name a file, and read it."""
+    outcome = Outcome(Period(0, 60_000), 60_000, (), {}, {}, idle=True)
+    monkeypatch.setattr("tallymark_spark_jobs.cli.run", lambda *given: outcome)
+    printed = CliRunner().invoke(reconcile, ["--settings", settings, "--json"])
+    assert printed.exit_code == 0, printed.output
+    told = json.loads(printed.stdout)
+    file = tmp_path / "result.json"
+    written = CliRunner().invoke(reconcile, ["--settings", settings, "--json", str(file)])
+    assert json.loads(file.read_text()) == told
+    assert written.stdout != printed.stdout
 
 
 def test_without_java(settings: str, monkeypatch: pytest.MonkeyPatch) -> None:

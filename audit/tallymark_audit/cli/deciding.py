@@ -10,14 +10,16 @@ from typing import Final
 import click
 from rich.table import Table
 
+from tallymark.cli.output import print_table
 from tallymark.deployment import load
 from tallymark_audit.cli import options
-from tallymark_audit.cli.tables import console, plain
+from tallymark_audit.cli.tables import plain
 from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.edges import derive_edges
 from tallymark_audit.store import claims, open_store
 from tallymark_audit.store import verdicts as written
 from tallymark_audit.store.graph import KnownEdge, known_edges
+from tallymark_audit.store.window_at import window_at
 from tallymark_audit.text import utc
 
 NOT_JUDGED: Final = -1
@@ -40,13 +42,15 @@ def accept(
     note: str,
     undo: bool,
 ) -> None:
-    """Let the watermark pass one WINDOW (its start) though it is not good.
+    """Let the watermark pass one WINDOW (its start, or a time in it) though it is not good.
 
     What is wrong stays written down, and so does who accepted it. It holds until more is found to
     be missing, repeated or unclaimed.
     """
     name = "" if undo else who or getpass.getuser()
-    with open_store(load(settings).audit_store) as store, store.write() as connection:
+    deployment = load(settings)
+    with open_store(deployment.audit_store) as store, store.write() as connection:
+        window = window_at(connection, edge, topic, window, deployment.audit.window_ms)
         state = written.accept(connection, edge, topic, window, name, note, wall_clock())
     what = f"{topic} on {edge} at {utc(window)}"
     click.echo(f"{what} is {state} and " + ("no longer accepted" if undo else "accepted"))
@@ -87,7 +91,7 @@ def edges(settings: str | None, as_json: bool) -> None:
     for one in shown:
         until = "" if one.until is None else utc(one.until) if one.until else "not in the settings"
         table.add_row(plain(one.edge.name), one.edge.kind, _when(one.since), until)
-    console().print(table)
+    print_table(table)
 
 
 def _to_json(one: KnownEdge) -> dict[str, object]:

@@ -9,11 +9,11 @@ from dataclasses import asdict
 import click
 from rich.table import Table
 
+from tallymark.cli.output import print_table
 from tallymark.deployment import load
 from tallymark.errors import UserError
 from tallymark_audit.cli import options
 from tallymark_audit.cli.tables import (
-    console,
     evidence_tables,
     overview_table,
     plain,
@@ -23,6 +23,7 @@ from tallymark_audit.judge.verdicts import State
 from tallymark_audit.store import open_store, queries
 from tallymark_audit.store.queries import shown_evidence
 from tallymark_audit.store.rows import Row, shown_verdict
+from tallymark_audit.store.window_at import window_at
 from tallymark_audit.text import utc
 
 
@@ -36,7 +37,7 @@ def overview(settings: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(topic) for topic in topics], indent=2))
     else:
-        console().print(overview_table(topics))
+        print_table(overview_table(topics))
 
 
 @click.command()
@@ -45,7 +46,7 @@ def overview(settings: str | None, as_json: bool) -> None:
 @options.topic
 @options.period
 @click.option("--state", "states", multiple=True, type=click.Choice([str(s) for s in State]))
-@click.option("--limit", default=100, show_default=True, help="The newest so many windows.")
+@click.option("-n", "--limit", default=100, show_default=True, help="The newest so many windows.")
 @options.as_json
 def verdicts(
     settings: str | None,
@@ -64,7 +65,7 @@ def verdicts(
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
-        console().print(verdict_table(rows))
+        print_table(verdict_table(rows))
 
 
 @click.command()
@@ -74,8 +75,11 @@ def verdicts(
 @click.argument("window", type=options.Time())
 @options.as_json
 def evidence(settings: str | None, edge: str, topic: str, window: int, as_json: bool) -> None:
-    """All about one WINDOW (its start): who claimed and saw what, and where the missing are."""
-    with open_store(load(settings).audit_store) as store, store.read() as connection:
+    """All about one WINDOW (its start, or a time in it): who claimed and saw what, and where the
+    missing are."""
+    deployment = load(settings)
+    with open_store(deployment.audit_store) as store, store.read() as connection:
+        window = window_at(connection, edge, topic, window, deployment.audit.window_ms)
         found = shown_evidence(queries.evidence(connection, edge, topic, window))
     if not found.verdicts and not found.upstream and not found.downstream:
         raise UserError(
@@ -86,7 +90,7 @@ def evidence(settings: str | None, edge: str, topic: str, window: int, as_json: 
         click.echo(json.dumps(asdict(found), indent=2))
         return
     for table in evidence_tables(found):
-        console().print(table)
+        print_table(table)
 
 
 def _reporter_state(row: Row, since: int) -> str:
@@ -120,4 +124,4 @@ def reporters(settings: str | None, live: bool, as_json: bool) -> None:
         through = "all" if row["closed"] else utc(row["complete_through"])
         who = [row[name] for name in (*names[:-1], "consumer_group")]
         table.add_row(*map(plain, who), utc(row["last_heard"]), through, state)
-    console().print(table)
+    print_table(table)

@@ -11,12 +11,13 @@ import click
 from rich.table import Table
 from sqlalchemy import Connection
 
+from tallymark.cli.output import print_table
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark_audit.cells import Edge
 from tallymark_audit.cli import options
 from tallymark_audit.cli.repair_clusters import OpenedClusters
-from tallymark_audit.cli.tables import console, plain
+from tallymark_audit.cli.tables import plain
 from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.edges import derive_edges, discovered_group
 from tallymark_audit.repair import (
@@ -177,7 +178,7 @@ def _show_plan(plan: Plan, looked: list[Looked], as_json: bool) -> None:
                 str(item.missing)[:60],
                 plain(refused or copy),
             )
-        console().print(table)
+        print_table(table)
         unseen = sum(one.item.count for one in looked if not one.there and not one.gone)
         more = (
             f", {unseen:,} more if the clusters that could not be read have them" if unseen else ""

@@ -16,8 +16,18 @@ settings = click.option(
     "--settings", type=click.Path(), help="The settings file of the deployment."
 )
 edge = click.option("--edge", help="Only this edge, as in producer-to-dc1 or dc1-to-aggregate.")
-topic = click.option("--topic", help="Only this topic.")
+topic = click.option("-t", "--topic", help="Only this topic.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+bootstrap = click.option(
+    "-b",
+    "--bootstrap-server",
+    "bootstraps",
+    multiple=True,
+    metavar="HOST:PORT,...",
+    help="In place of its name: the cluster of the settings that is there.",
+)
 
 
 class Time(click.ParamType[int]):
@@ -26,7 +36,7 @@ class Time(click.ParamType[int]):
     name = "time"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        """``2026-01-31T12:40``, a date, or ms."""
+        """``2026-01-31T12:40``, a date, ms, or ``10m``: ten minutes ago."""
         if isinstance(value, int):
             return value
         try:
@@ -37,7 +47,7 @@ class Time(click.ParamType[int]):
 
 def period(command: F) -> F:
     """``--from`` and ``--to``: windows that start within."""
-    told = "ISO time, UTC without a zone; or ms."
+    told = "ISO time, UTC without a zone; ms; or 10m: ten minutes ago."
     command = click.option("--to", "end", type=Time(), help=f"Windows before this. {told}")(command)
     return click.option("--from", "start", type=Time(), help=f"Windows from this on. {told}")(
         command

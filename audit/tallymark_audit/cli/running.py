@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import click
 
 from tallymark.cli.process import run_process
+from tallymark.cli.target import clusters_named
 from tallymark.client.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
@@ -22,10 +23,10 @@ from tallymark_audit.journal.publisher import replay_journals as publish_all
 @click.option(
     "--cluster",
     "clusters",
-    required=True,
     multiple=True,
     help="The cluster to count; may be repeated. 'all': every cluster of the settings.",
 )
+@options.bootstrap
 @click.option(
     "--session-timeout-ms",
     default=SESSION_MS,
@@ -33,22 +34,31 @@ from tallymark_audit.journal.publisher import replay_journals as publish_all
     type=click.IntRange(1000),
     help="How long the other collectors of a cluster wait for one that is silent.",
 )
-def collect(settings: str | None, clusters: tuple[str, ...], session_timeout_ms: int) -> None:
+def collect(
+    settings: str | None,
+    clusters: tuple[str, ...],
+    bootstraps: tuple[str, ...],
+    session_timeout_ms: int,
+) -> None:
     """Count clusters, judge what ends there, name what is missing. Runs until stopped.
 
     Start it again on other machines: the collectors of a cluster share its partitions, and take
     over from one that dies.
     """
+    if not clusters and not bootstraps:
+        raise click.UsageError("Missing option '--cluster', or '--bootstrap-server'.")
     running = _Collectors()
 
     def start() -> _Collectors:
         deployment = load(settings)
         every = tuple(cluster.name for cluster in deployment.clusters)
-        chosen = every if "all" in clusters else tuple(dict.fromkeys(clusters))
+        chosen = every if "all" in clusters else clusters_named(deployment, clusters, bootstraps)
         running.start(deployment, chosen, session_timeout_ms)
         return running
 
-    run_process(f"tallymark.audit.collect.{'+'.join(clusters)}", start, running.check)
+    run_process(
+        f"tallymark.audit.collect.{'+'.join((*clusters, *bootstraps))}", start, running.check
+    )
 
 
 class _Collectors:
@@ -83,10 +93,15 @@ class _Collectors:
 
 @click.command("replay-journals")
 @options.settings
-@click.option("--cluster", required=True, help="The cluster whose producers left the journals.")
-def replay_journals(settings: str | None, cluster: str) -> None:
+@click.option("--cluster", help="The cluster whose producers left the journals.")
+@options.bootstrap
+def replay_journals(settings: str | None, cluster: str | None, bootstraps: tuple[str, ...]) -> None:
     """Publish the claims that killed producers left on this host."""
     deployment = load(settings)
+    named = clusters_named(deployment, (cluster,) if cluster else (), bootstraps)
+    if len(named) != 1:
+        raise click.UsageError("Give one cluster with --cluster, or with --bootstrap-server.")
+    (cluster,) = named
     connection, kept_ms = _connection(deployment, cluster), deployment.audit.retention_ms
     count = publish_all(connection, deployment.journal_dir, kept_ms, wall_clock())
     click.echo(f"published the last claims of {count} producer runs to {cluster}")

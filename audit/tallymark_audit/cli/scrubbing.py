@@ -13,11 +13,13 @@ import click
 from rich.table import Table
 from sqlalchemy import Connection, select
 
+from tallymark.cli.output import print_table
 from tallymark.cli.progress import Meter, progress
+from tallymark.cli.target import clusters_named
 from tallymark.deployment import AuditSettings, Deployment, load
 from tallymark.errors import UserError
 from tallymark_audit.cli import options
-from tallymark_audit.cli.tables import console, plain, verdict_table
+from tallymark_audit.cli.tables import plain, verdict_table
 from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.collector.recounting import UNREADABLE
 from tallymark_audit.edges import derive_edges, discovered_group, is_audited
@@ -60,7 +62,8 @@ class Scrub:
 @click.command()
 @options.settings
 @click.option("--cluster", "clusters", multiple=True, help="Only this cluster; may be repeated.")
-@click.option("--topic", metavar="REGEX", help="Only topics whose whole name matches.")
+@options.bootstrap
+@click.option("-t", "--topic", metavar="REGEX", help="Only topics whose whole name matches.")
 @options.period
 @click.option(
     "--timeout",
@@ -73,6 +76,7 @@ class Scrub:
 def scrub(
     settings: str | None,
     clusters: tuple[str, ...],
+    bootstraps: tuple[str, ...],
     topic: str | None,
     start: int | None,
     end: int | None,
@@ -88,7 +92,8 @@ def scrub(
     """
     deployment, deadline = load(settings), time.monotonic() + timeout
     with open_store(deployment.audit_store) as store:
-        made = _plan(store, deployment, clusters, topic, (start, end))
+        named = clusters_named(deployment, clusters, bootstraps)
+        made = _plan(store, deployment, named, topic, (start, end))
         try:
             done = _carry_out(store, made, deadline, quiet=as_json)
         finally:
@@ -306,14 +311,14 @@ def _show(
             f"{sum(one.cells for one in some):,}",
             "" if all(one.done for one in some) else "not finished",
         )
-    console().print(table)
+    print_table(table)
     for row in unread:
         click.echo(
             f"{plain(row['cluster'])} {plain(row['topic'])}-{row['partition']}: "
             f"{plain(row['reason'])}"
         )
     if bad:
-        console().print(verdict_table(bad))
+        print_table(verdict_table(bad))
     else:
         click.echo("all windows that were read again are complete")
 

@@ -13,12 +13,13 @@ import click
 from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
+from tallymark.cli.output import print_table
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark_audit.alerts.alerter import post_test
 from tallymark_audit.cells import GROUP
 from tallymark_audit.cli import options
-from tallymark_audit.cli.tables import console, plain
+from tallymark_audit.cli.tables import plain
 from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.edges import derive_edges
 from tallymark_audit.store import Store, open_store, paging
@@ -52,7 +53,7 @@ class Duration(click.ParamType[int]):
 @click.command()
 @options.settings
 @click.option("--all", "everything", is_flag=True, help="Those that are over, too.")
-@click.option("--limit", default=100, show_default=True, help="The newest so many.")
+@click.option("-n", "--limit", default=100, show_default=True, help="The newest so many.")
 @click.option("--test", is_flag=True, help="Post an alert that says it is a test.")
 @click.option("--pause", type=Duration(), help="Tell nobody for so long: 30m, 2h.")
 @click.option("--resume", is_flag=True, help="End a pause.")
@@ -96,8 +97,10 @@ def alerts(
 @click.command()
 @options.settings
 @click.option("--edge", required=True, help="The edge, as in dc1-to-aggregate.")
-@click.option("--topic", required=True, help="The topic, as it is called upstream.")
-@click.option("--through", required=True, type=options.Time(), help="The time, ISO (UTC) or ms.")
+@click.option("-t", "--topic", required=True, help="The topic, as it is called upstream.")
+@click.option(
+    "--through", required=True, type=options.Time(), help="ISO (UTC), ms, or 10m: ten minutes ago."
+)
 @click.option(
     "--timeout", type=Duration(), default="1h", show_default=True, help="At most so long."
 )
@@ -191,4 +194,4 @@ def _show(rows: list[Row]) -> None:
             row["told"] or "not yet",
             plain(row["annotations"].get("summary", "")),
         )
-    console().print(table)
+    print_table(table)

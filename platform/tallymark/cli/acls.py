@@ -11,6 +11,7 @@ from tallymark.broker.acl_filter import ALLOW, ANY, DENY, AclFilter, entry
 from tallymark.broker.acl_names import kind_name, operation_number, sentence, stored
 from tallymark.broker.acl_rules import Acl, Pattern
 from tallymark.broker.authorizer import CLUSTER_NAME, ResourceType
+from tallymark.cli.lazy_group import NamedGroup
 from tallymark.cli.output import json_option, show
 from tallymark.cli.security_target import opened_store, store_options
 from tallymark.errors import KafkaError, UserError
@@ -23,14 +24,14 @@ def _resource_options(function: F) -> F:
         click.option("--prefixed", is_flag=True, help="Names are prefixes of names."),
         click.option("--transactional-id", "transactional_ids", multiple=True, metavar="NAME"),
         click.option("--whole-cluster", is_flag=True, help="The cluster itself."),
-        click.option("--group", "groups", multiple=True, metavar="NAME", help="* means all."),
-        click.option("--topic", "topics", multiple=True, metavar="NAME", help="* means all."),
+        click.option("-g", "--group", "groups", multiple=True, metavar="NAME", help="* means all."),
+        click.option("-t", "--topic", "topics", multiple=True, metavar="NAME", help="* means all."),
     ):
         function = option(function)
     return function
 
 
-@click.group("acls")
+@click.group("acls", cls=NamedGroup)
 def command() -> None:
     """Add, list and remove access-control entries.
 

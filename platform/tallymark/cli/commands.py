@@ -89,6 +89,10 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark.cli.publish:command",
         "Publish JSON lines, CSV, access logs or host metrics as Avro events.",
     ),
+    "quotas": Entry(
+        "tallymark.cli.quotas:command",
+        "List, set and remove quotas of users and client ids.",
+    ),
     "reconcile": Entry(
         "tallymark_spark_jobs.cli:reconcile",
         "Reconcile with Spark: count the data, judge every window.",

@@ -9,7 +9,10 @@ from typing import Any
 
 import click
 
+from tallymark.cli.named import several_named
 from tallymark.cli.process import stop_signals
+from tallymark.cli.reading.avro_hint import AvroHint
+from tallymark.cli.reading.formats import parse_format
 from tallymark.cli.reading.groups import group_options, read_as_group, take_group
 from tallymark.cli.reading.options import Range, range_options, take_range
 from tallymark.cli.reading.reader import Stopped, read_pieces
@@ -23,19 +26,21 @@ from tallymark.deployment import load
 from tallymark.errors import UserError
 
 _SHOW = f"What to print before the value, with tabs between: some of {', '.join(FIELDS)}."
+_FORMAT = "As kcat: %s value, %k key, %t topic, %p partition, %o offset, %T ms, %h headers, \\n."
 _PATTERN = "Instead of TOPIC: all topics whose whole name matches."
 _REGISTRY = "Decode Avro by the schemas of this registry."
 
 
 @click.command("consume")
-@click.argument("topics", nargs=-1, metavar="TOPIC...")
+@several_named("topic", "topics", required=False)
 @click.option("--pattern", metavar="REGEX", help=_PATTERN)
 @range_options
-@click.option("--max-messages", type=click.IntRange(min=1), help="End after so many.")
+@click.option("-n", "--max-messages", type=click.IntRange(min=1), help="End after so many.")
 @group_options
 @click.option(
     "--json", "json_lines", is_flag=True, help="One JSON object a message, with all of it."
 )
+@click.option("-f", "--format", "form", metavar="TEXT", help=_FORMAT)
 @click.option("--show", metavar="FIELD,...", default="", help=_SHOW)
 @click.option("--avro", "decode_avro", is_flag=True, help="Decode Avro by the settings' registry.")
 @click.option("--registry", metavar="URL", help=_REGISTRY)
@@ -52,13 +57,14 @@ def command(**options: Any) -> None:
     limit = options.pop("max_messages")
     with ExitStack() as stack:
         stop = stack.enter_context(stop_signals())
+        hint = AvroHint(wanted=not (options["decode_avro"] or options["registry"]))
         show = _shower(options, stack)
         messages = stack.enter_context(closing(_messages(options, limit, stop)))
-        count = _print(messages, show)
+        count = _print(messages, show, hint)
     click.echo(f"{count} messages", err=True)
 
 
-def _print(messages: Iterable[Shown | None], show: Callable[[Shown], bytes]) -> int:
+def _print(messages: Iterable[Shown | None], show: Callable[[Shown], bytes], hint: AvroHint) -> int:
     """One line each; how many it were. Who reads our output may go away (``| head``)."""
     count = 0
     out = sys.stdout.buffer
@@ -67,7 +73,8 @@ def _print(messages: Iterable[Shown | None], show: Callable[[Shown], bytes]) -> 
             if message is None:  # a pause, or the end of what came at once
                 out.flush()
                 continue
-            out.write(show(message) + b"\n")
+            hint.look_at(message)
+            out.write(show(message))
             count += 1
         out.flush()
     except BrokenPipeError:
@@ -76,7 +83,8 @@ def _print(messages: Iterable[Shown | None], show: Callable[[Shown], bytes]) -> 
 
 
 def _shower(options: dict[str, Any], stack: ExitStack) -> Callable[[Shown], bytes]:
-    """How each message becomes a line."""
+    """What is printed of each message, its newline included."""
+    form = options.pop("form")
     fields = [name.strip() for name in options.pop("show").split(",") if name.strip()]
     for name in fields:
         if name not in FIELDS:
@@ -88,9 +96,14 @@ def _shower(options: dict[str, Any], stack: ExitStack) -> Callable[[Shown], byte
 
         registry = RegistryClient(url or load(options["settings"]).registry.url)
         decode = avro(AvroDecoder(stack.enter_context(registry)))
-    if options.pop("json_lines"):
-        return lambda message: as_json(message, decode)
-    return lambda message: as_line(message, fields, decode)
+    json_lines = options.pop("json_lines")
+    if sum((form is not None, bool(fields), json_lines)) > 1:
+        raise UserError("--format, --show and --json all say what to print", "give one of them")
+    if form is not None:
+        return parse_format(form, lambda message: as_line(message, (), decode))
+    if json_lines:
+        return lambda message: as_json(message, decode) + b"\n"
+    return lambda message: as_line(message, fields, decode) + b"\n"
 
 
 def _messages(

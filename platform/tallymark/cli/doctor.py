@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import asdict
 
 import click
 
+from tallymark.cli.output import json_option
 from tallymark.cli.reach import Finding, check_one
 from tallymark.deployment import load
 from tallymark.deployment.places import find_places
@@ -16,7 +19,8 @@ COLOUR = {"ok": "green", "warning": "yellow", "failure": "red"}
 @click.command("doctor")
 @click.option("--settings", type=click.Path(), help="The settings file of the deployment.")
 @click.option("--reach", metavar="PROCESS", help="Only look whether this process can be reached.")
-def command(settings: str | None, reach: str | None) -> None:
+@json_option
+def command(settings: str | None, reach: str | None, as_json: bool) -> None:
     """Look for what is missing: Java, packages, disk, ports, reachability.
 
     Exits with 1 when something fails that the stack needs.
@@ -24,7 +28,10 @@ def command(settings: str | None, reach: str | None) -> None:
     findings = (
         check_one(find_places(settings) or load(settings), reach) if reach else _all(settings)
     )
-    _show(findings)
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        _show(findings)
     if any(finding.grade == "failure" for finding in findings):
         raise click.exceptions.Exit(1)
 

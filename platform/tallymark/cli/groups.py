@@ -7,17 +7,34 @@ from typing import Any
 import click
 
 from tallymark.cli.confirm import confirmed, destructive_options
-from tallymark.cli.group_stores import find_group, opened_stores, store_options
+from tallymark.cli.group_stores import BROKERS, find_group, opened_stores, store_options
 from tallymark.cli.groups_reset import reset
 from tallymark.cli.lag_rows import LAG_COLUMNS, lag_row
+from tallymark.cli.lazy_group import NamedGroup
+from tallymark.cli.named import several_named
 from tallymark.cli.output import end, json_option, show, tell
 from tallymark.cli.target import cluster_options
 from tallymark.errors import TallymarkError
 
-_COLUMNS = ("group", "kept", "state", "type", "coordinator")
+_COLUMNS = {
+    "group": "GROUP",
+    "group type": "TYPE",
+    "type": "PROTOCOL",
+    "state": "STATE",
+    "kept": "KEPT",
+    "coordinator": "COORDINATOR",
+}
+_MEMBER_COLUMNS = {
+    "group": "GROUP",
+    "member": "CONSUMER-ID",
+    "host": "HOST",
+    "client": "CLIENT-ID",
+    "instance": "GROUP-INSTANCE-ID",
+    "partitions": "ASSIGNMENT",
+}
 
 
-@click.group("groups")
+@click.group("groups", cls=NamedGroup)
 def command() -> None:
     """List, describe, reset and delete consumer groups: of the brokers and of ZooKeeper."""
 
@@ -45,6 +62,7 @@ def list_groups(states: tuple[str, ...], as_json: bool, **options: Any) -> None:
                     "kept": store.where,
                     "state": one.state,
                     "type": one.protocol_type,
+                    "group type": one.kind or ("classic" if store.where == BROKERS else None),
                     "coordinator": one.coordinator if one.coordinator >= 0 else None,
                 }
                 for one in groups.values()
@@ -55,7 +73,7 @@ def list_groups(states: tuple[str, ...], as_json: bool, **options: Any) -> None:
 
 
 @command.command("describe")
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@several_named("group", "names")
 @click.option("--members", is_flag=True, help="A row for each member in place of partition.")
 @json_option
 @store_options
@@ -92,13 +110,12 @@ def describe(names: tuple[str, ...], members: bool, as_json: bool, **options: An
                 )
     if len(names) == 1 and not done:
         raise errors[0]
-    columns = ("group", "member", "instance", "client", "host", "partitions")
-    show(rows, columns if members else LAG_COLUMNS, as_json)
+    show(rows, _MEMBER_COLUMNS if members else LAG_COLUMNS, as_json)
     end(done, errors)
 
 
 @command.command("delete")
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@several_named("group", "names")
 @destructive_options
 @store_options
 @cluster_options

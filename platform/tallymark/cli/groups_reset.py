@@ -9,6 +9,7 @@ import click
 
 from tallymark.cli.confirm import confirmed, destructive_options
 from tallymark.cli.group_stores import GroupStore, look_for_group, opened_stores, store_options
+from tallymark.cli.named import one_named
 from tallymark.cli.output import end, json_option, show, tell
 from tallymark.cli.reading.positions import parse_partitions, parse_time
 from tallymark.cli.target import cluster_options
@@ -22,8 +23,8 @@ _TIME = "Its first message of that time: 2026-01-31T12:00:00Z, or 10m for ten mi
 
 
 @click.command("reset")
-@click.argument("group")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:PARTITIONS]", help=_TOPICS)
+@one_named("group", "group")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC[:PARTITIONS]", help=_TOPICS)
 @click.option("--all-topics", is_flag=True, help="Everything that the group has an offset for.")
 @click.option("--to-earliest", is_flag=True, help="The beginning of each log.")
 @click.option("--to-latest", is_flag=True, help="The end of each log: skip what is there.")

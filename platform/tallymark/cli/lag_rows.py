@@ -6,8 +6,19 @@ from typing import Any, Final
 
 from tallymark.client.admin.lag import PartitionLag
 
-LAG_COLUMNS: Final = ("group", "topic", "partition", "offset", "log size", "lag", "owner")
-"""The columns of the seeds' consumer offset checker. The log size is the log's next offset."""
+LAG_COLUMNS: Final = {
+    "group": "GROUP",
+    "topic": "TOPIC",
+    "partition": "PARTITION",
+    "offset": "CURRENT-OFFSET",
+    "log size": "LOG-END-OFFSET",
+    "lag": "LAG",
+    "owner": "CONSUMER-ID",
+    "host": "HOST",
+    "client": "CLIENT-ID",
+}
+"""The columns of kafka-consumer-groups.sh, by the keys of :func:`lag_row`, which are older. The log
+end offset is the log's next one."""
 
 
 def lag_row(group: str, lag: PartitionLag) -> dict[str, Any]:

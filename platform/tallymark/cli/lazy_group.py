@@ -1,4 +1,5 @@
-"""Groups of commands that are imported one by one, when they are called."""
+"""Groups of commands that are imported one by one, when they are called, and that know what was
+meant by a misspelt name."""
 
 from __future__ import annotations
 
@@ -9,7 +10,32 @@ from typing import Any
 import click
 
 
-class LazyGroup(click.Group):
+class NamedGroup(click.Group):
+    """A group that takes a name's singular (``topic list``), and suggests for one it does not
+    know."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` begin with. UsageError names those that are spelt alike."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            known = self.list_commands(ctx)
+            if f"{name}s" in known:
+                return super().resolve_command(ctx, [f"{name}s", *args[1:]])
+            if not ctx.resilient_parsing:
+                ctx.fail(f"No such command {name!r}.{_meant(name, known)}")
+        return super().resolve_command(ctx, args)
+
+
+def _meant(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=3, cutoff=0.6)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+class LazyGroup(NamedGroup):
     """A group whose commands are where ``lazy`` says (name -> ``module:attribute``).
 
     Only the one that is called is imported; ``--help`` of the group imports all of them, for their

@@ -18,7 +18,7 @@ _PARTITIONS = ("broker", "path", "topic", "partition", "bytes", "lag", "future")
 
 @click.command("log-dirs")
 @click.option("--broker", "brokers", type=int, multiple=True, help="Only these brokers.")
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Partitions of these.")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="NAME", help="Partitions of these.")
 @click.option("--partitions", is_flag=True, help="A row for each partition.")
 @json_option
 @cluster_options

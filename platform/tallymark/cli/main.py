@@ -19,7 +19,7 @@ import click
 
 from tallymark import __version__
 from tallymark.cli.commands import COMMANDS
-from tallymark.cli.lazy_group import load_command
+from tallymark.cli.lazy_group import NamedGroup, load_command
 from tallymark.cli.std_streams import ReaderGone, drop_output, noticing_readers, open_missing
 from tallymark.errors import TallymarkError, UserError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-class _Commands(click.Group):
+class _Commands(NamedGroup):
     """Finds commands by name, and loads them lazily."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

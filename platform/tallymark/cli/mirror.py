@@ -76,7 +76,9 @@ def command(
 @_settings
 @click.option("--from", "source", required=True, help="The source of the mirror.")
 @click.option("--to", "target", required=True, help="Its target.")
-@click.option("--group", required=True, help="The group whose committed offsets are translated.")
+@click.option(
+    "-g", "--group", required=True, help="The group whose committed offsets are translated."
+)
 @click.option("--apply", is_flag=True, help="Commit them at the target, where they are ahead.")
 @json_option
 def translate(

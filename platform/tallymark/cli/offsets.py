@@ -9,6 +9,8 @@ import click
 
 from tallymark.cli.group_stores import GroupStore, opened_stores, store_options
 from tallymark.cli.lag_rows import LAG_COLUMNS, lag_row
+from tallymark.cli.lazy_group import NamedGroup
+from tallymark.cli.named import several_named
 from tallymark.cli.output import end, json_option, show
 from tallymark.cli.progress import progress
 from tallymark.cli.reading.positions import parse_time
@@ -21,14 +23,14 @@ from tallymark.errors import KafkaError, TallymarkError, UserError
 _TIME = "The first message of that time instead: 2026-01-31T12:00:00Z, or 10m for ten minutes ago."
 
 
-@click.group("offsets")
+@click.group("offsets", cls=NamedGroup)
 def command() -> None:
     """Offsets of consumer groups and of logs."""
 
 
 @command.command("check")
-@click.option("--group", "groups", multiple=True, metavar="NAME", help="Only these groups.")
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only these topics.")
+@click.option("-g", "--group", "groups", multiple=True, metavar="NAME", help="Only these groups.")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="NAME", help="Only these topics.")
 @json_option
 @store_options
 @cluster_options
@@ -59,7 +61,7 @@ def check(groups: tuple[str, ...], topics: tuple[str, ...], as_json: bool, **opt
 
 
 @command.command("list")
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@several_named("topic", "names")
 @click.option("--time", metavar="TIME", help=_TIME)
 @json_option
 @cluster_options

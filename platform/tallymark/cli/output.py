@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 Row: TypeAlias = Mapping[str, Any]
+FILE_WIDTH: Final = 160
+"""Columns of a table in a file or a pipe: as wide as it needs, not 80."""
+MOST_WIDTH: Final = 10_000
 FAILED: Final = 1
 PARTLY: Final = 2
 
@@ -30,18 +33,55 @@ json_option: Final = click.option(
 )
 
 
-def show(rows: Iterable[Row], columns: Sequence[str], as_json: bool) -> None:
-    """Print ``rows``; those of a table show ``columns`` only, a missing value as ``-``."""
+json_result: Final = click.option(
+    "--json", "as_json", is_flag=True, help="Print the result as a JSON object."
+)
+
+
+def show(rows: Iterable[Row], columns: Sequence[str] | Mapping[str, str], as_json: bool) -> None:
+    """Print ``rows``; those of a table show ``columns`` only (keys of rows, or keys ->
+    titles), a missing value as ``-``."""
     found = list(rows)
+    titles = columns if isinstance(columns, Mapping) else {name: name.upper() for name in columns}
     if as_json:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():
-        from rich.console import Console  # 0.05 s to import: not for files and pipes
-
-        Console().print(_table(found, columns))
+        print_table(_table(found, titles))
     else:
-        for line in ([name.upper() for name in columns], *(_cells(row, columns) for row in found)):
+        for line in (list(titles.values()), *(_cells(row, titles) for row in found)):
             click.echo("\t".join(line))
+
+
+def print_table(table: Table) -> None:
+    """Print a table for people, on the terminal or into a file.
+
+    Where the terminal is narrow, sentences are wrapped between words. A word (a time, a name, an
+    offset) is never cut: where even that has no room, lines are longer than the terminal, which
+    breaks them by itself.
+    """
+    from rich.console import Console  # 0.05 s to import: not for who prints none
+
+    console = Console() if sys.stdout.isatty() else Console(width=FILE_WIDTH)
+    for column in table.columns:
+        words = [_words(cell) for cell in (column.header, *column.cells)]
+        column.no_wrap = all(len(one) < 2 for one in words[1:])
+        column.min_width = max((_width(word) for one in words for word in one), default=None)
+    least = console.measure(table, options=console.options.update(width=MOST_WIDTH)).minimum
+    if least > console.width:
+        console = Console(width=least)
+    console.print(table, crop=False)
+
+
+def _width(word: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(word)
+
+
+def _words(cell: object) -> list[str]:
+    from rich.text import Text
+
+    return (Text.from_markup(cell) if isinstance(cell, str) else Text(str(cell))).plain.split()
 
 
 def tell(line: str, as_json: bool = False) -> None:
@@ -58,20 +98,20 @@ def end(done: int, errors: Mapping[Any, TallymarkError] | Sequence[TallymarkErro
         raise click.exceptions.Exit(PARTLY if done else FAILED)
 
 
-def _table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
+def _table(rows: Sequence[Row], titles: Mapping[str, str]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in columns:
+    for name, title in titles.items():
         number = any(isinstance(row.get(name), int) for row in rows)
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
+        table.add_column(title, justify="right" if number else "left")
     for row in rows:
-        table.add_row(*(cell.replace("[", r"\[") for cell in _cells(row, columns)))
+        table.add_row(*(cell.replace("[", r"\[") for cell in _cells(row, titles)))
     return table
 
 
-def _cells(row: Row, columns: Sequence[str]) -> list[str]:
-    return [_text(row.get(name)) for name in columns]
+def _cells(row: Row, names: Iterable[str]) -> list[str]:
+    return [_text(row.get(name)) for name in names]
 
 
 def _text(value: object) -> str:

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import click
 
+from tallymark.cli.lazy_group import NamedGroup
+from tallymark.cli.named import one_named
 from tallymark.cli.perf_figures import Figures
 from tallymark.cli.process import stop_signals
 from tallymark.cli.progress import Meter, progress
@@ -37,14 +39,14 @@ _SAMPLED: Final = 16
 _AHEAD_S: Final = 0.001
 
 
-@click.group("perf")
+@click.group("perf", cls=NamedGroup)
 def command() -> None:
     """Measure how fast a cluster takes and gives messages."""
 
 
 @command.command("produce")
-@click.argument("topic")
-@click.option("--num-records", type=click.IntRange(min=1), default=100_000, show_default=True)
+@one_named("topic", "topic")
+@click.option("-n", "--num-records", type=click.IntRange(min=1), default=100_000, show_default=True)
 @click.option("--record-size", type=click.IntRange(min=0), default=200, show_default=True)
 @click.option("--payload-file", type=click.Path(dir_okay=False, path_type=Path), help=_PAYLOAD_FILE)
 @rate_option
@@ -134,7 +136,7 @@ class _Sending:
 
 
 @command.command("consume")
-@click.argument("topic")
+@one_named("topic", "topic")
 @click.option("--messages", type=click.IntRange(min=1), help="End after so many.")
 @range_options
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")

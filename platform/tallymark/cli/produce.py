@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from tallymark.cli.named import one_named
 from tallymark.cli.process import stop_signals
 from tallymark.cli.progress import Meter, progress
 from tallymark.cli.publishing.inputs import Input, open_input
 from tallymark.cli.publishing.rows import Stop
 from tallymark.cli.target import cluster_options, take_target
 from tallymark.cli.writing.ending import close_producer
-from tallymark.cli.writing.line_messages import LineFormat, LineMessage, byte_lines
+from tallymark.cli.writing.line_messages import LineFormat, LineMessage, byte_lines, from_json
 from tallymark.cli.writing.options import producer_options, rate_option, take_producer
 from tallymark.cli.writing.pace import Rate
 from tallymark.cli.writing.tally import Tally
@@ -25,17 +26,22 @@ from tallymark.client.producing.producer import Producer
 from tallymark.errors import TallymarkError, UserError
 
 _HEADERS = "What stands before it are headers: name:value,name:value."
+_FORMAT = "Lines of text, or of 'tallymark consume --json': key, value and headers are kept."
 _NULL = "A line, or value behind its key, that is this has no value: a tombstone."
 
 
 @click.command("produce")
-@click.argument("topic")
+@one_named("topic", "topic")
 @click.option("--input", "path", metavar="FILE", default="-", help="A file [standard input].")
-@click.option("--key-separator", metavar="TEXT", help="What stands before it is the key.")
+@click.option("-k", "--key", metavar="TEXT", help="The key of every message.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="What stands before it is the key.")
+@click.option(
+    "-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", help=_FORMAT
+)
 @click.option("--header-separator", metavar="TEXT", help=_HEADERS)
 @click.option("--header", "fixed", multiple=True, metavar="NAME=VALUE", help="For every message.")
 @click.option("--null-value", metavar="TEXT", help=_NULL)
-@click.option("--partition", type=click.IntRange(min=0), help="Send all to this one.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="Send all to this one.")
 @rate_option
 @producer_options
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
@@ -64,7 +70,8 @@ class _Job:
     """What is done with every line."""
 
     topic: str
-    form: LineFormat
+    parse: Callable[[bytes], LineMessage]
+    key: bytes | None
     headers: tuple[tuple[str, bytes], ...]
     partition: int | None
     rate: float
@@ -73,9 +80,8 @@ class _Job:
 def _run(options: dict[str, Any], tally: Tally, stop: Stop) -> None:
     job = _Job(
         options["topic"],
-        LineFormat(
-            *(_bytes(options[n]) for n in ("key_separator", "header_separator", "null_value"))
-        ),
+        _parser(options),
+        None if options["key"] is None else options["key"].encode(),
         tuple(_pair(text) for text in options["fixed"]),
         options["partition"],
         options["rate"],
@@ -93,6 +99,18 @@ def _run(options: dict[str, Any], tally: Tally, stop: Stop) -> None:
             close_producer(producer, stop)
     finally:
         opened.close()
+
+
+def _parser(options: dict[str, Any]) -> Callable[[bytes], LineMessage]:
+    names = ("key_separator", "header_separator", "null_value")
+    if options["form"] == "text":
+        return LineFormat(*(_bytes(options[name]) for name in names)).parse
+    for name in names:
+        if options[name] is not None:
+            raise UserError(
+                f"--{name.replace('_', '-')} means nothing with --format json", "leave it out"
+            )
+    return from_json
 
 
 def _send_all(
@@ -116,7 +134,7 @@ def _messages(job: _Job, opened: Input, stop: Stop) -> Iterator[tuple[int, LineM
             continue
         number += 1
         try:
-            yield number, job.form.parse(line)
+            yield number, job.parse(line)
         except ValueError as error:
             raise UserError(f"line {number} of {opened.name}: {error}") from error
 
@@ -126,7 +144,7 @@ def _send(producer: Producer, job: _Job, message: LineMessage, number: int, tall
         producer.send(
             job.topic,
             message.value,
-            key=message.key,
+            key=job.key if message.key is None else message.key,
             partition=job.partition,
             headers=(*message.headers, *job.headers),
             on_delivery=tally.note,

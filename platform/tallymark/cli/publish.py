@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tallymark.cli.named import one_named
+from tallymark.cli.output import json_result
 from tallymark.cli.process import configure_logging, stop_signals
 from tallymark.cli.publishing import cluster as clusters
 from tallymark.cli.publishing.fitting import Fit, fitter
@@ -29,7 +32,8 @@ from tallymark.cli.publishing.sources import (
     with_event_time,
 )
 from tallymark.cli.publishing.stopping import StopAfter
-from tallymark.deployment import Cluster, Deployment, find_settings, load
+from tallymark.cli.target import cluster_options
+from tallymark.deployment import Deployment, find_settings, load
 from tallymark.deployment.load import ENVIRONMENT
 from tallymark.errors import TimedOutError, UserError
 from tallymark.serialization import AvroEncoder, RegistryClient, SerializationError
@@ -62,6 +66,9 @@ class Options:
     server: str | None
     settings: str | None
     cluster: str | None
+    bootstrap: str | None = None
+    command_config: str | None = None
+    as_json: bool = False
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -71,22 +78,24 @@ _POSITIVE = click.FloatRange(min=0.001)
 
 
 @click.command("publish")
-@click.argument("topic")
+@one_named("topic", "topic")
 @click.option("--input", help="A file; - for standard input, which is the default in a pipe.")
-@click.option("--format", type=click.Choice(FORMATS), default="auto", show_default=True)
+@click.option("-f", "--format", type=click.Choice(FORMATS), default="auto", show_default=True)
 @click.option("--schema", type=_FILE, help="An Avro schema (.avsc) [default: inferred].")
 @click.option("--backfill", is_flag=True, help="Events are old on purpose; the topic keeps them.")
 @click.option("--follow", is_flag=True, help="Go on as the file grows, through rotation.")
 @click.option("--shard", metavar="I/N", help="Publish every N-th row, from I (0 to N-1) on.")
 @click.option("--interval", type=_POSITIVE, default=1.0, help="Seconds between rows of metrics.")
-@click.option("--max-events", type=click.IntRange(min=0), help="End after so many events.")
+@click.option("-n", "--max-events", type=click.IntRange(min=0), help="End after so many events.")
 @click.option("--duration", type=click.FloatRange(min=0), help="End after so many seconds.")
 @click.option("--rejects", type=_FILE, help=_REJECTS)
 @click.option("--event-time", metavar="FIELD", help=_EVENT_TIME)
-@click.option("--partitions", type=click.IntRange(min=1), default=2, help="Of a new topic [2].")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), default=2, help="Of a new topic [2]."
+)
 @click.option("--server", help="The name the audit knows this publisher by [default: this host].")
-@click.option("--settings", type=click.Path(dir_okay=False), help="The deployment's settings file.")
-@click.option("--cluster", help="Where to publish to [default: the first cluster].")
+@json_result
+@cluster_options
 def command(**options: Any) -> None:
     """Publish JSON lines, CSV, access logs or live host metrics to TOPIC, as Avro events.
 
@@ -105,7 +114,9 @@ def publish(options: Options) -> int:
     if settings is not None:
         # The audit's interceptor, which the producer loads by itself, looks there.
         os.environ[ENVIRONMENT] = str(settings.absolute())
-    target = clusters.find_cluster(deployment, options.cluster)
+    target = clusters.find_destination(
+        deployment, options.bootstrap, options.command_config, options.cluster
+    )
     with stop_signals() as signalled:
         stop = StopAfter(signalled, options.duration)
         source = _open(options, stop)
@@ -148,7 +159,7 @@ class _Run:
 
     options: Options
     deployment: Deployment
-    target: Cluster
+    target: clusters.Destination
     source: Source
     rejects: Rejects
     stop: StopAfter
@@ -222,9 +233,15 @@ class _Run:
             _log.error("%s", error)
 
     def _report(self, counts: Counts, seconds: float) -> int:
-        if counts.rejected or counts.failed:
-            click.echo(f"what was not published, and why: {self.rejects.path}")
-        click.echo(f"{self.options.topic}: {counts.text()} seconds={seconds:.1f}")
+        refused = str(self.rejects.path) if counts.rejected or counts.failed else None
+        topic = self.options.topic
+        if self.options.as_json:
+            told = {"topic": topic, "cluster": self.target.name, **asdict(counts)}
+            click.echo(json.dumps({**told, "seconds": round(seconds, 3), "rejects": refused}))
+        else:
+            if refused:
+                click.echo(f"what was not published, and why: {refused}")
+            click.echo(f"{topic}: {counts.text()} seconds={seconds:.1f}")
         if self.stop.signalled and counts.exit_code == 2:
             return 0
         return counts.exit_code

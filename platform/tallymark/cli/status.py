@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tallymark.cli.output import print_table
 from tallymark.cli.stacks import Stack, named_stack, running_stacks
 
 
@@ -46,7 +47,7 @@ def _show(stacks: Sequence[Stack]) -> None:
     for number, stack in enumerate(stacks):
         if number:
             console.print()
-        console.print(_table(stack))
+        print_table(_table(stack))
         console.print(f"TALLYMARK_SETTINGS={stack.settings}", highlight=False, soft_wrap=True)
 
 

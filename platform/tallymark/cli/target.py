@@ -6,7 +6,7 @@ mean (:func:`take_target`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -48,7 +48,9 @@ def cluster_options(function: F) -> F:
             shell_complete=_complete_cluster,
         ),
         click.option("--command-config", type=click.Path(dir_okay=False), help=_CONFIG),
-        click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT,...", help="Brokers."),
+        click.option(
+            "-b", "--bootstrap-server", "bootstrap", metavar="HOST:PORT,...", help="Brokers."
+        ),
     ):
         function = option(function)
     return function
@@ -97,6 +99,32 @@ def _complete_cluster(
     except UserError:  # somebody is still typing
         return []
     return [cluster.name for cluster in clusters if cluster.name.startswith(incomplete)]
+
+
+def cluster_at(deployment: Deployment, bootstrap: str) -> Cluster | None:
+    """The cluster of the settings that has a broker at one of these addresses; None: none has."""
+    named = {address.strip() for address in bootstrap.split(",")}
+    for cluster in deployment.clusters:
+        if named & {broker.address for broker in cluster.brokers}:
+            return cluster
+    return None
+
+
+def clusters_named(
+    deployment: Deployment, names: Iterable[str], bootstraps: Iterable[str]
+) -> tuple[str, ...]:
+    """``names``, and what the settings call the clusters at ``bootstraps``; each once. UserError:
+    the settings have no cluster there."""
+    found = list(names)
+    for bootstrap in bootstraps:
+        cluster = cluster_at(deployment, bootstrap)
+        if cluster is None:
+            there = ", ".join(
+                f"{one.name} at {one.bootstrap_servers}" for one in deployment.clusters
+            )
+            raise UserError(f"no cluster of the settings is at {bootstrap}", f"there are: {there}")
+        found.append(cluster.name)
+    return tuple(dict.fromkeys(found))
 
 
 def find_zookeeper(cluster: str | None, settings: str | None) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tallymark.cli.named import one_named
 from tallymark.cli.output import json_option, show, tell
 from tallymark.cli.target import cluster_options, take_target
 from tallymark.client.admin.admin import Admin
@@ -15,7 +16,7 @@ from tallymark.errors import UserError
 
 
 @click.command("config")
-@click.argument("name")
+@one_named("topic", "name")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
 @click.option("--append", multiple=True, metavar="KEY=VALUE", help="Add to a list.")
 @click.option("--subtract", multiple=True, metavar="KEY=VALUE", help="Take from a list.")

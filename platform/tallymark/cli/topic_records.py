@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from tallymark.cli.confirm import confirmed, destructive_options
+from tallymark.cli.named import one_named
 from tallymark.cli.output import end, json_option, show, tell
 from tallymark.cli.reading.positions import parse_partitions, parse_time
 from tallymark.cli.target import cluster_options, take_target
@@ -20,11 +21,11 @@ _TIME = "Delete what is older: 2026-01-31T12:00:00Z, or 7d for seven days ago."
 
 
 @click.command("delete-records")
-@click.argument("name")
+@one_named("topic", "name")
 @click.option("--before-offset", type=click.IntRange(min=0), help="Delete what is below it.")
 @click.option("--before-time", metavar="TIME", help=_TIME)
 @click.option("--everything", is_flag=True, help="Delete all that is there now.")
-@click.option("--partitions", metavar="0,2-4", help="Only these.")
+@click.option("-p", "--partitions", metavar="0,2-4", help="Only these.")
 @destructive_options
 @json_option
 @cluster_options

@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from tallymark.cli.confirm import confirmed, destructive_options
+from tallymark.cli.lazy_group import NamedGroup
+from tallymark.cli.named import one_named, several_named
 from tallymark.cli.output import end, json_option, show, tell
 from tallymark.cli.target import cluster_options, take_target
 from tallymark.cli.topic_configs import config, pairs
@@ -19,7 +21,7 @@ from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.errors import KafkaError, UserError
 
 
-@click.group("topics")
+@click.group("topics", cls=NamedGroup)
 def command() -> None:
     """List, create, describe, change and delete topics."""
 
@@ -43,8 +45,8 @@ def list_topics(internal: bool, as_json: bool, **options: Any) -> None:
 
 
 @command.command("create")
-@click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), help="Default: the cluster's.")
+@one_named("topic", "name")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Default: the cluster's.")
 @click.option("--replication-factor", type=click.IntRange(min=1), help="Default: the cluster's.")
 @click.option(
     "--replicas",
@@ -79,8 +81,8 @@ def create(
 
 
 @command.command("grow")
-@click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=2), required=True, help="In all.")
+@one_named("topic", "name")
+@click.option("-p", "--partitions", type=click.IntRange(min=2), required=True, help="In all.")
 @destructive_options
 @cluster_options
 def grow(name: str, partitions: int, dry_run: bool, yes: bool, **options: Any) -> None:
@@ -94,7 +96,7 @@ def grow(name: str, partitions: int, dry_run: bool, yes: bool, **options: Any) -
 
 
 @command.command("delete")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@several_named("topic", "names")
 @destructive_options
 @cluster_options
 def delete(names: tuple[str, ...], dry_run: bool, yes: bool, **options: Any) -> None:
@@ -115,7 +117,7 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, **options: Any) -> 
 
 
 @command.command("describe")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@several_named("topic", "names")
 @json_option
 @cluster_options
 def describe(names: tuple[str, ...], as_json: bool, **options: Any) -> None:

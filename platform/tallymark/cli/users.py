@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tallymark.broker.users import check_iterations, check_user
+from tallymark.cli.lazy_group import NamedGroup
 from tallymark.cli.output import json_option, show
 from tallymark.cli.security_target import opened_store, store_options
 from tallymark.errors import KafkaError, UserError
@@ -16,7 +17,7 @@ from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.net.scram import HASHES, MIN_ITERATIONS
 
 
-@click.group("users")
+@click.group("users", cls=NamedGroup)
 def command() -> None:
     """Add, list and remove users (SASL: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN)."""
 

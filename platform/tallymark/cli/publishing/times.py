@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any, Final
@@ -15,6 +16,8 @@ _MONTHS: Final = {
         ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
     )
 }
+_AGO: Final = re.compile(r"(\d{1,9})(s|m|h|d)", re.ASCII)
+_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NUMBER: Final = re.compile(r"[+-]?\d{1,19}(\.\d{1,9})?")
 
 
@@ -35,6 +38,16 @@ def event_time_ms(value: Any) -> int:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _from_number(value)
     raise ValueError(f"{value!r} is not a time")
+
+
+def ago_ms(text: str, now_ms: int | None = None) -> int | None:
+    """``90s``, ``10m``, ``2h``, ``7d`` before now, as ms since the epoch; None: it is no such
+    text."""
+    found = _AGO.fullmatch(text.strip())
+    if found is None:
+        return None
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    return now - int(found[1]) * _UNITS_MS[found[2]]
 
 
 @lru_cache(maxsize=1024)  # a busy server's log has many lines a second

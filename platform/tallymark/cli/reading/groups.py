@@ -25,7 +25,7 @@ def group_options(function: F) -> F:
     """``--group`` and ``--zookeeper``."""
     for option in (
         click.option("--zookeeper", metavar="HOST:PORT/CHROOT", help=_ZOOKEEPER),
-        click.option("--group", metavar="NAME", help=_GROUP),
+        click.option("-g", "--group", metavar="NAME", help=_GROUP),
     ):
         function = option(function)
     return function

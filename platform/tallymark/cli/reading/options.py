@@ -36,13 +36,13 @@ def range_options(function: F) -> F:
             default="read_uncommitted",
             help="Whether to leave out what transactions aborted or have not ended.",
         ),
-        click.option("--partitions", metavar="0,2-4", help="Only these."),
-        click.option("--until-end", is_flag=True, help="End with what is there now."),
+        click.option("-p", "--partitions", metavar="0,2-4", help="Only these."),
+        click.option("-e", "--until-end", is_flag=True, help="End with what is there now."),
         click.option(
             "--to-time", metavar="TIME", help="End before the first message of that time."
         ),
         click.option("--from-time", metavar="TIME", help=_TIME),
-        click.option("--offset", metavar="WHERE", help=_OFFSET),
+        click.option("-o", "--offset", metavar="WHERE", help=_OFFSET),
         click.option("--from-beginning", is_flag=True, help="Begin with the oldest message."),
     ):
         function = option(function)

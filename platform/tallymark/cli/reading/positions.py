@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tallymark.cli.publishing.times import event_time_ms
+from tallymark.cli.publishing.times import ago_ms, event_time_ms
 from tallymark.errors import UserError
-
-_AGO: Final = re.compile(r"(\d{1,9})(s|m|h|d)")
-_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +37,14 @@ END: Final = Position("end")
 
 
 def parse_offset(text: str) -> Position:
-    """``beginning``, ``end``, ``1234``, or ``-10``: the last ten of each partition. UserError."""
+    """``beginning``, ``end``, ``1234``, ``-10`` (the last ten of each partition), or ``s@TIME`` as
+    kcat has it. UserError."""
     if text in ("beginning", "earliest", "smallest"):
         return BEGINNING
     if text in ("end", "latest", "largest"):
         return END
+    if text.startswith("s@"):  # as kcat
+        return parse_time(text[2:])
     if re.fullmatch(r"-?\d{1,18}", text):
         number = int(text)
         return Position("last", -number) if text[0] == "-" else Position("offset", number)
@@ -57,10 +56,9 @@ def parse_offset(text: str) -> Position:
 def parse_time(text: str, now_ms: int | None = None) -> Position:
     """A time: ISO 8601 (without a zone: UTC), seconds or ms since 1970, or ``90s``, ``10m``,
     ``2h``, ``7d`` before now. UserError."""
-    ago = _AGO.fullmatch(text)
-    if ago:
-        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-        return Position("time", now - int(ago[1]) * _UNITS_MS[ago[2]])
+    ago = ago_ms(text, now_ms)
+    if ago is not None:
+        return Position("time", ago)
     try:
         return Position("time", event_time_ms(text))
     except ValueError as error:

@@ -4,10 +4,15 @@
 
     trace:ab12,tenant:7|member-7:the value      --header-separator '|' --key-separator ':'
     └────── headers ──────┘└─ key ─┘└ value ┘
+
+Headers may also stand as ``consume --show headers`` prints them, ``[["trace","ab12"]]``; and a
+whole line may be an object of ``consume --json`` (:func:`from_json`).
 """
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -55,11 +60,47 @@ class LineFormat:
 def _headers(written: bytes) -> tuple[tuple[str, bytes | None], ...]:
     if not written:
         return ()
+    if written.startswith(b"[") and written.endswith(b"]"):
+        return _listed(json.loads(written))
     pairs = (part.partition(b":") for part in written.split(b","))
     found = tuple((name.decode(), value if colon else None) for name, colon, value in pairs)
     if any(not name for name, _ in found):
         raise ValueError(f"{written[:60]!r} are no headers: give name:value,name:value")
     return found
+
+
+def from_json(line: bytes) -> LineMessage:
+    """The message of a line of ``consume --json``: its key, value and headers; the stamp, topic and
+    offset it had are not those of a new message. ValueError for any other line."""
+    document = json.loads(line)
+    if not isinstance(document, dict) or "value" not in document:
+        raise ValueError("it is no object with a value, as 'tallymark consume --json' prints them")
+    return LineMessage(
+        _data(document.get("key")), _data(document["value"]), _listed(document.get("headers") or [])
+    )
+
+
+def _listed(pairs: object) -> tuple[tuple[str, bytes | None], ...]:
+    if not isinstance(pairs, list):
+        raise ValueError("headers are no list")
+    found: list[tuple[str, bytes | None]] = []
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise ValueError(f"{pair!r} is no header: give [name, value]")
+        found.append((pair[0], _data(pair[1])))
+    return tuple(found)
+
+
+def _data(shown: object) -> bytes | None:
+    """What commands show of bytes, back: a text, ``{"base64": ...}``, null, or other JSON, which
+    stays JSON."""
+    if shown is None:
+        return None
+    if isinstance(shown, str):
+        return shown.encode()
+    if isinstance(shown, dict) and list(shown) == ["base64"]:
+        return base64.b64decode(str(shown["base64"]), validate=True)
+    return json.dumps(shown, ensure_ascii=False).encode()
 
 
 def byte_lines(
