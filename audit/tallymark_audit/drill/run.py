@@ -179,7 +179,7 @@ class Drill:
         store = self._stage.store
         return [
             *taken_back(read_history(store), rows, since, but),
-            *alerts_taken_back(read_alerts(store), self._plan.faults),
+            *alerts_taken_back(read_alerts(store), self._plan.faults, since),
         ]
 
     def _tell(self, comparison: Comparison) -> None:

@@ -80,14 +80,15 @@ def taken_back(
     ]
 
 
-def alerts_taken_back(found: Iterable[Row], done: Iterable[str]) -> list[str]:
-    """Alerts that fired and are over, and are not of what the drill has done (kinds of faults).
-    Those of verdicts follow the verdicts: see :func:`taken_back`."""
+def alerts_taken_back(found: Iterable[Row], done: Iterable[str], since: int = 0) -> list[str]:
+    """Alerts that began ``since`` (ms), fired and are over, and are not of what the drill has done
+    (kinds of faults). Those of verdicts follow the verdicts: see :func:`taken_back`."""
     kinds = tuple(done)
     return [
         f"{alert['rule']} {alert['labels']} from {alert['starts_at']} to {alert['ends_at']}"
         for alert in found
         if alert["status"] == "resolved"
+        and alert["starts_at"] >= since
         and alert["rule"] not in _OF_VERDICTS
         and not any(kind.endswith(_SILENCES.get(alert["rule"], ())) for kind in kinds)
     ]

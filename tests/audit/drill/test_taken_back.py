@@ -54,3 +54,11 @@ def test_alerts_that_are_over_are_of_what_was_done_or_were_taken_back(
     rule: str, status: str, done: tuple[str, ...], count: int
 ) -> None:
     assert len(alerts_taken_back([alert(rule, status)], done)) == count
+
+
+def test_an_alert_that_the_repair_has_ended_was_not_taken_back() -> None:
+    """A watermark stood at a window of a slow clock that lacked a message. The repair brought it,
+    the alert ended with it, and the drill called that an alarm that was taken back."""
+    stalled = alert("TallymarkWatermarkStalled")
+    assert alerts_taken_back([stalled], ("drop",), since=1)
+    assert not alerts_taken_back([stalled], ("drop",), since=2)
