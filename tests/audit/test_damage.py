@@ -51,7 +51,7 @@ class Site:
             mirrors=(),
             audit=AUDIT,
         )
-        self.tally = Tally(Identity("producer-a", "web", "app", "61" * 8, W, 0))
+        self.tally = Tally(Identity("producer-" + "61" * 8, "web", "app", "61" * 8, W, 0))
         for place in (("t", 0), ("t", 1), (AUDIT_TOPIC, 0)):
             self.cluster.log(*place)
         self.start()
