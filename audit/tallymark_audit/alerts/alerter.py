@@ -37,6 +37,8 @@ from tallymark_audit.store.watching import WrongWindows
 
 log: Final = logging.getLogger(__name__)
 LOOK_MS: Final = 2_000
+LONGEST_LOOK_MS: Final = 5_000
+"""Alerts are looked at between every so often and this: a twelfth of a window."""
 COMPARE_MS: Final = 60_000
 """How often the verdicts of collector and Spark are compared."""
 
@@ -92,7 +94,6 @@ class Alerter:
     :meth:`step`. UserError from the constructor: the webhook's address makes no sense."""
 
     name = "alerting"
-    every_ms = LOOK_MS
 
     def __init__(
         self,
@@ -111,6 +112,7 @@ class Alerter:
         self._owners = Owners.of(deployment)
         console = (self._settings.console_url or deployment.dashboards.url).rstrip("/")
         audit = deployment.audit
+        self.every_ms = min(max(LOOK_MS, audit.window_ms // 12), LONGEST_LOOK_MS)
         self._rules = Rules(self._settings, audit.window_ms, audit.silence_ms, console)
         self._aside: Aside[Refused | None] = Aside("alert webhook")
         self._under_way: list[Telling] = []

@@ -30,6 +30,9 @@ __all__ = ["Collector", "CollectorSettings", "wall_clock"]
 
 log: Final = logging.getLogger(__name__)
 IDLE_COMMIT_MS: Final = 1000
+LONGEST_IDLE_MS: Final = 5000
+"""How far partitions without news are counted is committed between every so often and this: a
+twelfth of a window."""
 DISCOVER_MS: Final = 1000
 BACKFILLS_MS: Final = 10_000
 BEHIND_COMMIT_MS: Final = 500
@@ -89,6 +92,7 @@ class Collector:
         self._discovered = 0
         self._committed = 0
         self._idle_committed = 0
+        self._idle_commit_ms = min(max(IDLE_COMMIT_MS, settings.window_ms // 12), LONGEST_IDLE_MS)
         self._backfills_read = 0
         self._doubted = False
 
@@ -247,7 +251,7 @@ class Collector:
 
     def _commit_if_due(self, found: Sequence[Counted], now: int) -> None:
         """Commit what was found, at once unless there is more to read anyway."""
-        idle = now - self._idle_committed >= IDLE_COMMIT_MS
+        idle = now - self._idle_committed >= self._idle_commit_ms
         self._uncommitted += [one for one in found if one.moved or idle]
         self.ledger.advance(found)
         behind = any(one.to.next_offset < one.to.high_watermark for one in found)

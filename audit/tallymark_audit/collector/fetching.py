@@ -37,6 +37,10 @@ from tallymark_audit.store.incidents import Incident
 
 log: Final = logging.getLogger(__name__)
 FETCH_BYTES: Final = 1 << 20
+QUIET: Final = 8
+LONGER: Final = 4
+"""After so many rounds without a record, brokers are asked to wait so many times as long: they
+answer at once when there is one."""
 LIVE_MS: Final = 5_000
 """Who was at the end of a log so short a while ago reads its records as they come."""
 Clock = Callable[[], int]
@@ -80,6 +84,7 @@ class Fetching:
         self._bound = WindowBound(settings.window_ms)
         self._met = Met()
         self._places = KnownPlaces(reader, ledger.places_ever)
+        self._quiet = 0
 
     def step(self, now: int) -> list[Counted]:
         """Ask for the next records of every partition that is well, and count them."""
@@ -92,7 +97,7 @@ class Fetching:
         answers = self._reader.multifetch(
             [FetchSpec(p.topic, p.partition, p.next_offset, p.leader_epoch) for p in at],
             max_bytes=FETCH_BYTES,
-            max_wait_ms=self._settings.max_wait_ms,
+            max_wait_ms=self._settings.max_wait_ms * (LONGER if self._quiet >= QUIET else 1),
             min_bytes=1,
         )
         found: list[Counted] = []
@@ -100,6 +105,7 @@ class Fetching:
             counted = self._take(place, position, answer, sent_at)
             if counted is not None:
                 found.append(counted)
+        self._quiet = 0 if any(one.moved for one in found) else self._quiet + 1
         return found
 
     def _take(

@@ -8,11 +8,12 @@ fenced transaction, so that two collectors never argue.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, and_, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.deployment import AuditSettings
@@ -21,6 +22,7 @@ from tallymark_audit.absurd import reason_of
 from tallymark_audit.cells import Edge
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.collector.marks import update_watermarks
+from tallymark_audit.collector.waiting import Signs, Waiting, those_waited_for
 from tallymark_audit.edges import collision, discovered_group, is_audited, passes
 from tallymark_audit.hashing import BLOCK
 from tallymark_audit.judge.apart import is_unjudged, judge_apart
@@ -31,7 +33,7 @@ from tallymark_audit.store import recounts
 from tallymark_audit.store.facts import groups_on
 from tallymark_audit.store.graph import History, history, note_edges
 from tallymark_audit.store.incidents import Incident, fold_incident
-from tallymark_audit.store.tables import reporters, verdicts, window_changes
+from tallymark_audit.store.tables import verdicts, window_changes
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.text import utc
 
@@ -40,9 +42,14 @@ AT_ONCE: Final = 500
 """Windows judged in one step, those first that wait longest; the others are for the next one."""
 SLACK_MS: Final = 30_000
 """Changes are looked for this far back: clocks differ, and transactions take their time."""
+LATEST_MS: Final = 300_000
+"""Of those that were made longer ago than this all were seen."""
 WAITING_MS: Final = 1_000
 LONGEST_WAIT_MS: Final = 10_000
 MARK_MS: Final = 2_000
+MARK_REST: Final = 200
+"""While no verdict is news only time moves watermarks: they are left alone so many times as long as
+it took to look at them, but for half a window at most."""
 UNJUDGED_KIND: Final = "unjudged"
 """The kind of incidents about what cannot be judged."""
 Window = tuple[str, int]
@@ -95,10 +102,15 @@ class JudgeLoop:
                 raise
             except Exception as error:
                 self._note(hop, error, now)
+        if news:
+            self._mark_at = min(self._mark_at, now + MARK_MS)
         if marking:
-            self._mark_at = now + MARK_MS
             hops = [hop.hop for hop in self._hops.values()]
+            began = time.monotonic()
             update_watermarks(self._ledger, hops, self._settings, now)
+            spent_ms = int((time.monotonic() - began) * 1000)
+            rest = min(spent_ms * MARK_REST, self._settings.window_ms // 2)
+            self._mark_at = now + (MARK_MS if news else max(MARK_MS, rest))
         return news
 
     def _note(self, hop: _HopLoop, error: Exception, now: int) -> None:
@@ -143,7 +155,8 @@ class _HopLoop:
         self._since: int | None = None
         self._seen: dict[Window, int] = {}
         self._due: dict[Window, int] = {}
-        self._ended = -1
+        self._signs: Signs = ()
+        self._waiting = Waiting()
         self._collisions: set[str] = set()
 
     def step(self, ledger: Ledger, now: int) -> list[Verdict]:
@@ -165,25 +178,29 @@ class _HopLoop:
             changed = self._stale(connection, known)
             self._since = 0
         else:
-            changed = self._named(self._changed(connection, self._since - SLACK_MS), known)
+            since = max(self._since, now - LATEST_MS) - SLACK_MS
+            changed = self._named(self._changed(connection, since), known)
         for topic, window, changed_at in changed:
-            if self._owes(topic, window) and self._seen.get((topic, window), -1) < changed_at:
+            if self._seen.get((topic, window), -1) < changed_at:
                 self._seen[topic, window] = changed_at
-                self._due[topic, window] = now
+                if self._owes(topic, window):
+                    self._due[topic, window] = now
+                    self._waiting.ended((topic, window))
             self._since = max(self._since, min(changed_at, now))  # a clock may be far ahead
-        self._look_at_reporters(connection, now)
+        self._look_at_signs(connection, now)
         horizon = self._since - 2 * SLACK_MS
         self._seen = {key: at for key, at in self._seen.items() if at >= horizon}
 
-    def _look_at_reporters(self, connection: Connection, now: int) -> None:
-        """When a reporter has closed or was retired, whatever waits may be waiting for it."""
-        query = select(func.count()).where(
-            reporters.c.cluster == self.hop.edge.home,
-            or_(reporters.c.closed, reporters.c.retired_at > 0),
-        )
-        ended = connection.scalar(query) or 0
-        if ended != self._ended:
-            self._ended = ended
+    def _look_at_signs(self, connection: Connection, now: int) -> None:
+        """When a reporter has closed, was retired or is heard again, a counter goes on: whatever
+        waits may be waiting for it."""
+        if not self._due:
+            return
+        clusters = sorted({self.hop.edge.home, *self.hop.clusters()})
+        signs = those_waited_for(connection, clusters, now, self._settings.silence_ms)
+        if signs != self._signs:
+            self._signs = signs
+            self._waiting.all_ended()
             self._due = dict.fromkeys(self._due, now)
 
     def _named(self, changed: Iterable[Change], known: Known) -> list[tuple[str, int, int]]:
@@ -307,9 +324,12 @@ class _HopLoop:
             quiet = max(min(end, now), self._seen.get(key, 0)) + self._settings.settle_min_ms
             self._due[key] = max(quiet, now + self._patience)
         elif State.UNKNOWN in states:
-            self._due[key] = now + max(self._patience, LONGEST_WAIT_MS // 2)
+            first = max(self._patience, LONGEST_WAIT_MS // 2)
+            self._due[key] = self._waiting.again_at(key, now, first, len(self._due))
+            return
         else:
             self._due.pop(key, None)
+        self._waiting.ended(key)
 
     @property
     def _patience(self) -> int:

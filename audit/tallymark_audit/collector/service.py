@@ -33,6 +33,7 @@ from tallymark_audit.store.housekeeping import Housekeeper
 log: Final = logging.getLogger(__name__)
 REQUEST_TIMEOUT_MS: Final = 3000
 JUDGE_MS: Final = 1000
+LONGEST_JUDGE_MS: Final = 2000
 ROUND_MS: Final = 200
 """Rounds follow each other no faster while less than a ``TRICKLE`` of records comes in."""
 TRICKLE: Final = 5000
@@ -40,6 +41,11 @@ REPLAY_MS: Final = 10_000
 STATUS_MS: Final = 60_000
 SESSION_MS: Final = 10_000
 """A collector that is silent for so long has lost its partitions to the others."""
+
+
+def judge_every_ms(window_ms: int) -> int:
+    """How often to look what is to be judged: a thirtieth of a window, within bounds."""
+    return min(max(JUDGE_MS, window_ms // 30), LONGEST_JUDGE_MS)
 
 
 class CollectorService:
@@ -132,7 +138,7 @@ class CollectorService:
     def _chores_of_the_one_in_charge(self) -> list[Chore]:
         edges = derive_edges(self._deployment)
         return [
-            Doing("judging", JUDGE_MS, self._judge),
+            Doing("judging", judge_every_ms(self._deployment.audit.window_ms), self._judge),
             Housekeeper(self._collector.ledger, edges, self._deployment.audit),
             self._alerter,
         ]

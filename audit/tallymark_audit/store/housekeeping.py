@@ -36,6 +36,8 @@ PACK_AT_ONCE: Final = 50
 """Windows packed in one transaction."""
 ROUND_MS: Final = 60_000
 """When all windows were looked at, those left are looked at again after this."""
+LONGEST_ROUND_MS: Final = 600_000
+"""The pause doubles up to this while there is nothing to archive."""
 FORGET_AT_ONCE: Final = 1000
 FORGET_MS: Final = 3_600_000
 """Between two rounds of forgetting."""
@@ -64,6 +66,7 @@ class Housekeeper:
         self._settings = settings
         self._after: Changed | None = None
         self._round_at = 0
+        self._round_ms = ROUND_MS
         self._forget_at = 0
         self._forgetting = 0
 
@@ -84,8 +87,11 @@ class Housekeeper:
         for start in range(0, len(well), PACK_AT_ONCE):
             some = well[start : start + PACK_AT_ONCE]
             packed += self._pack(some, now)
+        if packed:
+            self._round_ms = ROUND_MS
         if len(quiet) < LOOK_AT:
-            self._after, self._round_at = None, now + ROUND_MS
+            self._after, self._round_at = None, now + self._round_ms
+            self._round_ms = min(2 * self._round_ms, LONGEST_ROUND_MS)
         else:
             self._after = quiet[-1]
         return packed

@@ -1,0 +1,84 @@
+"""What waits for somebody who may never come costs next to nothing, and is not forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judged_world import World, heartbeats, publisher, steady, world_in
+
+from tallymark_audit.collector import judge_loop
+from tallymark_audit.collector.waiting import EACH_MS, LONGEST_MS, Waiting
+from tallymark_audit.judge.judging import judge_windows
+from tallymark_audit.judge.verdicts import State
+from tallymark_audit.store import claims
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with world_in(tmp_path) as made:
+        yield made
+
+
+def test_the_wait_doubles_and_ends() -> None:
+    waiting = Waiting()
+    first, second = ("t", 0), ("t", 60_000)
+    waits = [waiting.again_at(first, 1000, 5000, crowd=2) - 1000 for _ in range(40)]
+    assert waits[:4] == [5000, 10_000, 20_000, 40_000]
+    assert set(waits[4:]) == {LONGEST_MS}
+    assert waiting.again_at(second, 1000, 5000, crowd=2) == 6000
+    waiting.ended(first)
+    assert waiting.again_at(first, 1000, 5000, crowd=2) == 6000
+    assert waiting.again_at(second, 1000, 5000, crowd=2) == 11_000
+    waiting.all_ended()
+    assert waiting.again_at(second, 1000, 5000, crowd=2) == 6000
+
+
+def test_a_crowd_is_judged_again_at_so_many_a_second() -> None:
+    waiting = Waiting()
+    assert waiting.again_at(("t", 0), 0, 10_000, crowd=20_000) == 20_000 * EACH_MS
+
+
+def test_windows_of_a_lost_host_are_not_judged_again_and_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host was lost with its producer: its windows are UNKNOWN until somebody retires it. For
+    days the collector judged each of them every few seconds, which took half a core; and it still
+    has to see at once that the producer was retired."""
+    judged: list[int] = []
+
+    def counted(connection: Any, hop: Any, topic: str, windows: Any, *rest: Any) -> Any:
+        if hop.edge.name == "producer-to-dc1":
+            judged.extend(windows)
+        return judge_windows(connection, hop, topic, windows, *rest)
+
+    monkeypatch.setattr(judge_loop, "judge_windows", counted)
+    lost = publisher(world, "dc1", b"a")
+    steady(world, lost, ms=3000)
+    lost.publish(world.now, 10)
+    world.mirror("dc1")
+    world.run(20_000)
+    waiting = [w for w, state in world.states("producer-to-dc1").items() if state == State.UNKNOWN]
+    assert waiting
+    judged.clear()
+    world.run(120_000)
+    assert len(judged) <= 4 * len(waiting), "120 seconds, of which each window waits 60 by then"
+    with world.store.write() as connection:
+        claims.retire(connection, lost.tally.identity.reporter, world.now)
+    world.run(3000)
+    assert State.UNKNOWN not in world.states("producer-to-dc1").values()
+
+
+def test_a_silent_producer_that_is_heard_again_is_seen_at_once(world: World) -> None:
+    """Its network was away for longer than it may be silent. It is back, and reports what it had
+    kept: that changes the reporter, and not the windows that waited for it."""
+    one = publisher(world, "dc1", b"a")
+    steady(world, one, ms=3000)
+    one.publish(world.now, 10)
+    world.mirror("dc1")
+    world.run(60_000)
+    assert State.UNKNOWN in world.states("producer-to-dc1").values()
+    heartbeats(world, one, ms=4000)
+    assert set(world.states("producer-to-dc1").values()) == {State.COMPLETE}
