@@ -325,12 +325,14 @@ def test_the_commands_show_what_is_known(world: World, tmp_path: Path) -> None:
     assert json.loads(invoke("evidence", *settings, "--json", "producer-to-dc1", "t", "10000"))[
         "verdicts"
     ]
-    assert "live" in invoke("reporters", *settings, "--live")
+    reporter = one.tally.identity.reporter
+    assert "silent" in invoke("reporters", *settings)  # since 1970
+    assert reporter not in invoke("reporters", *settings, "--live")
     assert json.loads(invoke("reporters", *settings, "--json"))
     plan = tmp_path / "plan.json"
     assert "not possible" in invoke("repair", *settings, "--plan", str(plan))
     assert json.loads(invoke("repair", *settings, "--json"))["items"][0]["refused"]
-    assert "is retired on dc1" in invoke("retire", *settings, one.tally.identity.reporter)
+    assert "is retired on dc1" in invoke("retire", *settings, reporter)
 
 
 def test_a_repair_that_cannot_be_made_exits_with_3(world: World, tmp_path: Path) -> None:
