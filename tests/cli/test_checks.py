@@ -1,5 +1,6 @@
 """``tallymark doctor`` says what is missing and what to do."""
 
+import importlib.util
 import socket
 from pathlib import Path
 
@@ -30,6 +31,23 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (finding,) = checks.check_java()
     assert finding.grade == "failure"
     assert "install" in finding.do
+
+
+def test_extras_are_asked_for_where_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Collectors and dashboards beside somebody's Kafka could not be started where pyspark is not
+    installed, which only ZooKeeper's jars and ``tallymark reconcile`` need."""
+    everything = Deployment()
+    beside = everything.model_copy(
+        update={
+            "zookeeper": everything.zookeeper.model_copy(update={"embedded": False}),
+            "registry": everything.registry.model_copy(update={"embedded": False}),
+        }
+    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    wrong = [one.what for one in checks.check_packages(everything) if one.grade == "failure"]
+    assert wrong == ["extra registry", "extra dashboards", "extra spark"]
+    wrong = [one.what for one in checks.check_packages(beside) if one.grade == "failure"]
+    assert wrong == ["extra dashboards"]
 
 
 def test_a_taken_port_is_named_with_who_wants_it() -> None:

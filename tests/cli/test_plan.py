@@ -77,6 +77,16 @@ def test_what_runs_elsewhere_is_neither_started_nor_waited_for() -> None:
     assert specs["broker-dc1-0"].after == ()
 
 
+def test_a_mirror_of_somebody_else_is_not_started() -> None:
+    """MirrorMaker copies between two clusters: the hop stands in the settings, so that it is
+    judged, and ``tallymark up`` started a second mirror beside it: everything came twice."""
+    first, second = Deployment().mirrors
+    elsewhere = first.model_copy(update={"embedded": False})
+    names = [spec.name for spec in plan(Deployment(mirrors=(elsewhere, second)))]
+    assert "mirror-dc1-to-aggregate" not in names
+    assert "mirror-dc2-to-aggregate" in names
+
+
 def test_free_ports_leave_alone_what_runs_elsewhere() -> None:
     first, *rest = Deployment().clusters
     elsewhere = first.model_copy(update={"embedded": False})

@@ -129,6 +129,15 @@ def test_the_overview_needs_the_store_and_no_collector(tmp_path: Path) -> None:
     ]
 
 
+def test_attaching_imports_nothing_before_its_options_are_read(tmp_path: Path) -> None:
+    modules = modules_of("attach", "--help", cwd=tmp_path)
+    assert not modules & (HEAVY | {"asyncio"})
+    assert {n for n in ours(modules) if n.startswith("tallymark_audit.attach")} == {
+        "tallymark_audit.attach",
+        "tallymark_audit.attach.cli",
+    }
+
+
 def test_the_written_list_of_commands_is_that_of_the_entry_points() -> None:
     """No command reads the entry points of all installed packages to find itself."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

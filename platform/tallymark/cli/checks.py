@@ -27,7 +27,7 @@ def run_checks(deployment: Deployment) -> list[Finding]:
     checks: list[Callable[[], list[Finding]]] = [
         check_python,
         check_java,
-        check_packages,
+        lambda: check_packages(deployment),
         lambda: check_disk(deployment),
         (lambda: check_reachable(deployment)) if running else (lambda: check_ports(deployment)),
     ]
@@ -74,9 +74,16 @@ def java_version(text: str) -> int | None:
     return int(match[2] or 0) if major == 1 else major
 
 
-def check_packages() -> list[Finding]:
-    """The packages of each extra."""
-    extras = {"registry": "fastapi", "dashboards": "jinja2", "spark": "pyspark"}
+def check_packages(deployment: Deployment) -> list[Finding]:
+    """The packages of each extra that the deployment needs on this machine; Spark's has the jars
+    of ZooKeeper."""
+    needed = {
+        "registry": deployment.registry.embedded,
+        "dashboards": deployment.dashboards.embedded,
+        "spark": deployment.zookeeper.embedded,
+    }
+    packages = {"registry": "fastapi", "dashboards": "jinja2", "spark": "pyspark"}
+    extras = {extra: packages[extra] for extra, wanted in needed.items() if wanted}
     findings = [Finding("tallymark", "ok", version("tallymark"))]
     for extra, package in extras.items():
         if importlib.util.find_spec(package) is None:

@@ -26,6 +26,10 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark.cli.apache_kafka:command",
         "Run a broker of Apache Kafka, for trying the stack on it.",
     ),
+    "attach": Entry(
+        "tallymark_audit.attach.cli:command",
+        "Audit Kafka clusters that are there already.",
+    ),
     "audit": Entry(
         "tallymark_audit.cli:command",
         "Count, judge, name and repair: the audit.",

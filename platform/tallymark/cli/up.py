@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -33,7 +34,13 @@ def command(settings: str | None, data: str | None, free_ports: bool) -> None:
         deployment = deployment.model_copy(update={"data_dir": Path(data)})
     if free_ports:
         deployment = with_free_ports(deployment)
-    _refuse_early(deployment)
+    run_stack(deployment, lambda: _announce(deployment))
+
+
+def run_stack(deployment: Deployment, announce: Callable[[], None]) -> None:
+    """Start what the deployment embeds and keep it running until SIGINT or SIGTERM; ``announce`` is
+    called once, when all of it serves. UserError: it cannot be started here, and why."""
+    refuse_early(deployment)
     supervisor = Supervisor(deployment, report)
     supervisor.start()
     with stop_signals() as stopped:
@@ -44,7 +51,7 @@ def command(settings: str | None, data: str | None, free_ports: bool) -> None:
                 _give_up(supervisor)
                 if not announced and supervisor.all_ready():
                     announced = True
-                    _announce(deployment)
+                    announce()
                 time.sleep(POLL_SECONDS)
             click.echo("stopping")
         finally:
@@ -62,9 +69,9 @@ def report(spec: ProcessSpec, child: Child, log: Path) -> None:
         click.echo(f"{spec.name:<26} held       {child.reason}")
 
 
-def _refuse_early(deployment: Deployment) -> None:
-    """One clear line instead of ten processes that cannot start."""
-    checks = [check_packages(), check_disk(deployment), check_ports(deployment)]
+def refuse_early(deployment: Deployment) -> None:
+    """One clear line instead of ten processes that cannot start: UserError, and what to do."""
+    checks = [check_packages(deployment), check_disk(deployment), check_ports(deployment)]
     if deployment.zookeeper.embedded or _starts_apache_kafka(deployment):
         checks.append(check_java())
     for findings in checks:

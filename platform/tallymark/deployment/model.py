@@ -127,6 +127,9 @@ class Mirror(Part):
     """The cluster that is copied."""
     target: Name
     """The cluster that is copied into."""
+    embedded: bool = True
+    """Whether ``tallymark up`` starts it; false: somebody else copies (MirrorMaker), and the hop is
+    judged by what arrives."""
     topics: str = ".*"
     """A regular expression; a topic is copied if all of its name matches. Internal ones (leading
     ``_``) never are."""

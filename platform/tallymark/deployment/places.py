@@ -80,6 +80,7 @@ class MirrorPlace(NamedTuple):
 
     source: str
     target: str
+    embedded: bool = True
 
     @property
     def name(self) -> str:
@@ -200,7 +201,7 @@ def _mirrors(raw: Mapping[str, Any], clusters: set[str]) -> tuple[MirrorPlace, .
         there = [dc for dc in ("dc1", "dc2") if {dc, "aggregate"} <= clusters]
         return tuple(MirrorPlace(dc, "aggregate") for dc in there)
     return tuple(
-        MirrorPlace(_name(table, "source"), _name(table, "target"))
+        MirrorPlace(_name(table, "source"), _name(table, "target"), _flag(table, "embedded"))
         for table in _tables(raw, "mirrors")
     )
 

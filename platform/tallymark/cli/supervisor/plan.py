@@ -109,6 +109,7 @@ def _mirrors(deployment: Described) -> list[ProcessSpec]:
             ),
         )
         for mirror in deployment.mirrors
+        if mirror.embedded
     ]
 
 

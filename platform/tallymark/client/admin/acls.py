@@ -37,6 +37,15 @@ OPERATIONS: Final = {
     "idempotent-write": 12,
 }
 PERMISSIONS: Final = {"any": 1, "deny": 2, "allow": 3}
+_NOT_TOLD: Final = -(2**31)
+
+
+def operations_in(bits: int) -> frozenset[str] | None:
+    """The words of a field of authorized operations (KIP-430), bit 3 for operation 3; None when the
+    broker does not tell."""
+    if bits == _NOT_TOLD:
+        return None
+    return frozenset(word for word, number in OPERATIONS.items() if bits >> number & 1)
 
 
 @dataclass(frozen=True, slots=True)

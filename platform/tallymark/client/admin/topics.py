@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tallymark.client.admin.acls import operations_in
 from tallymark.client.admin.base import AdminBase
 from tallymark.client.admin.results import Outcomes, Results, TopicPartition, refusal
 from tallymark.client.admin.routes import from_controller
@@ -47,12 +48,15 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic with its partitions, ascending. ``internal`` ones are the cluster's own."""
+    """A topic with its partitions, ascending. ``internal`` ones are the cluster's own.
+    ``operations``: what the asker may do with it, by the words of
+    :data:`~.acls.OPERATIONS`; None when it was not asked for, or is not told (before Kafka 2.3)."""
 
     name: str
     topic_id: uuid.UUID
     internal: bool
     partitions: tuple[PartitionDescription, ...] = field(default_factory=tuple)
+    operations: frozenset[str] | None = None
 
 
 class TopicAdmin(AdminBase):
@@ -166,14 +170,18 @@ class TopicAdmin(AdminBase):
         self._run(self._cluster.refresh(None), "listing topics")
         return self._cluster.metadata.topics()
 
-    def describe_topics(self, names: Iterable[str] | None = None) -> Results[str, TopicDescription]:
-        """These topics (None: all there are) with leaders and replicas, asked for now."""
+    def describe_topics(
+        self, names: Iterable[str] | None = None, *, operations: bool = False
+    ) -> Results[str, TopicDescription]:
+        """These topics (None: all there are) with leaders and replicas, asked for now; with
+        ``operations`` also what the asker may do with them (KIP-430)."""
         wanted = None if names is None else sorted(set(names))
         request = messages.MetadataRequest(
             topics=None
             if wanted is None
             else tuple(messages.MetadataRequestTopic(name=n) for n in wanted),
             allow_auto_topic_creation=False,
+            include_topic_authorized_operations=operations,
         )
         response = self._run(self._cluster.ask_any(request), "describing topics")
         return Results.of({topic.name or "": _described(topic) for topic in response.topics})
@@ -222,4 +230,10 @@ def _described(topic: messages.MetadataResponseTopic) -> TopicDescription | Kafk
         )
         for part in sorted(topic.partitions, key=lambda part: part.partition_index)
     )
-    return TopicDescription(topic.name or "", topic.topic_id, topic.is_internal, tuple(partitions))
+    return TopicDescription(
+        topic.name or "",
+        topic.topic_id,
+        topic.is_internal,
+        tuple(partitions),
+        operations_in(topic.topic_authorized_operations),
+    )

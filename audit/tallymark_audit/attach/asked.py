@@ -1,0 +1,104 @@
+"""What ``tallymark attach`` is asked for: clusters by name and address. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tallymark.deployment import ClusterSecurity
+from tallymark.errors import UserError
+from tallymark.net import Address
+from tallymark.net.addresses import parse_addresses
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,48}")
+_HOST_PART: Final = re.compile(r"[a-z][a-z0-9-]{0,40}")
+
+
+class Place(NamedTuple):
+    """A cluster that is asked for: what it is called, and some of its brokers."""
+
+    name: str
+    addresses: tuple[Address, ...]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """As clients take it."""
+        return ",".join(map(str, self.addresses))
+
+
+class ClusterAsked(NamedTuple):
+    """A place, and how its clients get in (without passwords); None: not said."""
+
+    place: Place
+    security: ClusterSecurity | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.place.name
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """``downstream`` are clusters into which somebody copies ``upstream``. None and "": not said,
+    so the default, or what the settings of an earlier start say. ``rename`` is what copies are
+    called, with ``{topic}``; ``topics`` a regular expression; windows in ms."""
+
+    upstream: ClusterAsked
+    downstream: tuple[ClusterAsked, ...] = ()
+    data_dir: Path | None = None
+    window_ms: int | None = None
+    topics: str = ""
+    rename: str = ""
+
+    @property
+    def clusters(self) -> tuple[ClusterAsked, ...]:
+        """All of them, the upstream one first."""
+        return (self.upstream, *self.downstream)
+
+
+def places(upstream: str, downstream: Collection[str]) -> tuple[Place, ...]:
+    """``[NAME=]HOST:PORT,...`` of each, named after its host where no name is given.
+
+    Raises UserError: an address or a name that cannot be, a name or an address twice.
+    """
+    found: list[Place] = []
+    for text, usual in ((upstream, "kafka"), *((one, "downstream") for one in downstream)):
+        given, equals, addresses = text.rpartition("=")
+        parsed = parse_addresses(addresses)
+        taken = {one.name for one in found}
+        name = given if equals else _free_name(_host_name(parsed[0].host) or usual, taken)
+        _check_name(name, taken)
+        for other in found:
+            if same := set(other.addresses) & set(parsed):
+                raise UserError(
+                    f"{min(same)} is given for {other.name} and for {name}",
+                    "a cluster is audited once; --downstream names another one",
+                )
+        found.append(Place(name, parsed))
+    return tuple(found)
+
+
+def _host_name(host: str) -> str:
+    """The first part of a host's name, if a cluster can be called so; "" for an IP address."""
+    part = host.partition(".")[0].lower()
+    usable = _HOST_PART.fullmatch(part) and part not in ("localhost", "producer")
+    return part if usable and "-to-" not in part else ""
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
+    return next(one for one in (name, *numbered) if one not in taken)
+
+
+def _check_name(name: str, taken: Collection[str]) -> None:
+    if not _NAME.fullmatch(name) or name == "producer" or "-to-" in name:
+        raise UserError(
+            f"a cluster cannot be called {name!r}",
+            "give a name of a-z, 0-9 and -, as in west=kafka:9092",
+        )
+    if name in taken:
+        raise UserError(f"two clusters are called {name}", "give each a name of its own")

@@ -1,0 +1,62 @@
+"""How clients get in, as settings have it: passwords go to files that only their owner reads. Pure
+but for :func:`keep`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tallymark.client.security.security import SecuritySettings
+from tallymark.deployment import ClusterSecurity
+from tallymark.errors import UserError
+
+
+class LogIn(NamedTuple):
+    """What clients were ``given``, the settings of a cluster made of it, and what belongs into
+    which file."""
+
+    given: SecuritySettings
+    security: ClusterSecurity
+    secrets: Mapping[Path, str]
+
+
+def log_in(given: SecuritySettings, cluster: str, folder: Path) -> LogIn:
+    """``given``, taken apart; secrets are to be kept below ``folder``. UserError: a value that
+    settings cannot have."""
+    values: dict[str, str] = {}
+    secrets: dict[Path, str] = {}
+    for name, value in given.items():
+        if value is None or value == "":
+            continue
+        text = str(value)
+        if name in ("sasl_password", "ssl_key_password"):
+            path = (folder / f"{cluster}.{name.replace('_', '-')}").absolute()
+            if "\n" in text or "\r" in text:
+                raise UserError(f"{name} of {cluster} has a line break", "no file could keep it")
+            values[f"{name}_file"], secrets[path] = str(path), text
+        elif name.endswith("_location"):
+            values[name] = str(Path(text).absolute())
+        else:
+            values[name] = text
+    if given.get("ssl_endpoint_identification_algorithm") == "":
+        values["ssl_endpoint_identification_algorithm"] = ""
+    try:
+        return LogIn(given, ClusterSecurity.model_validate(values), secrets)
+    except ValueError as error:
+        wrong = ", ".join(sorted(values.keys() - {"sasl_password_file", "ssl_key_password_file"}))
+        raise UserError(
+            f"one of {wrong} for {cluster} cannot be: {str(error).splitlines()[2].strip()}",
+            "mend the file of --command-config",
+        ) from error
+
+
+def keep(secrets: Mapping[Path, str]) -> None:
+    """Write each into its file, which only its owner may read."""
+    for path, text in secrets.items():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        path.chmod(0o600)

@@ -1,0 +1,170 @@
+"""What ``tallymark attach`` does to the world, step by step; what is decided is in the other files
+of this folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from tallymark.cli.checks import is_running
+from tallymark.cli.command_config import read_command_config
+from tallymark.cli.confirm import confirmed
+from tallymark.cli.ports import with_free_ports
+from tallymark.cli.process import die_with_parent
+from tallymark.cli.up import refuse_early, run_stack
+from tallymark.client import Admin
+from tallymark.client.security.deployment import ConnectionSettings, security_settings
+from tallymark.client.security.security import SecuritySettings
+from tallymark.deployment import Deployment
+from tallymark.errors import UserError
+from tallymark_audit.attach.asked import Asked, ClusterAsked, Place
+from tallymark_audit.attach.found import ClusterFound
+from tallymark_audit.attach.going_on import differences
+from tallymark_audit.attach.logins import LogIn, keep, log_in
+from tallymark_audit.attach.look import look
+from tallymark_audit.attach.plan import Plan, plan, settings_of
+from tallymark_audit.attach.telling import found_lines, settings_text
+from tallymark_audit.attach.unclaimed import application_lines, unclaimed_lines
+from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.reports.audit_topic import topic_configs
+
+_DAY_MS = 86_400_000
+
+
+class Shell:
+    """One call of the command. ``there`` are the settings that ``path`` has already."""
+
+    def __init__(
+        self, path: Path, there: Deployment | None, asked: Asked, log_ins: Mapping[str, LogIn]
+    ) -> None:
+        self._path = path
+        self._there = there
+        self._asked = asked
+        self._log_ins = log_ins
+        self._found: Sequence[ClusterFound] = ()
+
+    def decide(self) -> Plan:
+        """Look at every cluster, tell what is there, and decide. UserError: it cannot be."""
+        found: list[ClusterFound] = []
+        for one in self._asked.clusters:
+            click.echo(f"looking at {one.name} ({one.place.bootstrap_servers})")
+            found.append(look(one.place, self._connection(one)))
+            for line in found_lines(found[-1]):
+                click.echo(f"  {line}")
+        self._found = found
+        if self._there is not None:
+            if said := differences(self._there, self._asked, found):
+                raise UserError(
+                    f"{self._path} is there already and says otherwise: {'; '.join(said)}",
+                    "change it there, or give another file with --settings (and --data)",
+                )
+            click.echo(f"going on with {self._path}")
+        decided = plan(self._there or settings_of(self._asked, found), found)
+        for line in decided.warnings:
+            click.echo(f"warning: {line}")
+        return decided
+
+    def refuse_early(self, decided: Plan, free_ports: bool) -> None:
+        """UserError before anything is changed: what could not be started here."""
+        if is_running(decided.deployment):
+            raise UserError(
+                f"the audit of {decided.deployment.name} runs already, with its data in "
+                f"{decided.deployment.data_dir}",
+                "tallymark status shows it; stop it with Ctrl-C where it runs",
+            )
+        refuse_early(_running(decided, free_ports))
+
+    def make_topics(self, decided: Plan, *, dry_run: bool, yes: bool) -> None:
+        """Make the audit topics that are not there, if that is confirmed."""
+        if not decided.to_make:
+            return
+        kept = decided.deployment.audit.retention_ms
+        where = " and ".join(one.cluster for one in decided.to_make)
+        what = f"make the topic {AUDIT_TOPIC} on {where} (1 partition, kept {kept // _DAY_MS} days)"
+        if not confirmed(what, dry_run=dry_run, yes=yes):
+            return
+        asked = {one.name: one for one in self._asked.clusters}
+        for one in decided.to_make:
+            with Admin(**self._connection(asked[one.cluster])) as admin:
+                admin.create_topic(
+                    AUDIT_TOPIC, 1, topic_configs(kept), replication_factor=one.replicas
+                )
+            click.echo(f"made the topic {AUDIT_TOPIC} on {one.cluster}")
+
+    def keep(self, decided: Plan) -> None:
+        """Write passwords to files of their own, and the settings, if they are new."""
+        for one in self._log_ins.values():
+            keep(one.secrets)
+            for path in one.secrets:
+                click.echo(f"wrote {path}, which only you can read")
+        if self._there is None:
+            try:
+                with self._path.open("x", encoding="utf-8") as file:
+                    file.write(settings_text(decided.deployment))
+            except FileExistsError:
+                raise UserError(
+                    f"somebody else has written {self._path} meanwhile", "look, and start again"
+                ) from None
+            except OSError as error:
+                raise UserError(
+                    f"cannot write {self._path}: {error.strerror}", "give --settings FILE"
+                ) from error
+            click.echo(f"wrote the settings to {self._path}")
+
+    def run(self, decided: Plan, free_ports: bool) -> None:
+        """Collectors and dashboards, until Ctrl-C."""
+        die_with_parent()
+        deployment = _running(decided, free_ports)
+        run_stack(deployment, lambda: self.announce(deployment, started=True))
+
+    def announce(self, deployment: Deployment, *, started: bool) -> None:
+        """What to do now."""
+        if started:
+            click.echo(f"\nThe audit of {deployment.name} is up: {deployment.dashboards.url}")
+            click.echo("Ctrl-C stops it; the same command goes on.")
+        else:
+            click.echo("start it with the same command without --no-start")
+        now = time.time_ns() // 1_000_000
+        for line in (
+            *application_lines(deployment),
+            *unclaimed_lines(deployment, self._found[0], now),
+            f"in another terminal: export TALLYMARK_SETTINGS={self._path.absolute()}",
+            "  tallymark audit overview",
+        ):
+            click.echo(line)
+
+    def _connection(self, one: ClusterAsked) -> ConnectionSettings:
+        """As --command-config says, else as the settings that are there."""
+        security: SecuritySettings = {}
+        if one.name in self._log_ins:
+            security = self._log_ins[one.name].given
+        elif self._there is not None and one.name in {c.name for c in self._there.clusters}:
+            security = security_settings(self._there.cluster(one.name).security)
+        return {"bootstrap_servers": one.place.bootstrap_servers, **security}
+
+
+def _running(decided: Plan, free_ports: bool) -> Deployment:
+    return with_free_ports(decided.deployment) if free_ports else decided.deployment
+
+
+def log_ins_of(
+    where: Sequence[Place], first: str | None, others: Sequence[str], folder: Path
+) -> dict[str, LogIn]:
+    """The log-ins by cluster: ``first`` is for all, unless ``others`` name those of the downstream
+    ones. UserError: files that cannot be read, or not as many as clusters."""
+    if others and len(others) != len(where) - 1:
+        raise UserError(
+            f"--downstream is given {len(where) - 1} times, --downstream-command-config "
+            f"{len(others)} times",
+            "give one for each, in the same order",
+        )
+    below: Sequence[str | None] = others or [first] * (len(where) - 1)
+    files = [first, *below]
+    return {
+        one.name: log_in(read_command_config(file), one.name, folder)
+        for one, file in zip(where, files, strict=True)
+        if file
+    }
