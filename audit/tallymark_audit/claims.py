@@ -18,6 +18,8 @@ from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.reports.events import AuditEvent, Gap
 from tallymark_audit.sides import Claim, merge_claims
 
+MIRROR = "mirror"
+"""The kind of reporters that may be several processes at a time."""
 AHEAD = 64
 """How many events beyond a hole are remembered; further ones are healed by what they repeat."""
 
@@ -66,13 +68,23 @@ class Reporter:
             event.complete_through,
             event.closed,
         )
-        return replace(
+        later = replace(
             self,
             first_seen=min(self.first_seen, event.started_at),
             last_heard=max(self.last_heard, event.emitted_at),
             seen=self.seen.add(event.event_number, event.event_number),
             ahead=tuple(sorted((*self.ahead, mark)))[-AHEAD:],
         )._advance()
+        if event.kind == MIRROR and self._is_another_process(event):
+            through, closed = event.complete_through, event.closed
+            return replace(later, complete_through=through, closed=closed)
+        return later
+
+    def _is_another_process(self, event: AuditEvent) -> bool:
+        """Whether the newest word is below what is covered: all processes of a mirror report under
+        one name, each with numbers from its own start on, so of those that started first every
+        number is below those of the last one, also when that one has ended."""
+        return event.event_number <= self.covered and event.emitted_at > self.last_heard
 
     def _advance(self) -> Reporter:
         """Move past every event that stands on what is covered."""

@@ -233,6 +233,28 @@ def test_the_next_run_goes_on_where_the_killed_one_was() -> None:
     assert (again.closed, again.complete_through) == (False, 70_000)
 
 
+def test_a_process_that_leaves_does_not_end_the_mirror() -> None:
+    """A second process of a mirror was started by hand and stopped again: the reporter was closed
+    for ever, though the first one went on, since its numbers are below those of the second. When
+    it was killed later nobody called it silent."""
+    first, context = attached()
+    first.on_tick(1000, None)
+    second, other = attached()
+    second.on_tick(2000, None)
+    second.on_close(3000)
+    stayed = fold([*context.events, *other.events])
+    assert stayed.reporters["mirror-dc1-to-aggregate"].closed, "nobody else was heard of since"
+    first.on_tick(4000, 3900)
+    events = sorted([*context.events, *other.events], key=lambda one: one.emitted_at)
+    for order in (events, [*events, *events]):
+        (reporter,) = fold(order).reporters.values()
+        assert (reporter.closed, reporter.last_heard) == (False, 4000)
+        assert reporter.complete_through == 3900
+    first.on_close(5000)
+    (reporter,) = fold([*other.events, *context.events]).reporters.values()
+    assert reporter.closed
+
+
 class World:
     """Two clusters, a mirror between them, their collectors, and one store; time is a number."""
 

@@ -16,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 
+from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.cells import CellKey, Edge
-from tallymark_audit.collector.collector import Collector, CollectorSettings
+from tallymark_audit.cli.scrubbing import plan
+from tallymark_audit.collector.collector import Collector, CollectorSettings, wall_clock
 from tallymark_audit.collector.counting import count
 from tallymark_audit.collector.recounted import changed_cells, difference
 from tallymark_audit.collector.runs import SeenRun
@@ -329,6 +331,28 @@ def test_a_batch_that_cannot_be_read_any_more_holds_up_nothing(rig: Rig) -> None
     with rig.store.read() as connection:
         (told,) = queries.all_incidents(connection)
     assert (told["kind"], told["partition"], told["from_offset"]) == ("unreadable", 0, 20)
+
+
+def test_nobody_waits_for_a_deleted_topic_to_be_counted_again(rig: Rig) -> None:
+    """A topic was deleted, and a scrub of all that was ever counted waited for its partitions
+    until its time was over: no collector has them any more."""
+    rig.cluster.log("other").append(stamped(0, 10))
+    rig.now = wall_clock()
+    rig.count()
+    deployment = Deployment(audit=AuditSettings(window_ms=W))
+    asked = plan(rig.store, deployment, ["dc1"], None, (None, rig.now))
+    assert {one.place for _, one in asked.wanted} == {("t", 0), ("other", 0)}
+    with rig.store.write() as connection:
+        recounts.ask(connection, "dc1", [one for _, one in asked.wanted])
+    rig.ask(0)
+    del rig.cluster.logs["t", 0]
+    rig.count()  # the collector sees that it is gone
+    rig.work()
+    with rig.store.read() as connection:
+        assert all(one.done for one in recounts.of_job(connection, asked.job))
+    assert rig.asked() == []
+    later = plan(rig.store, deployment, ["dc1"], None, (None, rig.now))
+    assert {one.place for _, one in later.wanted} == {("other", 0)}
 
 
 def test_the_slow_scrub_goes_on_where_it_was_and_finds_what_is_gone(rig: Rig) -> None:

@@ -196,6 +196,9 @@ def test_quotas_of_users_clients_both_and_defaults(broker: MemoryBroker) -> None
     """There was no command for quotas; only Kafka's own tool could set them."""
     where = ("-b", broker.bootstrap_servers)
     typed("quotas", "set", "--user", "alice", "--producer", "1000", "--consumer", "2000", *where)
+    many = typed("quotas", "set", "--client-id", "x", "--producer", "1000000", *where)
+    assert "producer_byte_rate=1000000" in many.output, "it said 1e+06"
+    typed("quotas", "remove", "--client-id", "x", *where)
     typed("quotas", "set", "--client-id", "loader", "--consumer", "500.5", *where)
     typed("quotas", "set", "--user-default", "--producer", "10", *where)
     typed("quotas", "set", "--user", "alice", "--client-id", "loader", "--producer", "7", *where)

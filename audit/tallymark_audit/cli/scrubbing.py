@@ -26,7 +26,7 @@ from tallymark_audit.edges import derive_edges, discovered_group, is_audited
 from tallymark_audit.judge.hops import hops_into
 from tallymark_audit.judge.judging import topics_known
 from tallymark_audit.judge.states import GOOD, UNDECIDED, State
-from tallymark_audit.store import Store, counts, open_store, queries, recounts
+from tallymark_audit.store import Store, counts, deleted, open_store, queries, recounts
 from tallymark_audit.store.facts import groups_on
 from tallymark_audit.store.recounts import Recount
 from tallymark_audit.store.rows import Row
@@ -93,7 +93,7 @@ def scrub(
     deployment, deadline = load(settings), time.monotonic() + timeout
     with open_store(deployment.audit_store) as store:
         named = clusters_named(deployment, clusters, bootstraps)
-        made = _plan(store, deployment, named, topic, (start, end))
+        made = plan(store, deployment, named, topic, (start, end))
         try:
             done = _carry_out(store, made, deadline, quiet=as_json)
         finally:
@@ -110,7 +110,7 @@ def scrub(
         raise click.exceptions.Exit(UNDECIDED_YET)
 
 
-def _plan(
+def plan(
     store: Store,
     deployment: Deployment,
     clusters: Sequence[str],
@@ -174,8 +174,10 @@ def _places(
         raise UserError(f"--topic {topic!r} is not a regular expression: {error}") from None
     with store.read() as connection:
         positions = counts.load_positions(connection, cluster)
+        gone = deleted.deleted_places(connection, cluster)
     for position in positions:
-        if is_audited(position.topic, audit.topics) and pattern.fullmatch(position.topic):
+        audited = is_audited(position.topic, audit.topics) and position.place not in gone
+        if audited and pattern.fullmatch(position.topic):
             yield position.place
 
 

@@ -118,6 +118,7 @@ class Ledger:
         with self.write(now, discovered_at) as connection:
             counts.add_positions(connection, self.cluster, new)
             deleted.note_deleted(connection, self.cluster, gone, now)
+            recounts.end_of(connection, self.cluster, gone)
             deleted.note_there(connection, self.cluster, again)
 
     def followed(self) -> Vanishing:

@@ -107,6 +107,18 @@ def forget_job(connection: Connection, job: str) -> None:
     connection.execute(delete(recounts).where(recounts.c.job == job))
 
 
+def end_of(connection: Connection, cluster: str, places: Iterable[Place]) -> None:
+    """These partitions are deleted: nothing can be counted again there, and nobody waits for it."""
+    for topic, partition in places:
+        of = (
+            recounts.c.cluster == cluster,
+            recounts.c.topic == topic,
+            recounts.c.partition == partition,
+        )
+        connection.execute(delete(recounts).where(*of, recounts.c.job.in_((RECONCILE, SLOW))))
+        connection.execute(update(recounts).where(*of).values(done=True))
+
+
 def waiting(
     connection: Connection, places: Iterable[tuple[str, str]], windows: Sequence[int], now_ms: int
 ) -> set[int]:

@@ -83,7 +83,7 @@ def set_quotas(dry_run: bool, **options: Any) -> None:
         raise UserError("which quota?", "give --producer or --consumer, in bytes a second")
     with Admin(**take_target(options).client) as admin:
         admin.alter_quotas({entity: change}, validate_only=dry_run).check()
-    done = ", ".join(f"{name}={value:g}" for name, value in change.items())
+    done = ", ".join(f"{name}={value:.15g}" for name, value in change.items())
     tell(f"{_called(entity)}: {'would be set' if dry_run else done}")
 
 
