@@ -20,7 +20,7 @@ from tallymark_audit.api import PREFIX, AuditApi, router
 from tallymark_audit.edges import derive_edges
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.metrics_source import AuditMetrics
-from tallymark_audit.store import counts, queries, tables
+from tallymark_audit.store import counts, queries, recounts, tables
 from tallymark_audit.store.housekeeping import Housekeeper
 from tallymark_audit.testing import stamped
 
@@ -174,6 +174,59 @@ def test_a_window_that_cannot_be_judged_says_so_and_somebody_is_told(
         connection.execute(update(kept).where(*mine).values({name: sound}))
     heartbeats(world, one, ms=12_000)
     assert world.states("producer-to-dc1")[victim] == State.COMPLETE
+
+
+def spoil_cell(world: World, window: int) -> None:
+    """The row of what dc1 counted of ``t`` in the window says that it ends before it starts."""
+    kept = tables.observations
+    mine = (kept.c.topic == "t", kept.c.window == window, kept.c.cluster == "dc1")
+    with world.store.write() as connection:
+        spoilt = connection.execute(update(kept).where(*mine).values(ranges=[4, 0]))
+        assert spoilt.rowcount == 1
+
+
+def test_a_log_that_is_cut_beyond_an_absurd_row_leaves_its_window_unknown(world: World) -> None:
+    """A broker came back without the tail of a log. One of the cells to be counted again could not
+    be read: its row was dropped and never rebuilt, and the window, of which half was still in the
+    log, was a LOSS of all."""
+    one = publisher(world, "dc1", b"a")
+    both_topics(world, one)
+    victim, *others = sorted(world.states("producer-to-dc1"))[-2:]
+    one.publish(victim + 20, 3)  # in the log behind the other windows, and about to be cut off
+    one.report(world.now)
+    world.run(1000)
+    spoil_cell(world, victim)
+    log = world.clusters["dc1"].log()
+    log.cut(len(log.batches) - 2)
+    heartbeats(world, one, ms=8000)
+    row = world.verdicts("producer-to-dc1")[victim]
+    assert row["state"] == State.UNKNOWN, row["reasons"]
+    assert row["reasons"][0].startswith("cannot be judged: a row of observations makes no sense")
+    assert {world.states("producer-to-dc1")[at] for at in others} == {State.LOSS}
+    with world.store.read() as connection:
+        kept = tables.observations.c
+        query = select(kept.window).where(kept.cluster == "dc1", kept.topic == "t")
+        assert victim in set(connection.scalars(query))
+
+
+def test_a_scrub_goes_past_an_absurd_row(world: World) -> None:
+    """Whatever was asked for was to be counted again from the first window on; the row of one of
+    them could not be read, and the scrub failed at it for ever."""
+    one = publisher(world, "dc1", b"a")
+    both_topics(world, one)
+    windows = sorted(world.states("producer-to-dc1"))
+    spoil_cell(world, windows[0])
+    end = windows[-1] + 1
+    wanted = recounts.Recount("t", 0, "scrub", windows[0], end, windows[0], world.now)
+    with world.store.write() as connection:
+        recounts.ask(connection, "dc1", [wanted])
+    heartbeats(world, one, ms=6000)
+    with world.store.read() as connection:
+        (done,) = recounts.of_job(connection, "scrub", "dc1")
+        found = queries.all_incidents(connection)
+    assert done.done
+    assert done.windows == len(windows) - 1
+    assert any("cannot be compared" in told["reason"] for told in found)
 
 
 @pytest.mark.parametrize("turn", range(2))

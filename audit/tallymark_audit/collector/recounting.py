@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tallymark.errors import CorruptMessageError, CorruptRecordError, TallymarkError
-from tallymark_audit.collector.ledger import Ledger
+from tallymark_audit.absurd import AbsurdError, reason_of
+from tallymark_audit.collector.ledger import ABSURD, Ledger
 from tallymark_audit.collector.reading import EARLIEST, LogReader
 from tallymark_audit.collector.recount import FETCH_BYTES, Recount
 from tallymark_audit.collector.recounted import changed_cells
@@ -26,6 +27,7 @@ from tallymark_audit.sides import Observation
 from tallymark_audit.store import counts, recounts
 from tallymark_audit.store.counts import FencedError, Place
 from tallymark_audit.store.incidents import Incident, fold_incident
+from tallymark_audit.text import utc
 
 IDLE_MS: Final = 1000
 """How often it is looked whether there is something to do."""
@@ -149,9 +151,24 @@ class Recounting:
         if window is None:
             self._finish(request)
             return None
-        with self._ledger.store.read() as connection:
-            cells = counts.cells_of_window(connection, cluster, *request.place, window)
+        try:
+            with self._ledger.store.read() as connection:
+                cells = counts.cells_of_window(connection, cluster, *request.place, window)
+        except AbsurdError as error:
+            self._pass_over(request, window, error)
+            return None
         return _Work(request, window, self._again(request.place, window, cells))
+
+    def _pass_over(self, request: recounts.Recount, window: int, error: AbsurdError) -> None:
+        """What was counted makes no sense, so nothing can be compared with it: the window stays
+        UNKNOWN, and the ones after it are counted again."""
+        told = f"what was counted of {utc(window)} cannot be compared: {reason_of(error)}"
+        done = request.job != recounts.SLOW and window + 1 >= request.end
+        left = replace(request, next_window=window + 1, done=done)
+        with self._ledger.store.write() as connection:
+            incident = Incident(ABSURD, told[:MAX_REASON], *request.place)
+            fold_incident(connection, self._ledger.cluster, incident, self._clock())
+            recounts.advance(connection, self._ledger.cluster, left)
 
     def _again(self, place: Place, window: int, cells: list[Observation]) -> Recount:
         first = [seen.first_offset for seen in cells if seen.first_offset >= 0]

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tallymark.errors import TallymarkError
@@ -264,21 +264,30 @@ def windows_of(cells: Iterable[Observation]) -> set[tuple[str, int]]:
 
 
 def cells_beyond(
-    connection: Connection, cluster: str, topic: str, partition: int, offset: int
+    connection: Connection,
+    cluster: str,
+    topic: str,
+    partition: int,
+    offset: int,
+    absurd: set[int] | None = None,
 ) -> list[Observation]:
     """The cells that hold a record of the partition at ``offset`` or later. One that makes no sense
-    is left out: it stays what it is, and its window UNKNOWN."""
+    is left out: it stays what it is, and its window UNKNOWN; if ``absurd`` is given its window is
+    put there."""
+    doubtful = set[int]() if absurd is None else absurd
     query = select(observations).where(*_in_partition(cluster, topic, partition, offset))
     rows: list[Row] = [dict(row) for row in connection.execute(query).mappings()]
     packed = archive.windows_beyond(connection, cluster, topic, partition, offset)
     rows += [
         row
-        for row in archive.packed_rows(connection, observations, cluster, topic, packed, set())
+        for row in archive.packed_rows(connection, observations, cluster, topic, packed, doubtful)
         if row["seen_partition"] == partition and row["last_offset"] >= offset
     ]
     found: dict[CellKey, Observation] = {}
+    nonsense: dict[CellKey, str] = {}
     for row in rows:
-        _add_cell(found, row, {key_from_row(row)}, {})
+        _add_cell(found, row, {key_from_row(row)}, nonsense)
+    doubtful |= {key.window for key in nonsense}
     return list(found.values())
 
 
@@ -312,12 +321,16 @@ def replace_beyond(
     rebuilt: Mapping[CellKey, Observation],
     now_ms: int,
 ) -> None:
-    """Put rebuilt cells in place of those :func:`cells_beyond` gives; the others are gone."""
-    gone = cells_beyond(connection, cluster, topic, partition, offset)
-    touch(connection, cluster, windows_of(gone), now_ms)  # which unpacks them
-    connection.execute(
-        delete(observations).where(*_in_partition(cluster, topic, partition, offset))
-    )
+    """Put rebuilt cells in place of those :func:`cells_beyond` gives; the others are gone. A row
+    that makes no sense stays, so that its window is UNKNOWN and not judged without it."""
+    absurd: set[int] = set()
+    gone = cells_beyond(connection, cluster, topic, partition, offset, absurd)
+    windows = windows_of(gone) | {(topic, window) for window in absurd}
+    touch(connection, cluster, windows, now_ms)  # which unpacks them
+    if gone:
+        bound = [f"the_{name}" for name in CellKey._fields]
+        keys = [dict(zip(bound, seen.key, strict=True)) for seen in gone]
+        connection.execute(delete(observations).where(*_the_cell(cluster, topic, partition)), keys)
     save_observations(connection, cluster, topic, partition, rebuilt.values(), now_ms)
 
 
@@ -361,6 +374,18 @@ def _in_partition(cluster: str, topic: str, partition: int, offset: int) -> Any:
         observations.c.seen_topic == topic,
         observations.c.seen_partition == partition,
         observations.c.last_offset >= offset,
+    )
+
+
+def _the_cell(cluster: str, topic: str, partition: int) -> Any:
+    """The row of one cell as counted in a partition; its key is bound as ``the_topic`` etc."""
+    key = [observations.c[name] == bindparam(f"the_{name}") for name in CellKey._fields]
+    return (
+        observations.c.tier == "cluster",
+        observations.c.cluster == cluster,
+        observations.c.seen_topic == topic,
+        observations.c.seen_partition == partition,
+        *key,
     )
 
 
