@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tallymark.deployment import Deployment
 from tallymark_audit import sketches
@@ -22,6 +23,7 @@ from tallymark_audit.edges import (
     discovered_group,
     is_audited,
 )
+from tallymark_audit.judge.apart import judge_apart
 from tallymark_audit.judge.assemble import consumer_facts
 from tallymark_audit.judge.damage import Damage, Damaged
 from tallymark_audit.judge.hops import Hop, Known, Place, Sides, beside, hops_into
@@ -102,13 +104,16 @@ def decide(deployment: Deployment, facts: Facts, topics: Iterable[str], period: 
     for cluster in deployment.clusters:
         for hop in hops_into(edges, cluster.name):
             for topic in (topic for topic in wanted if hop.owes(topic, known)):
-                cells = judge_of.cells(hop, topic, period)
                 before = judge_of.retained_from(hop, topic)
                 owed = facts.owed_from.get((hop.edge.name, topic), 0)
-                cells = {at: found for at, found in cells.items() if at >= owed or not owed}
-                deferred += [(hop.edge.name, topic, at) for at in sorted(cells) if at < before]
-                kept = {at: found for at, found in cells.items() if at >= before}
-                verdicts += judge_of.verdicts(hop, topic, kept)
+                known_of = judge_of.windows(hop, topic, period)
+                windows = sorted(at for at in known_of if at >= owed or not owed)
+                judged = partial(
+                    judge_apart, hop.edge, topic, judge=partial(judge_of.judged, hop, topic)
+                )
+                old = judged([at for at in windows if at < before])
+                deferred += [(hop.edge.name, topic, one.window) for one in old]
+                verdicts += judged([at for at in windows if at >= before])
     order = {edge.name: at for at, edge in enumerate(edges)}
     verdicts.sort(key=lambda one: (order[one.edge], one.topic, one.window))
     return Decision(tuple(verdicts), tuple(deferred))
@@ -150,28 +155,43 @@ class _Judge:
     homes: Mapping[str, str]
     known: Known
 
-    def cells(self, hop: Hop, topic: str, period: Period) -> dict[int, list[CellFacts]]:
-        """Both sides of the edge, by window; windows without a cell are left out."""
-        cells = (
-            self._of_group(hop.edge, topic)
-            if hop.edge.kind == "consumer"
-            else self._of_cluster(hop, topic)
-        )
-        return {at: found for at, found in cells.items() if found and period.holds(at)}
+    def windows(self, hop: Hop, topic: str, period: Period) -> set[int]:
+        """The windows of the period in which anything is known of either side of the edge."""
+        edge = hop.edge
+        if edge.kind == "consumer":
+            done = self._book(edge.upstream).processed(edge.group)
+            windows = {claim.key.window for claim in done if claim.key.topic == topic}
+            windows |= self._observed(edge.upstream, topic).keys()
+        else:
+            there = edge.downstream_topic(topic)
+            windows = {*self._observed(edge.downstream, there)}
+            windows.update(self.claims.get((edge.downstream, there), {}))
+            for up, name in self._above(hop, topic):
+                windows.update(self._observed(up, name))
+        return {at for at in windows if period.holds(at)}
 
-    def _of_cluster(self, hop: Hop, topic: str) -> dict[int, list[CellFacts]]:
+    def judged(self, hop: Hop, topic: str, windows: Sequence[int]) -> list[Verdict]:
+        """The verdicts of those of these windows that have a cell, oldest first. Whatever error:
+        one of them cannot be judged, see :func:`.apart.judge_apart`."""
+        of_kind = self._of_group if hop.edge.kind == "consumer" else self._of_cluster
+        cells = of_kind(hop, topic, windows)
+        return self._verdicts(hop, topic, {at: found for at, found in cells.items() if found})
+
+    def _above(self, hop: Hop, topic: str) -> list[Place]:
+        """What is mirrored into the edge's downstream under the topic's name."""
+        above = hop.upstreams(topic, self.known)
+        return [(up, name) for up, names in above.items() for name in names]
+
+    def _of_cluster(
+        self, hop: Hop, topic: str, windows: Sequence[int]
+    ) -> dict[int, list[CellFacts]]:
         edge = hop.edge
         there = edge.downstream_topic(topic)
         seen = self._observed(edge.downstream, there)
         said = self.claims.get((edge.downstream, there), {})
-        above = {
-            (up, name): self._observed(up, name)
-            for up, names in hop.upstreams(topic, self.known).items()
-            for name in names
-        }
+        above = {place: self._observed(*place) for place in self._above(hop, topic)}
         parts = self.facts.parts.get((edge.upstream, topic), {})
         passed, gaps = self._passed(edge, topic), self._gaps(edge, topic)
-        windows = {*seen, *said, *(at for found in above.values() for at in found)}
         return {
             at: beside(
                 hop,
@@ -190,7 +210,8 @@ class _Judge:
             for at in windows
         }
 
-    def _of_group(self, edge: Edge, topic: str) -> dict[int, list[CellFacts]]:
+    def _of_group(self, hop: Hop, topic: str, windows: Sequence[int]) -> dict[int, list[CellFacts]]:
+        edge, wanted = hop.edge, set(windows)
         held = self._observed(edge.upstream, topic)
         done: dict[int, list[Observation]] = defaultdict(list)
         filtered: dict[int, dict[CellKey, RangeSet]] = defaultdict(dict)
@@ -198,7 +219,7 @@ class _Judge:
         book = self._book(edge.upstream)
         for claim in book.processed(edge.group):
             key = claim.key
-            if key.topic == topic:
+            if key.topic == topic and key.window in wanted:
                 done[key.window] += processed_cells(claim)
                 put_together(filtered[key.window], key, claim.filtered)
                 put_together(doubted[key.window], key, claim.in_doubt)
@@ -214,7 +235,7 @@ class _Judge:
                 doubted.get(at, {}),
                 unreported(parts.get(at, {}), owed),
             )
-            for at in {*held, *done}
+            for at in windows
         }
 
     def _members(self, edge: Edge, topic: str) -> list[ReporterFacts]:
@@ -275,7 +296,9 @@ class _Judge:
             if reporter == mirror_of(edge) and gap.topic == topic and gap.reason in GAP_MEANS
         ]
 
-    def verdicts(self, hop: Hop, topic: str, cells: Mapping[int, list[CellFacts]]) -> list[Verdict]:
+    def _verdicts(
+        self, hop: Hop, topic: str, cells: Mapping[int, list[CellFacts]]
+    ) -> list[Verdict]:
         """Of these windows, oldest first."""
         known = self.known.get(hop.edge.upstream, ())
         why = collision(hop.edge, topic, known) if hop.edge.kind == "mirror" else ""

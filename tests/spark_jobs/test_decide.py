@@ -161,6 +161,31 @@ def test_a_loss_and_a_copy_are_found_apart_and_on_their_edge_only() -> None:
     assert outcome_of(decision).state is Exit.DISCREPANCIES
 
 
+def test_a_window_that_cannot_be_judged_is_unknown_and_the_others_are_judged() -> None:
+    """What was counted of one window made no sense, and the reconciliation of the night ended with
+    an error and without a verdict on anything."""
+    runs = [*HEALTHY, run("dc1", 200, 209, window=W), run("dc1", 300, 309, window=2 * W)]
+    observed = observations(runs)
+    for window in (W, 2 * W):
+        ((key, seen),) = observed["dc1", "t"][window].items()
+        nonsense: Any = "no sequences"
+        observed["dc1", "t"][window] = {key: replace(seen, ranges=nonsense)}
+    decision = judged([], CLAIMS, observed=observed, retained_from={("dc2", "t"): 1})
+    verdicts = {(one.edge, one.window): one for one in decision.verdicts}
+    for edge in ("producer-to-dc1", "dc1-to-aggregate"):
+        assert verdicts[edge, 0].state is State.COMPLETE
+        for window in (W, 2 * W):
+            unjudged = verdicts[edge, window]
+            assert unjudged.state is State.UNKNOWN
+            assert unjudged.reasons[0].startswith("cannot be judged: AttributeError: ")
+    assert decision.deferred == (("producer-to-dc2", "t", 0), ("dc2-to-aggregate", "t", 0))
+    outcome = outcome_of(decision)
+    assert outcome.state is Exit.UNDECIDED
+    said = io.StringIO()
+    print_outcome(Console(file=said, width=200), outcome)
+    assert "UNKNOWN, 4 windows: cannot be judged: AttributeError" in said.getvalue()
+
+
 def test_the_search_reads_only_where_the_missing_can_be() -> None:
     decision = judged(LOSSY, CLAIMS)
     plan = search_plan(decision.verdicts, LOSSY, derive_edges(DEPLOYMENT))
