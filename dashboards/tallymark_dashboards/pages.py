@@ -99,7 +99,7 @@ def _strip_windows(connection: Any, one: queries.TopicSummary, window_ms: int) -
 
 def _evidence(context: Context, edge: str, topic: str, window: int) -> dict[str, Any]:
     with context.store.read() as connection:
-        evidence = queries.evidence(connection, edge, topic, window)
+        evidence = queries.shown_evidence(queries.evidence(connection, edge, topic, window))
     return {
         "edge": edge,
         "topic": topic,

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store.queries import TopicSummary
+from tallymark_audit.store.rows import shown_verdict
 from tallymark_audit.text import utc
 from tallymark_dashboards.marks import mark
 
@@ -135,10 +136,17 @@ def strip(
             cells.append(StripCell(start, f"{utc(start)}: no messages", "", "none"))
             continue
         shown = mark(row["state"])
-        label = f"{utc(start)}: {row['state']}, {row['observed']} of {row['claimed']}"
         href = evidence_href(summary.edge, summary.topic, start)
-        cells.append(StripCell(start, label, shown.symbol, shown.tone, href))
+        cells.append(StripCell(start, _label(row), shown.symbol, shown.tone, href))
     return tuple(cells)
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    """A verdict in a line. What has not come yet is pending while it may still come."""
+    shown = shown_verdict(dict(row))
+    lacks = [f"{shown[name]:,} {name}" for name in ("pending", "missing") if shown[name]]
+    said = [f"{shown['observed']:,} of {shown['claimed']:,}", *lacks]
+    return f"{utc(shown['window'])}: {shown['state']}, {', '.join(said)}"
 
 
 def evidence_href(edge: str, topic: str, window: int, path: str = "/window") -> str:

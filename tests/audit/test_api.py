@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -219,9 +220,14 @@ def test_cells_come_in_bounded_pages(
 
 @on_both
 def test_reporters_and_alerts_in_pages(client: TestClient, store: Store) -> None:
-    told = {"kind": "producer", "seen": [0, 9], "ahead": []}
+    """A producer had been dead for an hour, and the API listed it among those that are alive."""
+    now = time.time_ns() // 1_000_000
+    told = {"kind": "producer", "seen": [0, 9], "ahead": [], "last_heard": now}
     for n in range(5):
         put(store, reporters, {"cluster": "dc1", "reporter": f"r{n}", "closed": n == 4, **told})
+    told["last_heard"] = now - 3_600_000
+    put(store, reporters, {"cluster": "dc1", "reporter": "r0-silent", **told})
+    for n in range(5):
         alert = {"fingerprint": f"f{n}", "starts_at": n // 2, "labels": {"topic": "t"}}
         status = "firing" if n else "resolved"
         put(store, alerts, {**alert, "status": status, "annotations": {}})

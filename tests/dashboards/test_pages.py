@@ -4,6 +4,7 @@ import io
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -50,6 +51,34 @@ def test_what_is_still_open_is_not_shown_as_wrong(store: Store, deployment: Depl
         record_verdicts(connection, [fresh], COLLECTOR, NOON)
     with TestClient(create_app(deployment, store)) as client:
         assert "0 unclaimed" in text_of(client.get("/").text)
+
+
+def test_what_may_still_come_is_pending_and_not_missing(
+    store: Store, deployment: Deployment
+) -> None:
+    """The page of a window that was settling said that 3 messages were missing; they came."""
+    key = CellKey("clicks", 1, NOON, "web-7", "00112233445566aa")
+    late = RangeSet.single(7, 9)
+    sums: dict[str, Any] = {"claimed": 10, "observed": 7, "missing": 3}
+    place = "dc1-to-aggregate", "clicks", NOON
+
+    def judged(state: State) -> Verdict:
+        cell = CellVerdict(key, state, 10, 7, missing=late, missing_count=3)
+        return Verdict(*place, state, **sums, cells=(cell,))
+
+    for state, named, none in (
+        (State.SETTLING, "pending", "missing"),
+        (State.LOSS, "missing", "pending"),
+    ):
+        with store.write() as connection:
+            record_verdicts(connection, [judged(state)], COLLECTOR, NOON)
+        with TestClient(create_app(deployment, store)) as client:
+            overview, page = client.get("/").text, text_of(client.get(EVIDENCE).text)
+        assert f"{state}, 7 of 10, 3 {named}" in overview
+        assert f"3 {none}" not in overview
+        row = "10 7 3 0 0" if state is State.SETTLING else "10 7 0 3 0"
+        assert f"{state} {row}" in page, page
+        assert ("pending: 7–9" in page) == (state is State.SETTLING)
 
 
 def test_a_clock_that_is_ahead_is_named_and_does_not_hide_today(

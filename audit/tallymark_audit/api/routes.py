@@ -125,7 +125,8 @@ def reporters(
         Literal["producer", "consumer", "mirror"] | None, Query(description="Only of this kind.")
     ] = None,
     live: Annotated[
-        bool, Query(description="Only those that have neither closed nor been retired.")
+        bool,
+        Query(description="Only those that are heard of: not closed, not retired, not silent."),
     ] = False,
     limit: params.Limit = 100,
     cursor: params.Cursor = "",
@@ -134,8 +135,11 @@ def reporters(
     ``reporters``; ``next`` is the cursor of the page after, null on the last."""
     key = params.key_of(cursor, str, str)
     after = (key[0], key[1]) if key else None
-    with api_of(request).store.read() as connection:
-        rows = paging.reporter_page(connection, cluster, kind, live, after, limit)
+    api = api_of(request)
+    silent = time.time_ns() // 1_000_000 - api.deployment.audit.silence_ms
+    with api.store.read() as connection:
+        since = silent if live else None
+        rows = paging.reporter_page(connection, cluster, kind, since, after, limit)
     return _page("reporters", rows, limit, ("cluster", "reporter"))
 
 

@@ -134,11 +134,12 @@ def reporter_page(
     connection: Connection,
     cluster: str | None,
     kind: str | None,
-    live: bool,
+    heard_since: int | None,
     after: tuple[str, str] | None,
     limit: int,
 ) -> list[Row]:
-    """Reporters by cluster and name; ``live``: only those that have not ended."""
+    """Reporters by cluster and name; ``heard_since`` (ms): only those that have not ended
+    and were heard of from then on."""
     t = reporters.c
     left_out = ("seen", "ahead")  # how their events came in, of no use to others
     query = select(*[column for column in t if column.name not in left_out])
@@ -146,8 +147,8 @@ def reporter_page(
         query = query.where(t.cluster == cluster)
     if kind is not None:
         query = query.where(t.kind == kind)
-    if live:
-        query = query.where(t.closed.is_(False), t.retired_at == 0)
+    if heard_since is not None:
+        query = query.where(t.closed.is_(False), t.retired_at == 0, t.last_heard >= heard_since)
     if after is not None:
         later = and_(t.cluster == after[0], t.reporter > after[1])
         query = query.where(or_(t.cluster > after[0], later))

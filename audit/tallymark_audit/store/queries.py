@@ -190,8 +190,12 @@ def reporters_of_topic(connection: Connection, clusters: Sequence[str], topic: s
 
 
 def shown_evidence(found: Evidence) -> Evidence:
-    """With its verdicts as they are shown."""
-    return replace(found, verdicts=tuple(shown_verdict(row) for row in found.verdicts))
+    """With its verdicts as they are shown, those of before too."""
+    return replace(
+        found,
+        verdicts=tuple(shown_verdict(row) for row in found.verdicts),
+        history=tuple(shown_verdict(row) for row in found.history),
+    )
 
 
 def all_reporters(connection: Connection, live_only: bool = False) -> list[Row]:
