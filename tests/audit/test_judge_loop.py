@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from judged_world import W, World, heartbeats, parts_of, publisher, steady, world_in
+from sqlalchemy import select
 
 from tallymark.client.producing.stamps import STAMP_HEADER, Stamp
 from tallymark.errors import UserError
@@ -20,8 +21,8 @@ from tallymark_audit.collector import judge_loop
 from tallymark_audit.edges import derive_edges
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.repair import apply_plan, make_plan, read_plan, write_plan
-from tallymark_audit.store import claims, queries
-from tallymark_audit.store.verdicts import SPARK, record_verdicts
+from tallymark_audit.store import claims, queries, tables
+from tallymark_audit.store.verdicts import COLLECTOR, SPARK, record_verdicts
 from tallymark_audit.testing import Told
 
 
@@ -38,7 +39,7 @@ def test_a_healthy_deployment_is_complete_on_every_edge(world: World) -> None:
     for edge in ("producer-to-dc1", "producer-to-dc2", "dc1-to-aggregate", "dc2-to-aggregate"):
         assert set(world.states(edge).values()) == {State.COMPLETE}
         assert sum(row["claimed"] for row in world.verdicts(edge).values()) == 60
-    assert set(world.states("producer-to-aggregate").values()) <= {State.COMPLETE}
+    assert world.states("producer-to-aggregate") == {}
     with world.store.read() as connection:
         marks = {t.edge: t.through for t in queries.overview(connection)}
     assert all(mark >= 13_000 for edge, mark in marks.items() if edge != "producer-to-aggregate")
@@ -375,3 +376,41 @@ def test_a_plan_that_is_none_is_refused(tmp_path: Path) -> None:
             read_plan(path)
     with pytest.raises(UserError, match="cannot read the plan"):
         read_plan(tmp_path / "nothing")
+
+
+def test_a_hop_that_owes_nothing_keeps_no_verdict_of_what_was_only_doubted(world: World) -> None:
+    """The collector of dc1 was away for a while. What its mirror copied was nobody's that the
+    aggregate knew of, so the windows there were UNKNOWN; afterwards they stood for ever among the
+    verdicts of the aggregate's own producers, which it does not have: COMPLETE, 0 of 0."""
+    one = publisher(world, "dc1", b"a")
+    steady(world, one, ms=2000)
+    two = publisher(world, "dc1", b"b")  # of which nobody has heard yet
+    for _ in range(8):
+        two.publish(world.now, 10)
+        two.report(world.now)
+        world.mirror("dc1")
+        world.run(1000, without="dc1")
+    doubted = world.states("producer-to-aggregate")
+    assert State.UNKNOWN in set(doubted.values()), doubted
+    heartbeats(world, one, two, ms=14_000)
+    assert set(world.states("dc1-to-aggregate").values()) == {State.COMPLETE}
+    assert world.verdicts("producer-to-aggregate") == {}
+    with world.store.read() as connection:
+        history = tables.verdict_history.c
+        query = select(history.window).where(history.edge == "producer-to-aggregate")
+        assert not connection.scalars(query).all()
+
+
+def test_an_alarm_on_a_hop_that_owes_nothing_is_taken_back_and_not_forgotten(
+    world: World,
+) -> None:
+    """What was once reported as unclaimed must be found again, with what became of it."""
+    edge, topic, window = "producer-to-aggregate", "t", 5000
+    states = (State.UNKNOWN, State.UNCLAIMED, State.COMPLETE)
+    for at, state in enumerate(states):
+        n = 0 if state is State.COMPLETE else 3
+        verdict = Verdict(edge, topic, window, state, observed=n, unclaimed=n)
+        with world.store.write() as connection:
+            record_verdicts(connection, [verdict], COLLECTOR, 10_000 + at)
+    row = world.verdicts(edge)[window]
+    assert (row["state"], row["revision"]) == (State.COMPLETE, 2)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, or_, select
 
 from tallymark.errors import UserError
 from tallymark_audit.judge.apart import is_unjudged
@@ -19,6 +19,8 @@ from tallymark_audit.text import utc
 COLLECTOR, SPARK = "collector", "spark"
 MAX_CELLS = 1000
 """Cells kept with one verdict, the worst first; the sums are always of all of them."""
+Window = tuple[str, str, int]
+"""Edge, topic, start (ms)."""
 _UNDECIDED = tuple(str(state) for state in UNDECIDED)
 WRONG = ("missing", "duplicates", "unclaimed")
 """The counts of which more is worse."""
@@ -29,15 +31,18 @@ def record_verdicts(
 ) -> list[Verdict]:
     """Write verdicts and return those that are news: no verdict before, another state, or other
     counts in a decided one. News get the next revision and a line of history. A window that holds
-    nothing is left out, unless it held something before."""
+    nothing is left out, unless it held something before that was owed or decided: what was only
+    doubted, until it turned out to be another edge's, is withdrawn."""
     judged = list(judged)
     old = _present(connection, judged, source)
+    withdrawn = _withdraw(connection, judged, source, old)
     rows: list[Row] = []
     history: list[Row] = []
     news: list[Verdict] = []
     for verdict in judged:
-        before = old.get((verdict.edge, verdict.topic, verdict.window))
-        if before is None and _holds_nothing(verdict):
+        key = verdict.edge, verdict.topic, verdict.window
+        before = old.get(key)
+        if key in withdrawn or (before is None and _holds_nothing(verdict)):
             continue
         row = _row(verdict, source, now_ms, before)
         if before is None or _differs(row, before):
@@ -155,6 +160,41 @@ def _present(
             for row in connection.execute(query).mappings():
                 found[edge, topic, row["window"]] = dict(row)
     return found
+
+
+def _withdraw(
+    connection: Connection, judged: Iterable[Verdict], source: str, old: Mapping[Window, Row]
+) -> set[Window]:
+    """Delete what there is of windows that are complete since they hold nothing, if nobody was
+    ever told of anything in them; returns these windows."""
+    withdrawn: set[Window] = set()
+    for verdict in judged:
+        key = verdict.edge, verdict.topic, verdict.window
+        before = old.get(key)
+        if before is None or before["claimed"] or before["accepted_by"]:
+            continue
+        if verdict.state not in GOOD or not _holds_nothing(verdict):
+            continue
+        if not _was_told_of(connection, key, source):
+            for table in (verdicts, verdict_history):
+                connection.execute(delete(table).where(*_of_window(table, key)))
+            withdrawn.add(key)
+    return withdrawn
+
+
+def _was_told_of(connection: Connection, key: Window, source: str) -> bool:
+    """Whether anything was claimed or decided of the window, or another source judges it."""
+    past = verdict_history.c
+    counted = or_(*(past[name] != 0 for name in SUMS))
+    decided = and_(past.state.not_in(_UNDECIDED), or_(past.state != str(State.COMPLETE), counted))
+    told = (*_of_window(verdict_history, key), or_(past.claimed != 0, decided))
+    other = (*_of_window(verdicts, key), verdicts.c.source != source)
+    return bool(connection.scalar(select(or_(exists().where(*told), exists().where(*other)))))
+
+
+def _of_window(table: Table, key: Window) -> list[ColumnElement[bool]]:
+    names = ("edge", "topic", "window")
+    return [table.c[name] == value for name, value in zip(names, key, strict=True)]
 
 
 def _holds_nothing(verdict: Verdict) -> bool:
