@@ -290,6 +290,19 @@ def test_after_close_records_go_as_they_are(rig: Rig) -> None:
     assert not rig.inner.handed[-1].headers
 
 
+@pytest.mark.parametrize("code", [KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION])
+def test_a_record_whose_topic_went_away_may_have_arrived(rig: Rig, code: int) -> None:
+    """It was sent, the answer was lost, the topic was deleted before librdkafka sent it again: told
+    as *failed*, while the log had it. The table was read as what the code says, not as when it is
+    said, and no test asked."""
+    rig.producer.produce("t", b"v", partition=0)
+    rig.inner.deliver(error=KafkaError(code))
+    rig.producer.poll(0)
+    rig.run.tick()
+    assert rig.claims()[0]["in_doubt"] == {0}
+    assert not rig.claims()[0]["failed"]
+
+
 STEPS = st.one_of(
     st.tuples(st.just("produce"), st.integers(0, 1), st.integers(0, 5 * W)),
     st.tuples(st.just("full"), st.integers(0, 1), st.integers(0, 5 * W)),

@@ -26,8 +26,6 @@ Headers: TypeAlias = Mapping[str, Any] | Sequence[tuple[str, Any]]
 _REFUSED: Final = frozenset(
     {
         KafkaError._PURGE_QUEUE,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.INVALID_MSG,
         KafkaError.INVALID_MSG_SIZE,
@@ -41,7 +39,9 @@ _REFUSED: Final = frozenset(
         KafkaError.INVALID_RECORD,
     }
 )
-"""Errors after which a record is certainly not in the log; after any other nobody knows."""
+"""Errors after which a record is certainly not in the log; after any other nobody knows. Not that
+a topic or partition is unknown: librdkafka says so also of a record that it was about to send a
+second time when the topic went away, and the first time may have arrived."""
 
 
 def producing(
