@@ -327,6 +327,26 @@ def test_a_topic_of_which_nothing_was_counted_yet_is_not_stalled_since_1970(worl
     assert "1970" not in alert["annotations"]["summary"]
 
 
+def test_late_records_that_are_settling_do_not_stall_a_watermark(world: World) -> None:
+    """A host's clock was twenty minutes behind. Each of its windows was re-opened, held the
+    watermark twenty minutes back until it had settled, and the alert said so and took it back. That
+    a window settles for longer than the patience, behind a mirror that lives and copies nothing, is
+    still told."""
+    old = world.now - 1_200_000
+    settling = Verdict(EDGE, "clicks", old, State.SETTLING, claimed=5)
+    world.record(settling)
+    mark = {"edge": EDGE, "topic": "clicks", "through": old, "horizon": world.now, "at": world.now}
+    world.put(watermarks, {**mark, "holes": [[old, "SETTLING", False]]})
+    world.step(20_000)
+    world.step(INTERVAL)
+    assert world.rows() == []
+    world.step(700_000)
+    world.step(INTERVAL)
+    (alert,) = world.posts[0]["alerts"]
+    assert alert["labels"]["alertname"] == "TallymarkWatermarkStalled"
+    assert "is SETTLING" in alert["annotations"]["description"]
+
+
 @pytest.mark.parametrize("make", ["sqlite", "postgresql"], indirect=True)
 def test_retention_that_is_about_to_eat_what_was_not_mirrored(world: World) -> None:
     spot = {"topic": "clicks", "partition": 0}

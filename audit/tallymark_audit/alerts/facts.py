@@ -13,6 +13,7 @@ from tallymark_audit.cells import Edge
 from tallymark_audit.edges import consumer_edge, derive_edges, edges_into
 from tallymark_audit.judge.hops import Hop
 from tallymark_audit.judge.judging import settle_ms
+from tallymark_audit.judge.states import State
 from tallymark_audit.store import queries, watching
 from tallymark_audit.store.damage import damaged
 from tallymark_audit.store.rows import Row, holes_of
@@ -20,6 +21,8 @@ from tallymark_audit.store.watching import Backlog, WrongWindows
 from tallymark_audit.text import utc
 
 MAX_DISAGREEMENTS = 1000
+YOUNG = (str(State.OPEN), str(State.SETTLING))
+"""States of a window that holds a watermark and need not be wrong: late records re-opened it."""
 
 
 def read_facts(
@@ -92,15 +95,19 @@ def _marks_behind(
         if now - row["through"] > patience:
             hop = Hop(by_name[row["edge"]], ())
             settle = settle_ms(connection, hop, row["topic"], audit, now)
-            found.append(_mark(row, settle))
+            found.append(_mark(connection, row, settle))
     return found
 
 
-def _mark(row: Row, settle: int) -> Mark:
+def _mark(connection: Connection, row: Row, settle: int) -> Mark:
     mark = Mark(row["edge"], row["topic"], row["through"], settle)
     for window, state, accepted in holes_of(row):
         if not accepted:
-            return replace(mark, hole=f"{utc(window)} is {state}", hole_window=window)
+            begun = 0
+            if state in YOUNG:
+                begun = watching.judged_at(connection, mark.edge, mark.topic, window)
+            held = f"{utc(window)} is {state}"
+            return replace(mark, hole=held, hole_window=window, begun=begun)
     return mark if mark.through else replace(mark, begun=row["at"])
 
 

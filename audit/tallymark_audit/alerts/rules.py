@@ -55,7 +55,8 @@ NAMED: Final = 5
 @dataclass(frozen=True, slots=True)
 class Mark:
     """The watermark of a topic on an edge, times in ms. ``hole``: what holds it, empty where it
-    waits for somebody to report or count. ``begun``: since when it stands where it began, 0."""
+    waits for somebody to report or count. ``begun``: since when it stands where it began, 0, or
+    since when a window that is still settling holds it: late records move a watermark back."""
 
     edge: str
     topic: str
@@ -168,7 +169,7 @@ class Rules:
     def _stalled(self, marks: Iterable[Mark], now: int) -> Iterator[Condition]:
         for mark in marks:
             patience = self.window_ms + mark.settle_ms + self.alerts.stalled_ms
-            if now - (mark.through or mark.begun) <= patience:
+            if now - max(mark.through, mark.begun) <= patience:
                 continue
             why = mark.hole or "a reporter or a counter has not come that far"
             complete = f"complete through {utc(mark.through)} only"

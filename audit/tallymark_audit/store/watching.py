@@ -145,6 +145,17 @@ def marks(connection: Connection, edges: Collection[str]) -> list[Row]:
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
+def judged_at(connection: Connection, edge: str, topic: str, window: int) -> int:
+    """When (ms) the verdict that holds for the window was last revised; 0 if there is none."""
+    query = select(func.max(verdicts.c.judged_at)).where(
+        verdicts.c.edge == edge,
+        verdicts.c.topic == topic,
+        verdicts.c.window == window,
+        effective(),
+    )
+    return connection.scalar(query) or 0
+
+
 def silent_reporters(connection: Connection, cluster: str, silence_ms: int) -> list[Silent]:
     """Those that are silent as far as the audit topic has been read: a collector that lags behind
     is no reason to blame them. The first of them longest."""
