@@ -33,11 +33,10 @@ from tallymark_audit.store.tables import (
     observations,
     progress,
     reporters,
-    verdicts,
     watermarks,
 )
 from tallymark_audit.store.upsert import upsert
-from tallymark_audit.store.verdicts import COLLECTOR, SPARK, record_verdicts
+from tallymark_audit.store.verdicts import COLLECTOR, SPARK, accept, record_verdicts
 
 NOON = 1_767_268_800_000
 SECOND = 1000
@@ -184,7 +183,7 @@ def test_what_a_person_has_accepted_is_told_no_more(world: World) -> None:
     world.step()
     world.step()
     with world.store.write() as connection:
-        connection.execute(verdicts.update().values(accepted_by="ann"))
+        accept(connection, EDGE, "clicks", NOON, "ann", "", NOON)
     world.step()
     assert world.rows() == [("MissingMessages", "resolved", "firing")]
 

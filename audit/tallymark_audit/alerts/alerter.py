@@ -33,6 +33,7 @@ from tallymark_audit.cells import GROUP, Edge
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.edges import derive_edges
 from tallymark_audit.store import alerts as stored
+from tallymark_audit.store.verdict_changes import Answers
 from tallymark_audit.store.watching import WrongWindows
 
 log: Final = logging.getLogger(__name__)
@@ -40,7 +41,9 @@ LOOK_MS: Final = 2_000
 LONGEST_LOOK_MS: Final = 5_000
 """Alerts are looked at between every so often and this: a twelfth of a window."""
 COMPARE_MS: Final = 60_000
-"""How often the verdicts of collector and Spark are compared."""
+"""How often the verdicts of collector and Spark are compared, where any has changed."""
+LONGEST_COMPARE_MS: Final = 600_000
+"""And how often all the same."""
 
 
 class Retention(Protocol):
@@ -120,6 +123,8 @@ class Alerter:
         self._failures = 0
         self._differ: list[WrongWindows] = []
         self._compare_at = 0
+        self._compared = Answers(LONGEST_COMPARE_MS)
+        self._answers = Answers(COMPARE_MS)
 
     def step(self, now: int) -> None:
         """One look, and a post if one is due. Never waits for the webhook."""
@@ -144,7 +149,9 @@ class Alerter:
             kept = self._retention.known({(one.cluster, one.topic) for one in waiting}, now)
             differ = self._disagreements(connection, edges, now)
             facts = replace(
-                read_facts(connection, self._deployment, self._ledger.cluster, edges, now),
+                read_facts(
+                    connection, self._deployment, self._ledger.cluster, edges, now, self._answers
+                ),
                 disagreements=differ,
                 backlogs=waiting,
                 retention_ms=kept,
@@ -162,7 +169,9 @@ class Alerter:
         self, connection: Connection, edges: Sequence[Edge], now: int
     ) -> list[WrongWindows]:
         if now >= self._compare_at:
-            self._differ = find_disagreements(connection, [edge.name for edge in edges])
+            names = tuple(edge.name for edge in edges)
+            self._compared.look(connection, now)
+            self._differ = self._compared.of(names, lambda: find_disagreements(connection, names))
             self._compare_at = now + COMPARE_MS
         return self._differ
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -12,11 +13,12 @@ from tallymark_audit.alerts.rules import Facts, Mark
 from tallymark_audit.cells import Edge
 from tallymark_audit.edges import consumer_edge, derive_edges, edges_into
 from tallymark_audit.judge.hops import Hop
-from tallymark_audit.judge.judging import settle_ms
+from tallymark_audit.judge.judging import SettleTimes
 from tallymark_audit.judge.states import State
 from tallymark_audit.store import queries, watching
 from tallymark_audit.store.damage import damaged
 from tallymark_audit.store.rows import Row, holes_of
+from tallymark_audit.store.verdict_changes import Answers
 from tallymark_audit.store.watching import Backlog, WrongWindows
 from tallymark_audit.text import utc
 
@@ -26,25 +28,55 @@ YOUNG = (str(State.OPEN), str(State.SETTLING))
 
 
 def read_facts(
-    connection: Connection, deployment: Deployment, cluster: str, edges: Sequence[Edge], now: int
+    connection: Connection,
+    deployment: Deployment,
+    cluster: str,
+    edges: Sequence[Edge],
+    now: int,
+    answers: Answers | None = None,
 ) -> Facts:
     """The facts of the moment (``now``, ms); ``edges`` are those that the cluster's collector
     judges. Without what takes more than the store, or more effort: :func:`backlogs` and how long
-    they are kept, and :func:`find_disagreements`."""
-    audit, names = deployment.audit, [edge.name for edge in edges]
+    they are kept, and :func:`find_disagreements`. ``answers``: what is known of verdicts from the
+    last time."""
+    audit, names = deployment.audit, tuple(edge.name for edge in edges)
+    known = answers or Answers()
+    known.look(connection, now)
+    bad = known.of(names, lambda: _BadWindows.read(connection, names, audit))
     expected = [(one.cluster, one.group) for one in audit.consumers if one.cluster == cluster]
     reporting = watching.reporting_groups(connection, cluster)
     return Facts(
-        missing=watching.wrong_windows(connection, names, "missing", audit.alerts.missing),
-        duplicates=watching.wrong_windows(connection, names, "duplicates", audit.alerts.duplicates),
-        corrupt=watching.corrupt_windows(connection, names),
-        unjudged=watching.unjudged_windows(connection, names),
+        missing=bad.missing,
+        duplicates=bad.duplicates,
+        corrupt=bad.corrupt,
+        unjudged=bad.unjudged,
         marks=_marks_behind(connection, edges, audit, now),
         silent=watching.silent_reporters(connection, cluster, audit.silence_ms),
         missing_groups=[one for one in expected if one[1] not in reporting],
         damaged=damaged(connection, cluster),
         heartbeats=_watched(connection, deployment, cluster),
     )
+
+
+class _BadWindows(NamedTuple):
+    """The facts that follow from verdicts alone."""
+
+    missing: list[WrongWindows]
+    duplicates: list[WrongWindows]
+    corrupt: list[WrongWindows]
+    unjudged: list[WrongWindows]
+
+    @classmethod
+    def read(
+        cls, connection: Connection, edges: Collection[str], audit: AuditSettings
+    ) -> _BadWindows:
+        limits = audit.alerts
+        return cls(
+            watching.wrong_windows(connection, edges, "missing", limits.missing),
+            watching.wrong_windows(connection, edges, "duplicates", limits.duplicates),
+            watching.corrupt_windows(connection, edges),
+            watching.unjudged_windows(connection, edges),
+        )
 
 
 def judged_edges(connection: Connection, deployment: Deployment, cluster: str) -> tuple[Edge, ...]:
@@ -91,11 +123,13 @@ def _marks_behind(
     by_name = {edge.name: edge for edge in edges}
     patience = audit.window_ms + audit.settle_min_ms + audit.alerts.stalled_ms
     found: list[Mark] = []
+    settle: dict[str, SettleTimes] = {}
     for row in watching.marks(connection, by_name):
         if now - row["through"] > patience:
-            hop = Hop(by_name[row["edge"]], ())
-            settle = settle_ms(connection, hop, row["topic"], audit, now)
-            found.append(_mark(connection, row, settle))
+            name = row["edge"]
+            if name not in settle:
+                settle[name] = SettleTimes(connection, Hop(by_name[name], ()), audit, now)
+            found.append(_mark(connection, row, settle[name].of(row["topic"])))
     return found
 
 

@@ -34,6 +34,7 @@ from tallymark_audit.store.facts import groups_on
 from tallymark_audit.store.graph import History, history, note_edges
 from tallymark_audit.store.incidents import Incident, fold_incident
 from tallymark_audit.store.tables import verdicts, window_changes
+from tallymark_audit.store.verdict_changes import Answers
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.text import utc
 
@@ -47,7 +48,7 @@ LATEST_MS: Final = 300_000
 WAITING_MS: Final = 1_000
 LONGEST_WAIT_MS: Final = 10_000
 MARK_MS: Final = 2_000
-MARK_REST: Final = 200
+MARK_REST: Final = 500
 """While no verdict is news only time moves watermarks: they are left alone so many times as long as
 it took to look at them, but for half a window at most."""
 UNJUDGED_KIND: Final = "unjudged"
@@ -80,6 +81,8 @@ class JudgeLoop:
         self._settings = settings
         self._edges = tuple(edges)
         self._mark_at = 0
+        self._groups_at = 0
+        self._answers = Answers()
         self._hops: dict[str, _HopLoop] = {}
         self._history: History | None = None
         self._noted: set[str] = set()
@@ -92,7 +95,8 @@ class JudgeLoop:
                 self._history = history(connection)
             self._hold(self._edges, self._history.owed_from)
         marking = now >= self._mark_at
-        if marking:
+        if now >= self._groups_at:
+            self._groups_at = now + MARK_MS
             self._find_groups()
         news: list[Verdict] = []
         for hop in self._hops.values():
@@ -107,7 +111,7 @@ class JudgeLoop:
         if marking:
             hops = [hop.hop for hop in self._hops.values()]
             began = time.monotonic()
-            update_watermarks(self._ledger, hops, self._settings, now)
+            update_watermarks(self._ledger, hops, self._settings, now, self._answers)
             spent_ms = int((time.monotonic() - began) * 1000)
             rest = min(spent_ms * MARK_REST, self._settings.window_ms // 2)
             self._mark_at = now + (MARK_MS if news else max(MARK_MS, rest))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import Connection, select
@@ -11,16 +12,17 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.deployment import AuditSettings
 from tallymark.errors import TallymarkError
+from tallymark_audit.cells import Edge
+from tallymark_audit.collector.horizons import Horizons
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.edges import is_audited, passes
 from tallymark_audit.judge.hops import Hop
-from tallymark_audit.judge.judging import counters_through, settle_ms, topics_known
 from tallymark_audit.judge.states import GOOD, state_of
 from tallymark_audit.judge.watermarks import Judged, watermark
-from tallymark_audit.store import facts
 from tallymark_audit.store.rows import Row
-from tallymark_audit.store.tables import progress, verdicts, watermarks
+from tallymark_audit.store.tables import verdicts, watermarks
 from tallymark_audit.store.upsert import upsert
+from tallymark_audit.store.verdict_changes import Answers
 from tallymark_audit.store.verdicts import effective
 
 log: Final = logging.getLogger(__name__)
@@ -31,10 +33,13 @@ row would hide a later hole, nothing else."""
 
 
 def update_watermarks(
-    ledger: Ledger, hops: Sequence[Hop], settings: AuditSettings, now: int
+    ledger: Ledger, hops: Sequence[Hop], settings: AuditSettings, now: int, answers: Answers
 ) -> None:
-    """Write the watermark of every topic on these edges, where it moved."""
+    """Write the watermark of every topic on these edges, where it moved. ``answers``: the same from
+    one time to the next."""
     with ledger.store.read() as connection:
+        answers.look(connection, now)
+        look = _Look(connection, settings, now, answers, Horizons(connection, settings, now))
         old = {
             (row["edge"], row["topic"]): row
             for row in connection.execute(select(watermarks)).mappings()
@@ -42,8 +47,8 @@ def update_watermarks(
         rows = [
             row
             for hop in hops
-            for topic in _topics(connection, hop, settings)
-            if (row := _sound_row(connection, hop, topic, settings, now)) is not None
+            for topic in look.topics(hop)
+            if (row := look.sound_row(hop, topic)) is not None
         ]
     moved = [row for row in rows if _differs(row, old.get((row["edge"], row["topic"])))]
     if moved:
@@ -51,66 +56,75 @@ def update_watermarks(
             upsert(connection, watermarks, moved)
 
 
-def _sound_row(
-    connection: Connection, hop: Hop, topic: str, settings: AuditSettings, now: int
-) -> Row | None:
-    """None where something in the store makes no sense: that watermark stands still, the topic's
-    windows say why, and the others go on."""
-    try:
-        return _row(connection, hop, topic, settings, now)
-    except (SQLAlchemyError, TallymarkError):
-        raise
-    except Exception as error:
-        log.debug("no watermark of %s on %s", topic, hop.edge.name, exc_info=error)
-        return None
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at the watermarks, in one snapshot, at ``now`` (ms)."""
 
+    connection: Connection
+    settings: AuditSettings
+    now: int
+    answers: Answers
+    horizons: Horizons
 
-def _row(connection: Connection, hop: Hop, topic: str, settings: AuditSettings, now: int) -> Row:
-    horizon = _horizon(connection, hop, topic, settings, now)
-    query = select(verdicts.c.window, verdicts.c.state, verdicts.c.accepted_by).where(
-        verdicts.c.edge == hop.edge.name,
-        verdicts.c.topic == topic,
-        verdicts.c.state.not_in([str(state) for state in GOOD]),
-        effective(),
-    )
-    judged = [
-        Judged(row.window, state_of(row.state), bool(row.accepted_by))
-        for row in connection.execute(query.order_by(verdicts.c.window).limit(MAX_LOOK))
-    ]
-    mark = watermark(judged, horizon, settings.window_ms)
-    return {
-        "edge": hop.edge.name,
-        "topic": topic,
-        "through": mark.through,
-        "horizon": horizon - horizon % settings.window_ms,
-        "holes": [[hole.window, str(hole.state), hole.accepted] for hole in mark.holes[:MAX_HOLES]],
-        "at": now,
-    }
+    def sound_row(self, hop: Hop, topic: str) -> Row | None:
+        """None where something in the store makes no sense: that watermark stands still, the
+        topic's windows say why, and the others go on."""
+        try:
+            return self._row(hop, topic)
+        except (SQLAlchemyError, TallymarkError):
+            raise
+        except Exception as error:
+            log.debug("no watermark of %s on %s", topic, hop.edge.name, exc_info=error)
+            return None
 
+    def topics(self, hop: Hop) -> list[str]:
+        """The edge's topics of which there may be a watermark."""
+        edge = hop.edge
+        if edge.implied:
+            topics: Iterable[str] = self.answers.of(
+                ("topics", edge.name), lambda: self._judged_topics(edge)
+            )
+        else:
+            cluster = edge.downstream if edge.kind == "producer" else edge.upstream
+            topics = self.horizons.topics(cluster)
+        audited = self.settings.topics
+        return [t for t in sorted(topics) if is_audited(t, audited) and passes(edge, t)]
 
-def _horizon(
-    connection: Connection, hop: Hop, topic: str, settings: AuditSettings, now: int
-) -> int:
-    """Up to when (ms) the absence of records means that there were none."""
-    known = topics_known(connection, hop)
-    settle = settle_ms(connection, hop, topic, settings, now)
-    horizon = min(now, *counters_through(connection, hop, topic, known)) - settle
-    if hop.edge.kind == "producer":
-        for reporter in facts.reporters_of(connection, hop.edge.downstream, topic, ()):
-            if not reporter.ended and not reporter.backfill:
-                horizon = min(horizon, reporter.complete_through)
-    return max(0, horizon)
+    def _row(self, hop: Hop, topic: str) -> Row:
+        horizon = self.horizons.of(hop, topic)
+        name, window_ms = hop.edge.name, self.settings.window_ms
+        bad = self.answers.of(("bad", name, topic), lambda: self._bad_windows(name, topic))
+        mark = watermark(bad, horizon, window_ms)
+        return {
+            "edge": name,
+            "topic": topic,
+            "through": mark.through,
+            "horizon": horizon - horizon % window_ms,
+            "holes": [
+                [hole.window, str(hole.state), hole.accepted] for hole in mark.holes[:MAX_HOLES]
+            ],
+            "at": self.now,
+        }
 
+    def _bad_windows(self, edge: str, topic: str) -> list[Judged]:
+        """Those that matter: the watermark ends at the first that nobody accepted, and no more than
+        so many holes are written."""
+        query = select(verdicts.c.window, verdicts.c.state, verdicts.c.accepted_by).where(
+            verdicts.c.edge == edge,
+            verdicts.c.topic == topic,
+            verdicts.c.state.not_in([str(state) for state in GOOD]),
+            effective(),
+        )
+        judged = [
+            Judged(row.window, state_of(row.state), bool(row.accepted_by))
+            for row in self.connection.execute(query.order_by(verdicts.c.window).limit(MAX_LOOK))
+        ]
+        first = next((at for at, one in enumerate(judged) if not one.accepted), len(judged))
+        return judged[: max(MAX_HOLES, first + 1)]
 
-def _topics(connection: Connection, hop: Hop, settings: AuditSettings) -> list[str]:
-    edge = hop.edge
-    if edge.implied:
+    def _judged_topics(self, edge: Edge) -> list[str]:
         query = select(verdicts.c.topic).where(verdicts.c.edge == edge.name).distinct()
-    else:
-        cluster = edge.downstream if edge.kind == "producer" else edge.upstream
-        query = select(progress.c.topic).where(progress.c.cluster == cluster).distinct()
-    topics = sorted(row.topic for row in connection.execute(query))
-    return [t for t in topics if is_audited(t, settings.topics) and passes(edge, t)]
+        return list(self.connection.scalars(query))
 
 
 def _differs(row: Row, old: object) -> bool:

@@ -47,11 +47,34 @@ def settle_ms(
     connection: Connection, hop: Hop, topic: str, settings: AuditSettings, now_ms: int
 ) -> int:
     """The settle time of a topic on an edge, learned from what its counter downstream saw."""
-    edge = hop.edge
-    counter = edge.name if edge.kind == "consumer" else edge.downstream
-    since = now_ms - now_ms % DAY_MS - LEARNED_DAYS * DAY_MS
-    late = facts.lateness_of(connection, counter, edge.downstream_topic(topic), since)
+    there = hop.edge.downstream_topic(topic)
+    late = facts.lateness_of(connection, _counter(hop), there, _learned_since(now_ms))
     return learned_settle_ms(settings, late)
+
+
+class SettleTimes:
+    """:func:`settle_ms` of every topic on an edge, with one question."""
+
+    def __init__(
+        self, connection: Connection, hop: Hop, settings: AuditSettings, now_ms: int
+    ) -> None:
+        self._hop, self._settings = hop, settings
+        since = _learned_since(now_ms)
+        self._late = facts.lateness_by_topic(connection, _counter(hop), since)
+
+    def of(self, topic: str) -> int:
+        """The settle time, ms."""
+        there = self._hop.edge.downstream_topic(topic)
+        return learned_settle_ms(self._settings, self._late.get(there, {}))
+
+
+def _counter(hop: Hop) -> str:
+    """Who saw how late records came to the end of the hop."""
+    return hop.edge.name if hop.edge.kind == "consumer" else hop.edge.downstream
+
+
+def _learned_since(now_ms: int) -> int:
+    return now_ms - now_ms % DAY_MS - LEARNED_DAYS * DAY_MS
 
 
 def topics_known(connection: Connection, hop: Hop) -> dict[str, frozenset[str]]:

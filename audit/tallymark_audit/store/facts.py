@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sqlalchemy import Connection, Table, exists, func, select, union
+from sqlalchemy import Connection, Table, exists, func, or_, select, union
 
 from tallymark_audit import sketches
 from tallymark_audit.cells import CellKey
@@ -277,6 +277,50 @@ def counted_through(
     return through or 0
 
 
+class CountedThrough:
+    """:func:`counted_through` of every topic of a cluster, with two questions."""
+
+    def __init__(self, connection: Connection, cluster: str) -> None:
+        query = (
+            select(progress.c.topic, func.min(progress.c.counted_through))
+            .where(progress.c.cluster == cluster, is_there(progress))
+            .group_by(progress.c.topic)
+        )
+        self._through: dict[str, int] = {}
+        for topic, through in connection.execute(query):
+            self._through[topic] = through
+        query = select(collectors.c.discovered_through).where(collectors.c.cluster == cluster)
+        self._discovered: int = connection.scalar(query) or 0
+
+    def of(self, topic: str) -> int:
+        """Up to when, ms."""
+        return self._through.get(topic, self._discovered) or 0
+
+
+def reported_through(connection: Connection, cluster: str) -> dict[str, list[int]]:
+    """By topic, up to when (ms) each producer has reported that reports on the cluster and neither
+    has ended (see :func:`reporter_facts`) nor fills in old data."""
+    query = (
+        select(reporter_topics.c.topic, reporters.c.complete_through)
+        .join(
+            reporters,
+            (reporters.c.cluster == reporter_topics.c.cluster)
+            & (reporters.c.reporter == reporter_topics.c.reporter),
+        )
+        .where(
+            reporters.c.cluster == cluster,
+            reporters.c.tier == "producer",
+            reporters.c.closed.is_not(True),
+            reporters.c.backfill.is_not(True),
+            or_(reporters.c.retired_at <= 0, reporters.c.last_heard > reporters.c.retired_at),
+        )
+    )
+    found: dict[str, list[int]] = {}
+    for topic, through in connection.execute(query):
+        found.setdefault(topic, []).append(through)
+    return found
+
+
 def changes(
     connection: Connection, clusters: Sequence[str], topic: str, windows: Sequence[int]
 ) -> dict[int, int]:
@@ -303,6 +347,19 @@ def lateness_of(connection: Connection, counter: str, topic: str, since: int) ->
         lateness.c.edge == counter, lateness.c.topic == topic, lateness.c.day >= since
     )
     return sketches.merged(sketches.from_store(row.sketch) for row in connection.execute(query))
+
+
+def lateness_by_topic(
+    connection: Connection, counter: str, since: int
+) -> dict[str, sketches.Sketch]:
+    """:func:`lateness_of` of every topic."""
+    query = select(lateness.c.topic, lateness.c.sketch).where(
+        lateness.c.edge == counter, lateness.c.day >= since
+    )
+    days: dict[str, list[sketches.Sketch]] = defaultdict(list)
+    for topic, sketch in connection.execute(query):
+        days[topic].append(sketches.from_store(sketch))
+    return {topic: sketches.merged(some) for topic, some in days.items()}
 
 
 def chunks(values: Sequence[T]) -> Iterable[Sequence[T]]:

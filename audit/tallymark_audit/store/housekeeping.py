@@ -28,6 +28,7 @@ from tallymark_audit.store.collapse import (
 )
 from tallymark_audit.store.engine import Store
 from tallymark_audit.store.retention import PORTIONS
+from tallymark_audit.store.verdict_changes import last_change
 
 log: Final = logging.getLogger(__name__)
 LOOK_AT: Final = 500
@@ -65,6 +66,9 @@ class Housekeeper:
         self._edges = edges
         self._settings = settings
         self._after: Changed | None = None
+        self._change = ""
+        self._whole_at = 0
+        self._resting = True
         self._round_at = 0
         self._round_ms = ROUND_MS
         self._forget_at = 0
@@ -81,6 +85,8 @@ class Housekeeper:
         before = now - self._settings.collapse_after_ms
         cluster = self._keeper.cluster
         with self._keeper.store.read() as connection:
+            if self._resting:
+                self._begin_round(last_change(connection), now)
             quiet = quiet_windows(connection, cluster, before, self._after, LOOK_AT)
             well = healthy(connection, self._edges, cluster, quiet) if quiet else []
         packed = 0
@@ -89,12 +95,20 @@ class Housekeeper:
             packed += self._pack(some, now)
         if packed:
             self._round_ms = ROUND_MS
-        if len(quiet) < LOOK_AT:
-            self._after, self._round_at = None, now + self._round_ms
-            self._round_ms = min(2 * self._round_ms, LONGEST_ROUND_MS)
-        else:
+        if quiet:
             self._after = quiet[-1]
+        if len(quiet) < LOOK_AT:
+            self._resting, self._round_at = True, now + self._round_ms
+            self._round_ms = min(2 * self._round_ms, LONGEST_ROUND_MS)
         return packed
+
+    def _begin_round(self, change: str, now: int) -> None:
+        """Go on behind what was looked at: no verdict has changed, so all of that is as it was.
+        Otherwise, and now and then all the same, begin with the oldest again."""
+        self._resting = False
+        if change != self._change or now >= self._whole_at:
+            self._after, self._change = None, change
+            self._whole_at = now + LONGEST_ROUND_MS
 
     def _pack(self, some: Sequence[Changed], now: int) -> int:
         """Archive these, each by itself if one of them makes no sense, which stays as it is."""

@@ -20,6 +20,7 @@ from tallymark_audit.judge.states import GOOD
 from tallymark_audit.store import tables
 from tallymark_audit.store.recounts import SLOW
 from tallymark_audit.store.totals import DAY, HOUR, MINUTES_10, WINDOW
+from tallymark_audit.store.verdict_changes import note_change
 
 HOURS_KEPT: Final = 700 * DAY
 """Totals of hours are kept so much longer, those of days for ever."""
@@ -70,6 +71,8 @@ def _verdicts(connection: Connection, _cluster: str, before: int, most: int) -> 
             or_(t.c.state.in_([str(state) for state in GOOD]), t.c.accepted_by != ""),
         )
         found += connection.execute(query.limit(most - len(found))).all()
+    if found:
+        note_change(connection, "retention")
     for key in found:
         for table in (past, t):
             same = (table.c[column.name] == value for column, value in zip(keys, key, strict=True))

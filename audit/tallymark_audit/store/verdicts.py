@@ -14,6 +14,7 @@ from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
 from tallymark_audit.store.rows import Row, cell_to_json, is_cells
 from tallymark_audit.store.tables import SUMS, verdict_history, verdicts
 from tallymark_audit.store.upsert import upsert
+from tallymark_audit.store.verdict_changes import note_change
 from tallymark_audit.text import utc
 
 COLLECTOR, SPARK = "collector", "spark"
@@ -52,6 +53,8 @@ def record_verdicts(
         elif source == SPARK or _drifted(row, before):
             # Spark looked again; or an open window filled up. The same revision, as of now.
             rows.append(row)
+    if rows:
+        note_change(connection, source)
     upsert(connection, verdicts, rows)
     kept = verdict_history.columns.keys()
     upsert(connection, verdict_history, [{name: row[name] for name in kept} for row in history])
@@ -102,6 +105,7 @@ def accept(
     state = State(connection.execute(query).scalar_one())
     if who and (state in GOOD or state in (State.OPEN, State.SETTLING)):
         raise UserError(f"the window is {state}: there is nothing to accept")
+    note_change(connection, "person")
     said = f"accepted by {who}" if who else "no longer accepted"
     kept = verdict_history.columns.keys()
     for row in rows:
@@ -129,6 +133,7 @@ def locate_cells(
         }
         for at, cell in enumerate(row["cells"])
     ]
+    note_change(connection, "located")
     connection.execute(
         verdicts.update()
         .where(
