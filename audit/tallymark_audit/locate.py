@@ -59,7 +59,7 @@ class Lost:
 
 
 def stretches(connection: Connection, cluster: str, key: CellKey) -> list[Stretch]:
-    """Where in the cluster the cell was seen."""
+    """Where in the cluster the cell was seen, in the logs it has now."""
     columns = (
         observations.c.seen_partition,
         observations.c.first_offset,
@@ -74,10 +74,11 @@ def stretches(connection: Connection, cluster: str, key: CellKey) -> list[Stretc
         observations.c.instance == key.instance,
         observations.c.last_offset >= 0,
     )
-    found = [Stretch(*row) for row in connection.execute(query)]
+    # Of a cell that is detached in part the first offset is not known.
+    found = [Stretch(at, max(0, first), last) for at, first, last in connection.execute(query)]
     packed = archive.packed_rows(connection, observations, cluster, key.topic, [key.window])
     found += [
-        Stretch(row["seen_partition"], row["first_offset"], row["last_offset"])
+        Stretch(row["seen_partition"], max(0, row["first_offset"]), row["last_offset"])
         for row in packed
         if key_from_row(row) == key and row["last_offset"] >= 0
     ]

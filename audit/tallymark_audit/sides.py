@@ -131,8 +131,9 @@ class Observation:
     group tells only of which sequences there were more (``again``), not where these lie.
     ``aborted`` are sequences seen in transactions that were aborted: they are in no other field.
     ``rewritten``: blocks of which the log holds something else by now, as they were counted first.
-    With a ``fingerprint`` (the sum of the hashes of all its sequences, modulo 2^64) there are no
-    ranges, since they were more than may be kept."""
+    ``first_offset`` stays -1 where a part was counted in an earlier log of the partition
+    (``detached``). With a ``fingerprint`` (the sum of the hashes of all its sequences, modulo 2^64)
+    there are no ranges, since they were more than may be kept."""
 
     key: CellKey
     count: int = 0
@@ -151,6 +152,12 @@ class Observation:
     malformed: int = 0
     skewed: int = 0
     rewritten: tuple[Block, ...] = ()
+
+    @property
+    def detached(self) -> bool:
+        """Whether some of it was counted in an earlier log of the partition, of a topic that was
+        deleted and made again: so the log cannot say any more what of the cell there was."""
+        return self.first_offset < 0 and bool(self.count or self.aborted)
 
     @property
     def duplicate_count(self) -> int:

@@ -25,6 +25,7 @@ from tallymark_audit.collector.recounted import changed_cells, difference
 from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.collector.slow_scrub import PASS_MS
 from tallymark_audit.judge.verdicts import Clock, State, Verdict, judge
+from tallymark_audit.locate import Stretch, stretches
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.sides import CellFacts, Observation
 from tallymark_audit.store import Store, counts, open_store, queries, recounts
@@ -194,6 +195,46 @@ def test_what_retention_deletes_while_it_is_read_is_not_lost(rig: Rig) -> None:
     assert rig.cluster.log().start == 20
     assert rig.ranges() == RangeSet.single(0, 49)
     assert rig.incidents() == []
+    assert rig.asked() == []
+
+
+def made_again(rig: Rig) -> None:
+    """The topic is deleted and made again while its window is open; the same instance goes on."""
+    rig.cluster.logs.clear()
+    rig.cluster.ids.clear()
+    log = rig.cluster.log()
+    for first in range(60, 90, 10):
+        log.append(stamped(first, 10))
+    rig.count()
+
+
+def test_what_the_log_before_held_is_not_lost_when_it_is_counted_again(rig: Rig) -> None:
+    """A topic was deleted and made again within a window, and its producer went on. A scrub counted
+    the window again, found in the new log only what had come since, and took the rest off: a LOSS
+    of 50 records that nobody had lost."""
+    made_again(rig)
+    whole = RangeSet.of([*range(50), *range(60, 90)])
+    assert rig.ranges() == whole
+    rig.again(0)
+    assert rig.ranges() == whole
+    assert rig.incidents() == ["recreated"]
+    assert rig.asked() == []
+    with rig.store.read() as connection:
+        assert stretches(connection, "dc1", CELL) == [Stretch(0, 0, 29)]
+
+
+def test_what_the_log_before_held_is_not_lost_when_the_new_one_is_cut(rig: Rig) -> None:
+    """The new log of a topic that was made again was cut: the cell was rebuilt from it alone. What
+    is left can be counted again, and is not looked for beyond the cut."""
+    made_again(rig)
+    rig.cluster.log().cut(2)
+    rig.cluster.log().append(stamped(0, 10, timestamp=7 * W))
+    rig.count()
+    assert "truncated" in rig.incidents()
+    rig.again(0)
+    cell = rig.cell() or Observation(CELL)
+    assert not RangeSet.single(0, 49) - cell.ranges
+    assert (cell.first_offset, cell.last_offset) == (-1, 19)
     assert rig.asked() == []
 
 

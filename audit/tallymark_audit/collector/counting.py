@@ -33,6 +33,7 @@ class CellCounter:
         "bytes",
         "copies",
         "count",
+        "detached",
         "fingerprint",
         "first_offset",
         "last_offset",
@@ -47,6 +48,7 @@ class CellCounter:
 
     def __init__(self, before: Observation, max_ranges: int) -> None:
         self.before = before
+        self.detached = before.detached
         self.max_ranges = max_ranges
         self.count = before.count
         self.bytes = before.bytes
@@ -65,7 +67,7 @@ class CellCounter:
 
     def add(self, run: SeenRun, partition: int) -> None:
         """Count a run that was read from ``partition``. What was aborted is kept apart."""
-        if self.first_offset < 0 or run.offset < self.first_offset:
+        if not self.detached and (self.first_offset < 0 or run.offset < self.first_offset):
             self.first_offset = run.offset
         self.last_offset = max(self.last_offset, run.last_offset)
         if run.aborted:

@@ -90,12 +90,15 @@ def count_again(
     max_ranges: int = MAX_RANGES,
 ) -> tuple[Position, dict[CellKey, Observation]]:
     """The position after the cut, and the affected cells as the log has them now. Those of which
-    nothing is left are missing. KafkaError: the log cannot be read, or was cut again."""
+    nothing is left are missing; a ``detached`` one stays as it was counted, since this log lacks a
+    part of it. KafkaError: the log cannot be read, or was cut again."""
     topic, partition = position.topic, position.partition
     to = replace(position, next_offset=cut, leader_epoch=-1)
+    stay = {seen.key: replace(seen, last_offset=cut - 1) for seen in affected if seen.detached}
+    affected = [seen for seen in affected if seen.key not in stay]
     starts = [seen.first_offset for seen in affected if seen.first_offset >= 0]
     if not starts or min(starts) >= cut:
-        return to, {}
+        return to, stay
     (log_start,) = reader.get_offsets_before(topic, partition, EARLIEST)
     keys = {seen.key for seen in affected}
     again = Recount(
@@ -103,4 +106,4 @@ def count_again(
     )
     while not again.done:
         again.step(reader, rules)
-    return replace(to, leader_epoch=again.epoch), again.cells
+    return replace(to, leader_epoch=again.epoch), {**again.cells, **stay}

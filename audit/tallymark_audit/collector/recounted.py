@@ -16,7 +16,8 @@ def changed_cells(
 
     ``before`` are all of the window in one partition, ``again`` what the log has of them now, from
     ``log_start`` on. What reached below that was deleted by retention or on request, as far as
-    anybody can tell: such a cell stays as it was counted."""
+    anybody can tell: such a cell stays as it was counted. So does one that is ``detached``, whose
+    first offset is -1: the log lacks what an earlier one held of it."""
     known = {seen.key: seen for seen in before}
     changed = [
         now
