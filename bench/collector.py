@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +63,9 @@ class PreparedLog:
 
     def topics(self) -> Mapping[str, MemoryTopic]:
         return {"bench": MemoryTopic("bench", UUID(int=1), (0,))}
+
+    def topics_named(self, names: Iterable[str]) -> Mapping[str, MemoryTopic]:
+        return {name: topic for name, topic in self.topics().items() if name in set(names)}
 
     def multifetch(self, specs: Sequence[FetchSpec], **_: Any) -> list[Fetched]:
         (spec,) = specs

@@ -3,22 +3,25 @@ their windows."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from judged_world import Publisher, W, World, heartbeats, publisher, steady, world_in
 
+from tallymark.errors import CODES, KafkaError
 from tallymark_audit.cells import EXPIRED, CellKey
-from tallymark_audit.collector.vanishing import PATIENCE_MS, Vanishing
+from tallymark_audit.collector.vanishing import PATIENCE_MS, Vanishing, deleted_of
 from tallymark_audit.judge.passing import GapOf, Part, reasons_of
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.reports.events import Copied, Gap
 from tallymark_audit.sides import Observation
-from tallymark_audit.store import queries, watching
+from tallymark_audit.store import facts, queries, watching
 from tallymark_audit.store.deleted import began_anew, deleted_places
 from tallymark_audit.store.tables import incidents
+from tallymark_audit.testing.clusters import MemoryTopic
 
 
 @pytest.fixture
@@ -199,6 +202,53 @@ def test_a_partition_that_is_named_again_is_waited_for_again(world: World) -> No
         assert not began_anew(connection, "dc1")
     assert set(world.states("producer-to-dc1").values()) == {State.COMPLETE}
     assert set(world.states("dc1-to-aggregate").values()) == {State.COMPLETE}
+
+
+def test_a_topic_that_the_collector_may_no_longer_describe_is_not_deleted(world: World) -> None:
+    """Someone took the collector's Describe right on a topic away. Kafka then leaves the topic out
+    of a list of all; it was called deleted, and what its mirror had still to bring was LOSS."""
+    one = publisher(world, "dc1", b"a")
+    two_partitions(world, one)
+    one.publish(world.now, 7)
+    one.report(world.now)
+    at = world.now - world.now % W
+    mirror_tells(world, behind=7)
+    world.run(1000)
+    world.clusters["dc1"].hidden.add("t")
+    for _ in range(20):
+        one.report(world.now)
+        mirror_tells(world, behind=7)
+        world.run(1000)
+    with world.store.read() as connection:
+        assert not deleted_places(connection, "dc1")
+        assert facts.counted_through(connection, "dc1", "t") < world.now - 15_000
+    assert world.states("dc1-to-aggregate")[at] != State.LOSS
+    world.clusters["dc1"].hidden.clear()
+    world.mirror("dc1")
+    live(world, one, 12_000)
+    assert set(world.states("dc1-to-aggregate").values()) == {State.COMPLETE}
+
+
+def test_only_a_clear_answer_is_a_deletion() -> None:
+    """A topic that has an error, or may not be described, is lacking in a list of all, as one that
+    was deleted is."""
+    there = [("t", 0), ("t", 1)]
+    topic = MemoryTopic("t", uuid.uuid4(), (0,))
+    assert deleted_of(there, {"t": topic}) == ([("t", 1)], {})
+    for name in ("TOPIC_AUTHORIZATION_FAILED", "LEADER_NOT_AVAILABLE", "INVALID_TOPIC_EXCEPTION"):
+        error = KafkaError(CODES[name], "topic t")
+        assert deleted_of(there, {"t": error}) == ([], {"t": error})
+    unknown = KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], "topic t")
+    assert deleted_of(there, {"t": unknown}) == (there, {})
+    assert deleted_of(there, {}) == ([], {})
+
+
+def test_a_cluster_that_lists_nothing_has_not_deleted_everything() -> None:
+    """A broker that has just come up listed no topic at all for longer than is waited for."""
+    following = Vanishing({("t", 0)})
+    assert following.look(set(), 0) == ([], [])
+    assert following.look(set(), 10 * PATIENCE_MS) == ([], [])
+    assert following.look({("u", 0)}, 10 * PATIENCE_MS) == ([], [])
 
 
 def test_a_partition_is_called_deleted_when_it_was_not_named_for_a_while() -> None:

@@ -291,3 +291,17 @@ def test_our_producers_records_are_read_back(broker: ScriptedBroker) -> None:
             p.send("new", b"%d" % number)
     with consumer(broker) as c:
         assert numbers(c.fetch("new", 0, 0)) == list(range(100))
+
+
+def test_a_topic_is_looked_up_by_name_with_the_error_that_a_list_of_all_hides(
+    broker: ScriptedBroker,
+) -> None:
+    """A list of all topics leaves out what was deleted and what the asker may not see alike: who
+    has to tell them apart asks by name."""
+    with consumer(broker) as reading:
+        found = reading.topics_named(["t", "none"])
+        assert found["t"] == reading.topics()["t"]
+        missing = found["none"]
+        assert isinstance(missing, KafkaError)
+        assert missing.code == CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+        assert set(reading.topics()) == {"t"}

@@ -20,7 +20,7 @@ from tallymark_audit.collector.recounting import Compacted, Recounting
 from tallymark_audit.collector.sharing import LEASE_MS, Alone, Share, Sharing
 from tallymark_audit.collector.slow_scrub import SlowScrub
 from tallymark_audit.collector.trouble import Troubles
-from tallymark_audit.collector.vanishing import Vanishing
+from tallymark_audit.collector.vanishing import Vanishing, deleted_of
 from tallymark_audit.edges import AUDIT_TOPIC, is_audited
 from tallymark_audit.store import Store
 from tallymark_audit.store.counts import FencedError, Place, Position
@@ -40,6 +40,7 @@ BEHIND_COMMIT_MS: Final = 500
 MOST_UNCOMMITTED: Final = 5_000
 """... so many runs wait for it."""
 CLUSTER, STORE = "the cluster", "the store"
+UNLISTED: Final = "the listing of"
 
 
 def wall_clock() -> int:
@@ -88,6 +89,7 @@ class Collector:
         self._known: dict[Place, str] = {}
         self._announced: set[Place] = set()
         self._vanishing: Vanishing | None = None
+        self._unlisted: set[str] = set()
         self._uncommitted: list[Counted] = []
         self._discovered = 0
         self._committed = 0
@@ -207,13 +209,27 @@ class Collector:
         """Tell the store of partitions that are new, or gone."""
         vanishing = self._vanishing = self._vanishing or self.ledger.followed()
         there = {(name, p) for name, topic in topics.items() for p in partitions_of(topic)}
-        gone, again = vanishing.look(there, now)
+        lacking, again = vanishing.look(there, now)
+        gone = self._deleted(lacking, now)
         new = sorted(place for place in known if place not in self._announced)
         self.ledger.announce([Position(*p, known[p]) for p in new], now, now, gone, again)
         vanishing.noted(gone, again, new)
         self._announced = set(known)
         for topic, partition in gone:
             log.warning("%s-%d is gone: it holds nothing up any more", topic, partition)
+
+    def _deleted(self, lacking: Sequence[Place], now: int) -> list[Place]:
+        """Those of ``lacking`` that the cluster says it has not, asked for by name."""
+        names = {topic for topic, _ in lacking}
+        answers = self._reader.topics_named(sorted(names)) if names else {}
+        gone, unsure = deleted_of(lacking, answers)
+        for topic in sorted(self._unlisted - unsure.keys()):
+            self.troubles.end((UNLISTED, topic))
+        for topic, error in unsure.items():
+            why = f"topic {topic} is not listed, and may be there (its partitions are waited for)"
+            self.troubles.begin((UNLISTED, topic), f"{why}: {error}", now)
+        self._unlisted = set(unsure)
+        return gone
 
     def _adjust(self, now: int) -> None:
         """Take what is ours by now, and drop what is not any more."""

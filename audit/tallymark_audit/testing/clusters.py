@@ -150,6 +150,8 @@ class MemoryCluster:
     at_once: int = 2
     away: bool = False
     knows_epochs: bool = True
+    hidden: set[str] = field(default_factory=set[str])
+    """Topics that the asker may not describe: Kafka leaves them out of a list of all."""
 
     def log(self, topic: str = "t", partition: int = 0) -> MemoryLog:
         """The log of a partition, made where there is none."""
@@ -161,8 +163,13 @@ class MemoryCluster:
         self._check()
         found: dict[str, list[int]] = {}
         for topic, partition in sorted(self.logs):
-            found.setdefault(topic, []).append(partition)
+            if topic not in self.hidden:
+                found.setdefault(topic, []).append(partition)
         return {t: MemoryTopic(t, self.ids[t], tuple(parts)) for t, parts in found.items()}
+
+    def topics_named(self, names: Iterable[str]) -> dict[str, MemoryTopic | KafkaError]:
+        there = self.topics()
+        return {name: there.get(name) or self._why_not(name) for name in names}
 
     def multifetch(
         self,
@@ -211,6 +218,8 @@ class MemoryCluster:
 
     def _fetch(self, spec: FetchSpec) -> Fetched | KafkaError:
         topic, partition, offset, epoch = spec
+        if topic in self.hidden:
+            return self._why_not(topic)
         log = self.logs.get((topic, partition))
         if log is None:
             return KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], f"{topic}-{partition}")
@@ -243,6 +252,11 @@ class MemoryCluster:
         if (topic, partition) not in self.logs:
             raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], f"{topic}-{partition}")
         return self.logs[topic, partition]
+
+    def _why_not(self, topic: str) -> KafkaError:
+        hidden = topic in self.hidden
+        why = "TOPIC_AUTHORIZATION_FAILED" if hidden else "UNKNOWN_TOPIC_OR_PARTITION"
+        return KafkaError(CODES[why], f"topic {topic}")
 
     def _check(self) -> None:
         if self.away:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tallymark.errors import CODES
+from tallymark.errors import CODES, KafkaError
 from tallymark.net import Address
 from tallymark.protocol.messages import MetadataResponse, MetadataResponseTopic
 from tallymark.protocol.schema import ZERO_UUID
@@ -34,6 +34,15 @@ class TopicInfo:
     def partition_count(self) -> int:
         """How many partitions there are."""
         return len(self.partitions)
+
+
+def topic_told(answer: MetadataResponseTopic) -> TopicInfo | KafkaError:
+    """One topic of an answer, without the cache; the broker's error if it has one."""
+    name = answer.name or ""
+    if answer.error_code:
+        return KafkaError(answer.error_code, f"topic {name}")
+    numbers = sorted(part.partition_index for part in answer.partitions)
+    return TopicInfo(name, answer.topic_id, tuple(numbers))
 
 
 @dataclass(frozen=True, slots=True)

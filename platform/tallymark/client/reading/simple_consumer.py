@@ -10,7 +10,7 @@ from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.closing import ClosedByWith
 from tallymark.client.cluster import Cluster
 from tallymark.client.io_thread import IoThread
-from tallymark.client.metadata import TopicInfo
+from tallymark.client.metadata import TopicInfo, topic_told
 from tallymark.client.metrics import Metrics
 from tallymark.client.reading.fetch_ready import ReadyFetcher
 from tallymark.client.reading.fetch_request import FetchLimits
@@ -20,6 +20,7 @@ from tallymark.client.reading.isolation import Isolation, isolation_level
 from tallymark.client.reading.list_offsets import list_offset, offsets_before
 from tallymark.client.security.security import SecuritySettings, client_security
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic
 
 __all__ = ["EARLIEST", "LATEST", "FetchSpec", "Fetched", "SimpleConsumer"]
 
@@ -159,6 +160,18 @@ class SimpleConsumer(ClosedByWith):
         """All topics of the cluster, asked for now."""
         self._run(self._cluster.refresh(None), "listing topics")
         return self._cluster.metadata.topics()
+
+    def topics_named(self, names: Iterable[str]) -> dict[str, TopicInfo | KafkaError]:
+        """These topics, asked for by their names now; a KafkaError where one is not told:
+        UNKNOWN_TOPIC_OR_PARTITION when there is none, TOPIC_AUTHORIZATION_FAILED when we may not
+        know. A list of all (:meth:`topics`) leaves out both alike. None is made by being asked
+        for."""
+        request = MetadataRequest(
+            topics=tuple(MetadataRequestTopic(name=name) for name in sorted(set(names))),
+            allow_auto_topic_creation=False,
+        )
+        response = self._run(self._cluster.ask_any(request), "looking topics up")
+        return {one.name: topic_told(one) for one in response.topics if one.name is not None}
 
     @property
     def cluster_id(self) -> str | None:
