@@ -12,6 +12,9 @@ from broker_kinds import KINDS, AnyBroker, either_broker
 from eventually import eventually
 
 from tallymark.broker import partition as partition_module
+from tallymark.broker import server
+from tallymark.errors import CODES, KafkaError
+from tallymark.log import LogManager
 from tallymark.log.preparation import prepare
 from tallymark.protocol import messages as m
 from tallymark.protocol.compression import CODECS
@@ -152,7 +155,58 @@ def test_large_batches_are_made_ready_beside_the_event_loop(
         assert produce(wire, topic, batch_of("none", 50_000)).error_code == 0
         assert produce(wire, topic, batch_of("gzip", 50)).error_code == 0
     assert len(seen) == 2
-    assert all("tallymark-broker" not in thread for _, thread in seen)
+    assert all(thread.startswith("tallymark-prepare") for _, thread in seen)
+
+
+def test_logs_are_closed_when_nothing_is_appended_any_more(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker was stopped while it compressed a large batch: the batch was appended while the logs
+    were flushed and marked as cleanly closed, so the next start did not verify it."""
+    begun, opened = threading.Event(), threading.Event()
+    at_close: list[bool] = []
+    close = LogManager.close
+
+    def slow(*args: Any, **more: Any) -> Any:
+        begun.set()
+        assert opened.wait(30)
+        return prepare(*args, **more)
+
+    def noted(manager: LogManager) -> None:
+        at_close.append(opened.is_set())
+        close(manager)
+
+    monkeypatch.setattr(server, "STOP_SECONDS", 0.05)
+    monkeypatch.setattr(partition_module, "prepare", slow)
+    monkeypatch.setattr(LogManager, "close", noted)
+    topic = fresh()
+    with (
+        BrokerThread(tmp_path) as running,
+        WireClient(running.bootstrap_servers) as wire,
+    ):
+        create(wire, topic, configs={"compression.type": "gzip"})
+        wire.send(request_of(topic, batch_of("none", 50_000)), 11)
+        assert begun.wait(30)
+        threading.Timer(0.5, opened.set).start()
+        running.stop()
+    assert at_close == [True]
+
+
+def test_a_partition_that_goes_before_the_answer_is_in_the_answer(
+    ours: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch was compressed while its partition went: asking when readers see it raises, and the
+    request of the producer must have its answer all the same."""
+
+    def gone(partition: partition_module.Partition, offset: int) -> None:
+        raise KafkaError(CODES["NOT_LEADER_OR_FOLLOWER"], f"{partition} is gone")
+
+    topic = fresh()
+    with WireClient(ours.bootstrap_servers) as wire:
+        create(wire, topic, configs={"compression.type": "gzip"})
+        monkeypatch.setattr(partition_module.Partition, "exposed", gone)
+        answer = produce(wire, topic, batch_of("none", 50_000))
+    assert answer.error_code == CODES["NOT_LEADER_OR_FOLLOWER"]
 
 
 def test_the_brokers_codec_holds_for_topics_without_one(tmp_path: Any) -> None:

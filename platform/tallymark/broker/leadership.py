@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from uuid import UUID
 
 from tallymark.broker.cluster import Cluster
@@ -29,7 +30,7 @@ class Leadership:
 
     :meth:`apply` is called by one caller at a time. It looks only at topics that are other objects
     than in the picture before, so a change costs what has changed. The disk is waited for in a
-    thread; the table of partitions changes on the loop only.
+    thread; the table of partitions changes on the loop only. ``preparers`` are the partitions'.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Leadership:
         now_ms: Callable[[], int],
         flush_wanted: Callable[[Partition], None],
         traffic_of: Callable[[str], TopicTraffic] = lambda _: TopicTraffic(),
+        preparers: Executor | None = None,
     ) -> None:
         self._node_id = settings.node_id
         self._cluster = cluster
@@ -51,6 +53,7 @@ class Leadership:
         self._openings = Openings(settings, manager, now_ms)
         self._flush_wanted = flush_wanted
         self._traffic_of = traffic_of
+        self._preparers = preparers
         self._loading: set[asyncio.Task[None]] = set()
         self._offline_told: dict[tuple[str, int], str] = {}
         self._told = False
@@ -91,7 +94,7 @@ class Leadership:
                     and after.partitions[index].leader == self._node_id
                 ):
                     continue
-                self._partitions.remove(partition)
+                self._partitions.remove(partition, deleted=partition.topic_id in gone)
                 self._offsets.give_up(partition)
                 if partition.topic_id in gone:
                     # At once, so that a fetch woken by this is told that the topic is gone.
@@ -179,6 +182,7 @@ class Leadership:
             epoch,
             self._flush_wanted,
             self._traffic_of(topic.name),
+            self._preparers,
         )
         self._partitions.add(partition)
         if topic.name == OFFSETS_TOPIC:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Set
+from concurrent.futures import Executor
 from functools import partial
 from typing import Protocol
 from uuid import UUID
@@ -40,7 +41,8 @@ class Partition:
     ``traffic`` counts what all partitions of its topic take in and give out.
 
     ``flush_wanted`` is called with this partition when an append makes a flush due
-    (``flush.messages``), or somebody waits for one.
+    (``flush.messages``), or somebody waits for one. ``preparers`` are the threads that make batches
+    ready, None: the event loop's default.
     """
 
     __slots__ = (
@@ -65,6 +67,7 @@ class Partition:
         leader_epoch: int,
         flush_wanted: Callable[[Partition], None] = lambda _: None,
         traffic: TopicTraffic | None = None,
+        preparers: Executor | None = None,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -74,7 +77,7 @@ class Partition:
         self.traffic = traffic or TopicTraffic()
         self._flush_wanted = flush_wanted
         self._exposure = Exposure()
-        self._queue = AppendQueue()
+        self._queue = AppendQueue(preparers)
         self._waiting: set[Watcher] = set()
 
     def __repr__(self) -> str:
@@ -102,8 +105,10 @@ class Partition:
         """:meth:`append`, of a batch that takes a while to be made ready, or has to wait for such
         ones: its outcome, to come. None where there is nothing to wait for.
 
-        Raises KafkaError: see :func:`~tallymark.broker.batches.check_producible`.
+        Raises KafkaError: see :func:`~tallymark.broker.batches.check_producible`; as
+        :meth:`exposed` where the partition is gone.
         """
+        self._queue.check()
         log = self.log
         if not self._queue.busy and not is_slow(records, log.config, now_ms):
             return None
@@ -132,10 +137,12 @@ class Partition:
         future that is done when they do; a flush is asked for at once.
 
         It fails with KafkaError: KAFKA_STORAGE_ERROR when the flush does, NOT_LEADER_OR_FOLLOWER
-        when the partition goes. Who stops waiting before (REQUEST_TIMED_OUT) cancels it.
+        or UNKNOWN_TOPIC_OR_PARTITION when the partition goes. Where it is gone already that is
+        raised. Who stops waiting before (REQUEST_TIMED_OUT) cancels it.
         """
         if offset < self.log.high_watermark:
             return None
+        self._queue.check()
         future = self._exposure.wait_for(offset)
         self._flush_wanted(self)
         return future
@@ -191,10 +198,17 @@ class Partition:
                 f"{self}: epoch {known}, the leader's is {self.leader_epoch}",
             )
 
-    def withdraw(self) -> None:
-        """It is led here no more."""
-        self._exposure.fail(KafkaError(CODES["NOT_LEADER_OR_FOLLOWER"], f"{self} is gone"))
+    def withdraw(self, *, deleted: bool = False) -> None:
+        """It is led here no more; ``deleted``: nor elsewhere. Nothing is appended from now on,
+        and all who wait are told."""
+        name = "UNKNOWN_TOPIC_OR_PARTITION" if deleted else "NOT_LEADER_OR_FOLLOWER"
+        self._queue.refuse(CODES[name], f"{self} is gone")
+        self._exposure.fail(KafkaError(CODES[name], f"{self} is gone"))
         self.wake()
+
+    async def close(self) -> None:
+        """The broker stops: refuse what is not appended yet; nothing is under way on return."""
+        await self._queue.close(CODES["NOT_LEADER_OR_FOLLOWER"], f"{self}: the broker stops")
 
     def wake(self) -> None:
         """Let every waiting fetch look again: there are records, or the partition is gone."""

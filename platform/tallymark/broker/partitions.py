@@ -62,10 +62,11 @@ class Partitions:
         self._offline.pop(key, None)
         self._led[key] = partition
 
-    def remove(self, partition: Partition) -> None:
-        """It is led here no more; fetches that wait for it are told."""
+    def remove(self, partition: Partition, *, deleted: bool = False) -> None:
+        """It is led here no more, nor elsewhere where it was ``deleted``; those who wait for it
+        are told."""
         self._led.pop((partition.topic, partition.index), None)
-        partition.withdraw()
+        partition.withdraw(deleted=deleted)
 
     def set_offline(self, topic: str, index: int, why: str) -> None:
         """Ours to lead, but its disk does not let us."""

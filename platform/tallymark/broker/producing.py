@@ -127,12 +127,14 @@ class Producing:
         for (topic, place), (partition, appending) in self.unready.items():
             name, done = outcomes[topic]
             index, outcome = done[place].partition, appending.result()
-            if isinstance(outcome, KafkaError):
-                done[place] = Refused(index, outcome)
-                self._refused_one(outcome)
-                _tell(name, index, outcome)
-            else:
+            try:
+                if isinstance(outcome, KafkaError):
+                    raise outcome
                 done[place] = self._taken(partition, index, outcome, (topic, place))
+            except KafkaError as error:
+                done[place] = Refused(index, error)
+                self._refused_one(error)
+                _tell(name, index, error)
 
     async def expose(self, timeout_ms: int, outcomes: Sequence[tuple[str, list[Outcome]]]) -> None:
         """Wait until readers see what was appended, at most ``timeout_ms``; put the error into the

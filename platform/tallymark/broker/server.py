@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from tallymark.broker.cleaning import Cleaner
 from tallymark.broker.cluster import Cluster
@@ -47,6 +48,9 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS = 5.0
 """How long a stop waits for answers to leave."""
+_PREPARERS = 2
+"""Threads that make producers' batches ready: enough for the disk, and few enough that log-ins and
+fetches, which have threads of their own, get a processor."""
 
 
 def wall_clock_ms() -> int:
@@ -78,6 +82,7 @@ class Broker:
         self._zookeeper: ZooKeeper | None = None
         self._housekeeper: Housekeeper | None = None
         self._cleaner: Cleaner | None = None
+        self._preparers: ThreadPoolExecutor | None = None
         self._leadership: Leadership | None = None
         self._expiry: OffsetsExpiry | None = None
         self._cluster: Cluster | None = None
@@ -166,6 +171,7 @@ class Broker:
         housekeeper = self._housekeeper = Housekeeper(
             partitions, manager, settings, self._now_ms, counts
         )
+        self._preparers = ThreadPoolExecutor(_PREPARERS, "tallymark-prepare")
         leadership = self._leadership = Leadership(
             settings,
             cluster,
@@ -175,6 +181,7 @@ class Broker:
             self._now_ms,
             housekeeper.want_flush,
             state.metrics.topic,
+            self._preparers,
         )
         me = BrokerImage(settings.node_id, listeners.endpoints, settings.broker_rack)
         await cluster.join(me, leadership.apply)
@@ -275,7 +282,17 @@ class Broker:
             self.failed.exception()  # it was seen, or nobody asked
         self.failed.cancel()
 
+    async def _stop_appends(self) -> None:
+        """Batches that are being made ready must not reach a log that is being closed."""
+        if self.state is not None:
+            for each in self.state.partitions:
+                await each.close()
+        preparers, self._preparers = self._preparers, None
+        if preparers is not None:
+            await asyncio.to_thread(preparers.shutdown)
+
     async def _stop_tasks(self) -> None:
+        await self._stop_appends()
         security, self._security = self._security, None
         if security is not None:
             await security.stop()
