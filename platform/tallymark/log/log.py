@@ -146,7 +146,7 @@ class Log(ReadableLog):
 
     def append_prepared(self, prepared: Prepared, now_ms: int, leader_epoch: int) -> AppendInfo:
         """:meth:`append` of a batch that was made ready before, perhaps in a thread. Raises
-        KafkaError: INVALID_TIMESTAMP, what
+        KafkaError: :attr:`Prepared.late`, what
         :class:`~tallymark.log.producer_state.ProducerStates` says, FENCED_LEADER_EPOCH,
         KAFKA_STORAGE_ERROR.
         """

@@ -22,6 +22,8 @@ from tallymark.protocol.records import HEADER_SIZE, BatchHeader
 
 SLOW_BYTES: Final = 16 * 1024
 """Opening a batch of up to so many bytes takes less than a millisecond, if it is not compressed."""
+_EASY_LEVEL: Final = 9
+"""Above it zstd takes milliseconds for its tables alone, however small the batch is."""
 _CODEC: Final = 0x07
 _LOW_ATTRIBUTES_AT: Final = 22
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
@@ -30,7 +32,8 @@ _MAX_TIMESTAMP_AT: Final = 35
 
 class Prepared(NamedTuple):
     """A batch that may be appended, unless its producer's sequence says otherwise. ``late``: its
-    timestamps are out of the limits, which does not matter where it was appended before."""
+    timestamps are out of the limits, or it cannot be given the topic's codec, which does not matter
+    where it was appended before; ``data`` is then what came."""
 
     header: BatchHeader
     data: Data
@@ -43,14 +46,16 @@ def is_slow(data: Data, config: LogConfig, now_ms: int) -> bool:
     if len(data) < HEADER_SIZE:
         return False
     codec = data[_LOW_ATTRIBUTES_AT] & _CODEC
-    opened = config.compact or (config.codec is not None and config.codec != CODECS[codec % 5])
+    recoded = config.codec is not None and config.codec != CODECS[codec % 5]
+    opened = config.compact or recoded
     if not opened and not config.log_append_time:
         (newest,) = _MAX_TIMESTAMP.unpack_from(data, _MAX_TIMESTAMP_AT)
         late = config.timestamp_after_max_ms != NEVER and (
             newest > now_ms + config.timestamp_after_max_ms
         )
         opened = late or config.timestamp_before_max_ms != NEVER
-    return opened and (codec > 0 or len(data) > SLOW_BYTES)
+    hard = recoded and (config.codec_level or 0) > _EASY_LEVEL
+    return opened and (codec > 0 or hard or len(data) > SLOW_BYTES)
 
 
 def prepare(
@@ -58,9 +63,10 @@ def prepare(
 ) -> Prepared:
     """Check the batch and give it the topic's codec. ``name`` is the log's, for errors.
 
-    Raises KafkaError: what :func:`~tallymark.log.validation.validate_batch` says; where its records
-    have to be compressed anew INVALID_RECORD when they cannot be read, MESSAGE_TOO_LARGE or
-    RECORD_LIST_TOO_LARGE when they are too large afterwards.
+    Raises KafkaError: what :func:`~tallymark.log.validation.validate_batch` says. Those of its
+    timestamps, and where its records have to be compressed anew INVALID_RECORD when they cannot be
+    read, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE when they are too large afterwards, are
+    :attr:`Prepared.late`.
     """
     header = validate_batch(data, config, name, control=control)
     if control:
@@ -74,7 +80,10 @@ def prepare(
             return Prepared(header, data, late)
     if config.codec is None or config.codec == header.codec:
         return Prepared(header, data)
-    return _recoded(header, data, config, config.codec, name)
+    try:
+        return _recoded(header, data, config, config.codec, name)
+    except KafkaError as late:
+        return Prepared(header, data, late)
 
 
 def _recoded(header: BatchHeader, data: Data, config: LogConfig, codec: str, name: str) -> Prepared:
