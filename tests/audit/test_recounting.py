@@ -19,6 +19,7 @@ from sqlalchemy.exc import OperationalError
 from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.cli.scrubbing import plan
+from tallymark_audit.collector.bounds import MOST_WINDOWS, overflow_window
 from tallymark_audit.collector.collector import Collector, CollectorSettings, wall_clock
 from tallymark_audit.collector.counting import count
 from tallymark_audit.collector.recounted import changed_cells, difference
@@ -29,6 +30,8 @@ from tallymark_audit.locate import Stretch, stretches
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.sides import CellFacts, Observation
 from tallymark_audit.store import Store, counts, open_store, queries, recounts
+from tallymark_audit.store.deleted import note_deleted
+from tallymark_audit.store.tables import archive, observations
 from tallymark_audit.testing import MemoryCluster, Told, stamped
 
 W = 1000
@@ -43,6 +46,7 @@ class Rig:
     cluster: MemoryCluster
     compacted: bool = False
     scrub_rate: int = 0
+    contents: bool = True
     now: int = 1_000_000
 
     def __post_init__(self) -> None:
@@ -54,7 +58,7 @@ class Rig:
             "dc1",
             W,
             max_wait_ms=0,
-            content_check=True,
+            content_check=self.contents,
             scrub_rate=self.scrub_rate,
             settled_ms=10 * W,
         )
@@ -352,6 +356,33 @@ def test_changed_values_are_noticed_until_they_are_what_they_were(rig: Rig) -> N
     assert judged(cell).state is State.COMPLETE
 
 
+def test_contents_that_are_hashed_for_the_first_time_have_not_changed(rig: Rig) -> None:
+    """``content_check`` was switched on when records had been counted for months. A scrub said of
+    every cell that it was not as it had been counted, and wrote an incident for every window."""
+    log, window = rig.cluster.log(), 3 * W
+    rig.contents = False
+    rig.start()
+    log.append(stamped(60, 10, timestamp=window))
+    rig.count()
+    assert (rig.cell(window) or Observation(CELL)).blocks == ()
+    rig.contents = True
+    rig.start()
+    rig.count()
+    asked = recounts.Recount("t", 0, "scrub 1", window, window + 1, window, rig.now)
+    with rig.store.write() as connection:
+        recounts.ask(connection, "dc1", [asked])
+    rig.work()
+    assert (rig.cell(window) or Observation(CELL)).blocks
+    assert rig.incidents() == []
+    with rig.store.read() as connection:
+        (done,) = recounts.of_job(connection, "scrub 1")
+    assert (done.windows, done.cells, done.done) == (1, 0, True)
+    log.batches.pop()
+    log.append([one._replace(value=b"other") for one in stamped(60, 10, timestamp=window)])
+    rig.again(window)
+    assert rig.incidents() == ["recounted"], "from then on a change shows"
+
+
 def judged(cell: Observation) -> Verdict:
     """What becomes of the cell, if its producer has claimed just that."""
     claim = replace(cell, blocks=(), rewritten=()).as_claim()
@@ -394,6 +425,90 @@ def test_nobody_waits_for_a_deleted_topic_to_be_counted_again(rig: Rig) -> None:
     assert rig.asked() == []
     later = plan(rig.store, deployment, ["dc1"], None, (None, rig.now))
     assert {one.place for _, one in later.wanted} == {("other", 0)}
+
+
+def test_the_overflow_window_is_not_counted_again(rig: Rig) -> None:
+    """A producer with a broken clock opened too many windows; what came beyond was counted in the
+    overflow window. No record says of itself that it is of that one: a scrub found it empty, and
+    called all of it lost."""
+    years = 10**12
+    for number in range(MOST_WINDOWS + 5):
+        rig.cluster.log().append(stamped(60 + number, 1, timestamp=years + number * W))
+    rig.cluster.at_once = 200
+    rig.collector.step()
+    overflow = overflow_window(W)
+    there = rig.ranges(overflow)
+    assert there
+    rig.again(overflow)
+    asked = recounts.Recount("t", 0, "scrub 1", recounts.FIRST, 10 * W, recounts.FIRST, rig.now)
+    with rig.store.write() as connection:
+        recounts.ask(connection, "dc1", [asked])
+    rig.work()
+    assert rig.ranges(overflow) == there
+    assert "recounted" not in rig.incidents()
+    assert rig.asked() == []
+    with rig.store.read() as connection:
+        (done,) = recounts.of_job(connection, "scrub 1")
+    assert done.windows == 2
+
+
+def test_nothing_is_asked_of_partitions_that_are_deleted(rig: Rig) -> None:
+    """The nightly count doubted a window of a topic that was deleted since: the request was never
+    done. The slow scrub tried the deleted partition for ever, too."""
+    rig.scrub_rate = 1 << 20
+    rig.start()
+    rig.count()
+    with rig.store.write() as connection:
+        note_deleted(connection, "dc1", [("t", 0)], rig.now)
+        assert recounts.ask_for_windows(connection, "dc1", "t", [0], rig.now) == 0
+        late = recounts.Recount("t", 0, recounts.RECONCILE, 0, 1, 0, rig.now)
+        recounts.ask(connection, "dc1", [late])
+    assert rig.asked() == []
+    rig.now += 60_000
+    rig.work()
+    assert rig.slow() == []
+
+
+def test_a_row_that_is_broken_while_its_window_is_read_stops_nothing(rig: Rig) -> None:
+    """A row of a window was broken by hand while the window was read again. To put the new count in
+    its place failed at every step, and nothing else was ever counted again."""
+    rig.cluster.at_once = 1
+    rig.ask(0, W)
+    rig.collector.recounting.step(rig.now - 1000)  # which is late at once: one fetch
+    with rig.store.write() as connection:
+        broken = observations.update().where(observations.c.window == 0)
+        connection.execute(broken.values(ranges="nonsense"))
+    rig.work()
+    assert rig.asked() == []
+    assert rig.incidents() == ["absurd"]
+
+
+def test_requests_and_archived_windows_are_read_in_pages(rig: Rig) -> None:
+    """For each window that a scrub of a year read again, it loaded all windows that were archived
+    since, and all open requests. In pages it finds the same; ``ends`` that make no sense are of no
+    partition, and end nothing."""
+    rows = [
+        {
+            "cluster": "dc1", "topic": "old", "window": n, "cells": 1,
+            "packed": b"", "packed_at": 1,
+            "ends": {10: "nonsense", 1200: [[1, 5]]}.get(n, [[0, 5]]),
+        }
+        for n in range(1201)
+    ]  # fmt: skip
+    some = [recounts.Recount("old", 0, "scrub 1", n, n + 1, n, 1) for n in range(1201)]
+    with rig.store.write() as connection:
+        connection.execute(archive.insert(), rows)
+        recounts.ask(connection, "dc1", some)
+    assert rig.asked() == some
+    with rig.store.read() as connection:
+        first = recounts.Recount("old", 1, "scrub 2", 0, 2000, 0, 1)
+        assert recounts.next_window(connection, "dc1", first) == 1200
+        assert recounts.next_window(connection, "dc1", first, leave_out=1200) is None
+        assert recounts.next_window(connection, "dc1", replace(first, end=1200)) is None
+        again = replace(first, partition=0, next_window=10)
+        assert recounts.next_window(connection, "dc1", again) == 11
+    with rig.store.write() as connection:
+        assert recounts.ask_for_windows(connection, "dc1", "old", [9, 10, 11], 1) == 2
 
 
 def test_the_slow_scrub_goes_on_where_it_was_and_finds_what_is_gone(rig: Rig) -> None:

@@ -19,7 +19,7 @@ from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.counting import MAX_RANGES, count
 from tallymark_audit.collector.lateness import Lateness
 from tallymark_audit.collector.monitoring import MonitoringBatch
-from tallymark_audit.collector.recounted import difference, rewritten
+from tallymark_audit.collector.recounted import difference, news, rewritten
 from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.collector.vanishing import Vanishing
 from tallymark_audit.sides import Observation
@@ -267,11 +267,13 @@ class Ledger:
             changed = compare(before)
             if changed:
                 counts.save_observations(connection, self.cluster, *place, changed, now)
-                found = (*difference(before, changed), rewritten(changed))
-                incident = _recounted(place, window, end, before, found, request.job)
+            found = news(before, changed)
+            if found:
+                said = (*difference(before, found), rewritten(found))
+                incident = _recounted(place, window, end, before, said, request.job)
                 add_incident(connection, self.cluster, incident, now)
                 log.warning("%s-%s: %s", *place, incident.reason)
-            done = replace(request, cells=request.cells + len(changed))
+            done = replace(request, cells=request.cells + len(found))
             recounts.advance(connection, self.cluster, done)
 
     def note(self, incident: Incident, now: int) -> None:

@@ -79,6 +79,17 @@ def difference(before: Iterable[Observation], now: Iterable[Observation]) -> tup
     return fewer, more
 
 
+def news(before: Iterable[Observation], changed: Iterable[Observation]) -> list[Observation]:
+    """Those of the ``changed`` cells that are not as they were. The others were only hashed now, as
+    nobody did when they were counted: ``content_check`` is newer than they are."""
+    known = {seen.key: seen for seen in before}
+    return [
+        now
+        for now in changed
+        if (old := known.get(now.key)) is None or replace(now, blocks=old.blocks) != old
+    ]
+
+
 def rewritten(now: Iterable[Observation]) -> int:
     """How many blocks hold other contents than at first."""
     return sum(len(seen.rewritten) for seen in now)

@@ -15,6 +15,7 @@ from typing import Final
 
 from tallymark.errors import CorruptMessageError, CorruptRecordError, TallymarkError
 from tallymark_audit.absurd import AbsurdError, reason_of
+from tallymark_audit.collector.bounds import overflow_window
 from tallymark_audit.collector.ledger import ABSURD, Ledger
 from tallymark_audit.collector.reading import EARLIEST, LogReader
 from tallymark_audit.collector.recount import FETCH_BYTES, Recount
@@ -26,6 +27,7 @@ from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.sides import Observation
 from tallymark_audit.store import counts, recounts
 from tallymark_audit.store.counts import FencedError, Place
+from tallymark_audit.store.deleted import deleted_places
 from tallymark_audit.store.incidents import Incident, fold_incident
 from tallymark_audit.text import utc
 
@@ -118,6 +120,11 @@ class Recounting:
             if work and isinstance(error, CorruptMessageError | CorruptRecordError):
                 self._cannot_read(work, error, now)
             return None
+        except AbsurdError as error:
+            if work is None:
+                raise
+            self._pass_over(request, work.window, error)
+            return None
         self._troubles.end(trouble)
         return left
 
@@ -130,9 +137,10 @@ class Recounting:
         return None
 
     def _next_slow(self, now: int) -> recounts.Recount | None:
-        places = [place for place in self._ledger.positions if self._may_read(place, now)]
         with self._ledger.store.read() as connection:
+            gone = deleted_places(connection, self._ledger.cluster)
             known = recounts.slow_ones(connection, self._ledger.cluster)
+        places = [p for p in self._ledger.positions if p not in gone and self._may_read(p, now)]
         request = self._scrub.choose(places, known, now)
         if request is not None and request.place not in known:
             with self._ledger.store.write() as connection:
@@ -147,7 +155,13 @@ class Recounting:
         """Begin with the next window of the request; None: there is none, and it is done."""
         cluster, compacted = self._ledger.cluster, self._compacted(request.topic)
         with self._ledger.store.read() as connection:
-            window = None if compacted else recounts.next_window(connection, cluster, request)
+            # Records that were counted in the overflow window say of themselves another window.
+            overflow = overflow_window(self._rules(self._clock()).window_ms)
+            window = (
+                None
+                if compacted
+                else recounts.next_window(connection, cluster, request, leave_out=overflow)
+            )
         if window is None:
             self._finish(request)
             return None

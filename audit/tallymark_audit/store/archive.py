@@ -122,6 +122,11 @@ def ends_of(rows: Iterable[Row]) -> list[list[int]]:
     return [[partition, last] for partition, last in sorted(ends.items()) if last >= 0]
 
 
+def partitions_of(ends: Any) -> set[int]:
+    """The partitions that ``archive.ends`` names; none where it makes no sense."""
+    return {partition for partition, _ in _pairs(ends)}
+
+
 def _pairs(ends: Any) -> list[list[int]]:
     """``archive.ends``; none where they make no sense."""
     sound = isinstance(ends, list) and all(

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 
+from tallymark_audit.store.archive import partitions_of
+from tallymark_audit.store.deleted import deleted_places, is_there
 from tallymark_audit.store.tables import archive, observations, recounts
 from tallymark_audit.store.upsert import upsert
 
@@ -69,10 +72,12 @@ def ask_for_windows(
     connection: Connection, cluster: str, topic: str, windows: Collection[int], now_ms: int
 ) -> int:
     """Have these windows of a topic counted again wherever they were seen, since another count
-    found something else; returns in how many places."""
+    found something else; returns in how many places. Partitions that are deleted are left out."""
+    gone = deleted_places(connection, cluster)
     wanted = [
         Recount(topic, partition, RECONCILE, window, window + 1, window, now_ms)
         for window, partition in sorted(_seen_in(connection, cluster, topic, windows))
+        if (topic, partition) not in gone
     ]
     ask(connection, cluster, wanted)
     return len(wanted)
@@ -80,13 +85,19 @@ def ask_for_windows(
 
 def to_do(connection: Connection, cluster: str) -> Iterator[Recount]:
     """What is not done yet, in the order in which it is to be done: another count's doubts first,
-    since verdicts wait for them."""
-    order = (recounts.c.job != RECONCILE, recounts.c.asked_at, recounts.c.topic)
-    query = select(*(recounts.c[name] for name in Recount.__slots__)).where(
-        recounts.c.cluster == cluster, ~recounts.c.done, recounts.c.job != SLOW
+    since verdicts wait for them. They are read as far as the caller takes them."""
+    at = recounts.c
+    query = (
+        select(*(at[name] for name in Recount.__slots__))
+        .where(at.cluster == cluster, ~at.done, at.job != SLOW, is_there(recounts))
+        .order_by(at.job != RECONCILE, at.asked_at, at.topic, at.partition, at.first, at.job)
+        .limit(_AT_ONCE)
     )
-    for row in connection.execute(query.order_by(*order, recounts.c.partition)).mappings():
-        yield Recount(**row)
+    for start in count(step=_AT_ONCE):
+        some = connection.execute(query.offset(start)).mappings().all()
+        yield from (Recount(**row) for row in some)
+        if len(some) < _AT_ONCE:
+            return
 
 
 def slow_ones(connection: Connection, cluster: str) -> dict[Place, Recount]:
@@ -139,8 +150,11 @@ def waiting(
     return found
 
 
-def next_window(connection: Connection, cluster: str, one: Recount) -> int | None:
-    """The next window of a request that holds anything in its partition; None: there is none."""
+def next_window(
+    connection: Connection, cluster: str, one: Recount, leave_out: int | None = None
+) -> int | None:
+    """The next window of a request that holds anything in its partition, but for the one to
+    ``leave_out``; None: there is none."""
     seen: int | None = connection.scalar(
         select(func.min(observations.c.window)).where(
             observations.c.cluster == cluster,
@@ -149,22 +163,31 @@ def next_window(connection: Connection, cluster: str, one: Recount) -> int | Non
             observations.c.seen_partition == one.partition,
             observations.c.window >= one.next_window,
             observations.c.window < one.end,
+            *([] if leave_out is None else [observations.c.window != leave_out]),
         )
     )
-    query = (
-        select(archive.c.window, archive.c.ends)
-        .where(
-            archive.c.cluster == cluster,
-            archive.c.topic == one.topic,
-            archive.c.window >= one.next_window,
-            archive.c.window < (one.end if seen is None else seen),
+    packed = _packed(connection, cluster, one, one.end if seen is None else seen)
+    return next((window for window in packed if window != leave_out), seen)
+
+
+def _packed(connection: Connection, cluster: str, one: Recount, end: int) -> Iterator[int]:
+    """The archived windows before ``end`` that a request still has to look at, a page at a time."""
+    start: int | None = one.next_window
+    while start is not None:
+        page = (
+            select(archive.c.window, archive.c.ends)
+            .where(
+                archive.c.cluster == cluster,
+                archive.c.topic == one.topic,
+                archive.c.window >= start,
+                archive.c.window < end,
+            )
+            .order_by(archive.c.window)
+            .limit(_AT_ONCE)
         )
-        .order_by(archive.c.window)
-    )
-    for window, ends in connection.execute(query):
-        if any(partition == one.partition for partition, _ in ends):
-            return int(window)
-    return seen
+        found = connection.execute(page).all()
+        yield from (window for window, ends in found if one.partition in partitions_of(ends))
+        start = found[-1].window + 1 if len(found) == _AT_ONCE else None
 
 
 def advance(connection: Connection, cluster: str, one: Recount) -> None:
@@ -210,6 +233,6 @@ def _seen_in(
         found.update(
             (window, partition)
             for window, ends in connection.execute(packed)
-            for partition, _ in ends
+            for partition in partitions_of(ends)
         )
     return found
