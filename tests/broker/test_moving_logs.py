@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from admin_wire import create, fresh
 
+from tallymark.broker.handlers import k34_alter_replica_log_dirs as k34
 from tallymark.errors import CODES
+from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.results import DirInfo, LogInfo
 from tallymark.protocol import messages as m
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
@@ -90,3 +96,42 @@ def test_a_directory_whose_disk_has_failed_takes_nothing(tmp_path: Path) -> None
         topic = fresh()
         create(wire, topic)
         assert move(wire, (bad, topic, 0)) == {(topic, 0): CODES["KAFKA_STORAGE_ERROR"]}
+
+
+def test_a_plan_for_all_partitions_holds_nobody_up() -> None:
+    """A plan that named every partition of a broker with thousands of them: each was looked up in
+    the list of all logs, in one turn of the event loop, and nobody else was served for seconds."""
+    count, looked = 1000, 0
+
+    class Logs(tuple[LogInfo, ...]):
+        def __iter__(self) -> Iterator[LogInfo]:
+            nonlocal looked
+            looked += 1
+            return super().__iter__()
+
+    logs = Logs(LogInfo(TopicPartition("t", n), 0, 0, 0) for n in range(count))
+    state: Any = SimpleNamespace(
+        logs=SimpleNamespace(dirs=lambda: [DirInfo("/d", None, -1, -1, logs)]),
+        authorizer=SimpleNamespace(may=lambda *_: True),
+    )
+    call: Any = SimpleNamespace(connection=SimpleNamespace(principal="User:a"))
+    topic = m.AlterReplicaLogDirsRequestTopic("t", range(count))
+    asked = m.AlterReplicaLogDirsRequestDir(path="/d", topics=[topic])
+
+    async def story() -> tuple[m.AlterReplicaLogDirsResponse, int]:
+        answering = asyncio.create_task(
+            k34.handle(state, m.AlterReplicaLogDirsRequest(dirs=[asked]), call)
+        )
+        await asyncio.sleep(0)
+        while not looked:
+            await asyncio.sleep(0.001)
+        turns = 0
+        while not answering.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return answering.result(), turns
+
+    answer, turns = asyncio.run(story())
+    assert [each.error_code for each in answer.results[0].partitions] == [0] * count
+    assert looked == 1
+    assert turns > 10

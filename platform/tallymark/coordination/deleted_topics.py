@@ -8,10 +8,12 @@ A broker that starts and finds partitions on its disks that no topic has cannot 
 was deleted from a ZooKeeper that has lost what it knew. So the transaction that deletes a topic
 adds one node for every broker that has partitions of it, and the broker removes its node once they
 are gone from its disks. A log whose topic id is in the list was deleted; another is left alone.
+Topics that Apache Kafka before 2.8 made have no id of their own and are not in the list.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import uuid
 from collections.abc import Iterable
@@ -24,12 +26,16 @@ from tallymark.coordination.topics import TopicAssignment
 from tallymark.coordination.zookeeper import ZooKeeper
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
+_NO_ID: Final = uuid.UUID(int=0)
+"""Of all topics without one: it does not say which is gone."""
 _STEPS: Final = 500
 """Nodes in one transaction."""
 
 
 def notes_of(topic: TopicAssignment) -> list[Create]:
     """The steps for the transaction that deletes the topic."""
+    if topic.topic_id == _NO_ID:
+        return []
     brokers = {broker for replicas in topic.assignment.values() for broker in replicas}
     return [Create(_path(broker, topic.topic_id)) for broker in sorted(brokers)]
 
@@ -49,7 +55,7 @@ class DeletedTopics:
             broker, _, digits = name.partition("-")
             if broker == str(self._broker_id) and _ID.fullmatch(digits):
                 found.add(uuid.UUID(hex=digits))
-        return found
+        return found - {_NO_ID}
 
     def forget(self, topic_ids: Iterable[uuid.UUID]) -> None:
         """This broker has no partitions of these any more. Fine where they are not in the list."""
@@ -58,7 +64,9 @@ class DeletedTopics:
             try:
                 self._zookeeper.commit(doomed[at : at + _STEPS])
             except NoNodeError:  # an earlier run of this broker is just doing the same
-                continue
+                for step in doomed[at : at + _STEPS]:
+                    with contextlib.suppress(NoNodeError):
+                        self._zookeeper.commit([step])
 
 
 def _path(broker_id: int, topic_id: uuid.UUID) -> str:

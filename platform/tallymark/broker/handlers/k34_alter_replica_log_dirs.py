@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.state import BrokerState
+from tallymark.broker.turns import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.results import DirInfo
 from tallymark.protocol.messages import (
@@ -28,6 +30,13 @@ from tallymark.protocol.messages import (
 )
 
 Key = tuple[str, int]
+
+
+class _Target(NamedTuple):
+    """A log directory: whether its disk has failed, and the partitions in it."""
+
+    failed: bool
+    partitions: frozenset[Key]
 
 
 async def handle(
@@ -46,19 +55,30 @@ async def handle(
         require(state.authorizer, call.connection, Operation.ALTER, cluster, CLUSTER_NAME)
     except KafkaError as error:
         return _response((key, error.code) for key in wanted)
-    found = [] if state.logs is None else await asyncio.to_thread(state.logs.dirs)
-    dirs = {each.path: each for each in found}
-    return _response((key, _outcome(state, dirs, key, path)) for key, path in wanted.items())
+    logs = state.logs
+    targets = {} if logs is None else await asyncio.to_thread(lambda: _targets(logs.dirs()))
+    outcomes = [
+        (key, _outcome(state, targets, key, path)) async for key, path in in_turns(wanted.items())
+    ]
+    return _response(outcomes)
 
 
-def _outcome(state: BrokerState, dirs: Mapping[str, DirInfo], key: Key, path: str) -> int:
+def _targets(found: Iterable[DirInfo]) -> dict[str, _Target]:
+    """By path."""
+    return {
+        each.path: _Target(each.error is not None, frozenset(log.partition for log in each.logs))
+        for each in found
+    }
+
+
+def _outcome(state: BrokerState, targets: Mapping[str, _Target], key: Key, path: str) -> int:
     """What comes of one move, as a code."""
-    target = dirs.get(path.rstrip("/") or path)
+    target = targets.get(path.rstrip("/") or path)
     if target is None:
         return CODES["LOG_DIR_NOT_FOUND"]
-    if target.error is not None:
+    if target.failed:
         return CODES["KAFKA_STORAGE_ERROR"]
-    if any(tuple(log.partition) == key for log in target.logs):
+    if key in target.partitions:
         return 0
     try:
         state.partitions.find(*key)
