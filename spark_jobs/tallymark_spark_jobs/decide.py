@@ -8,7 +8,7 @@ Spark's.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -34,11 +34,12 @@ from tallymark_audit.judge.passing import (
     GapOf,
     Part,
     Passed,
+    Stop,
     Word,
     in_flight,
     mirror_of,
     owing,
-    stopped,
+    standing_still,
     unreported,
 )
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
@@ -64,7 +65,8 @@ class Facts:
     cluster, reporters that a person has ended. ``changed``: by cluster, topic and window, when (ms)
     a collector last saw a count or claim change; it only makes a verdict wait, it never makes one.
     ``retained_from``: by cluster and topic, the time (ms) before which records may have expired.
-    ``damaged``: partitions that cannot be read to their end."""
+    ``damaged``: partitions that cannot be read to their end. ``began``: by cluster and topic, when
+    (ms) it was made again, if it was."""
 
     as_of: int
     observed: Mapping[tuple[str, str], ByWindow]
@@ -82,6 +84,7 @@ class Facts:
     )
     owed_from: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     damaged: Sequence[Damaged] = ()
+    began: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,18 +319,17 @@ class _Judge:
             tuple(one for one in self.facts.damaged if (one.cluster, one.topic) in sides)
             for sides in hop.sides(topic, self.known)
         )
-        return Damage(down, up, tuple(self._stopped(hop.edge, topic)))
-
-    def _stopped(self, edge: Edge, topic: str) -> Iterator[Damaged]:
-        """Where the edge's mirror has said that it cannot read on, and has not come further."""
-        if edge.kind == "mirror":
-            passed = self._passed(edge, topic)
-            for reporter, gap in self._book(edge.home).gaps:
-                mine = reporter == mirror_of(edge) and gap.topic == topic
-                if mine and gap.reason == STOPPED:
-                    at = passed.get(gap.partition)
-                    if at is None or at.offset <= gap.first_offset:
-                        yield stopped(edge, topic, gap.partition, gap.first_offset)
+        edge = hop.edge
+        if edge.kind != "mirror":
+            return Damage(down, up)
+        stops = [
+            Stop(gap.partition, gap.first_offset, gap.at)
+            for reporter, gap in self._book(edge.home).gaps
+            if (reporter, gap.topic, gap.reason) == (mirror_of(edge), topic, STOPPED)
+        ]
+        began = self.facts.began.get((edge.upstream, topic), 0)
+        passed = self._passed(edge, topic)
+        return Damage(down, up, tuple(standing_still(edge, topic, stops, passed, began)))
 
     def retained_from(self, hop: Hop, topic: str) -> int:
         """Windows that begin earlier may have lost records to retention on either side."""

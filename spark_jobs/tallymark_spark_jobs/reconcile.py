@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -95,15 +95,25 @@ def _wait_for_the_end(job: Job, steps: Steps, deadline: float) -> None:
             time.sleep(left)
 
 
-def _retained_from(clusters: Sequence[ClusterSurvey], store: Store) -> dict[tuple[str, str], int]:
+def _began(clusters: Sequence[ClusterSurvey], store: Store) -> dict[tuple[str, str], int]:
+    """Since when (ms) the log of a topic is another one than before, or lacks a partition."""
+    return {
+        (cluster.name, topic): at
+        for cluster in clusters
+        for topic, at in ledger.began_anew(store, cluster.name).items()
+    }
+
+
+def _retained_from(
+    clusters: Sequence[ClusterSurvey], began: Mapping[tuple[str, str], int]
+) -> dict[tuple[str, str], int]:
     """Before when (ms) records of a topic may be gone: retention took them, or the topic was
     deleted and made again, or has fewer partitions."""
-    found: dict[tuple[str, str], int] = {}
+    found = dict(began)
     for cluster in clusters:
-        for gone in (cluster.retained_from, ledger.began_anew(store, cluster.name)):
-            for topic, at in gone.items():
-                place = cluster.name, topic
-                found[place] = max(found.get(place, at), at)
+        for topic, at in cluster.retained_from.items():
+            place = cluster.name, topic
+            found[place] = max(found.get(place, at), at)
     return found
 
 
@@ -118,7 +128,7 @@ def _look(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
         read = scan(spark, clusters, period, audit.window_ms, audit.content_check)
     messages = sum(run["messages"] for run in read.runs if not run["aborted"])
     with steps.step("judge", f"judging {messages:,} messages"):
-        observed = observations(read.runs)
+        observed, began = observations(read.runs), _began(clusters, store)
         facts = Facts(
             as_of=as_of,
             observed=observed,
@@ -129,7 +139,8 @@ def _look(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
             damaged=read.damaged,
             late=ledger.lateness(store, as_of),
             owed_from=ledger.owed_from(store, deployment, {topic for _, topic in observed}),
-            retained_from=_retained_from(clusters, store),
+            retained_from=_retained_from(clusters, began),
+            began=began,
         )
         decision = decide(deployment, facts, _topics(job, clusters, read.claims), period)
     return Outcome(

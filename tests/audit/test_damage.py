@@ -21,6 +21,9 @@ from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judge_loop import JudgeLoop
 from tallymark_audit.edges import AUDIT_TOPIC, derive_edges
 from tallymark_audit.judge.damage import Damage, Damaged
+from tallymark_audit.judge.hops import hops_into
+from tallymark_audit.judge.judging import damage_of, topics_known
+from tallymark_audit.judge.passing import Passed, Stop, standing_still
 from tallymark_audit.judge.verdicts import Clock, State, Verdict, judge
 from tallymark_audit.metrics_source import AuditMetrics
 from tallymark_audit.ranges import RangeSet
@@ -28,6 +31,7 @@ from tallymark_audit.reports.events import Copied, Gap, encode_event
 from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.sides import CellFacts, Observation
 from tallymark_audit.store import Store, open_store, queries
+from tallymark_audit.store.deleted import note_deleted
 from tallymark_audit.store.incidents import add_gap
 from tallymark_audit.testing import MemoryCluster, Told
 
@@ -265,6 +269,43 @@ def test_what_a_mirror_cannot_read_is_not_lost_by_it_and_not_under_way() -> None
     found = verdict(Damage(carrier=(one,)), behind)
     assert found.state == State.UNKNOWN
     assert "t-0 of dc1 cannot be read from offset 20" in found.reasons[0]
+
+
+def test_where_a_mirror_stood_still_in_a_topic_of_before_says_nothing_of_this_one() -> None:
+    """A mirror stood still at a damaged batch of a topic, which was deleted and made again. What it
+    has still to copy of the new topic was UNKNOWN, "cannot be read from offset 20 on"."""
+    stops = [Stop(0, 20, 1000), Stop(1, 5, 9000)]
+    assert {one.partition for one in standing_still(MIRROR, "t", stops, {})} == {0, 1}
+    (left,) = standing_still(MIRROR, "t", stops, {}, began=2000)
+    assert (left.partition, left.offset) == (1, 5)
+    assert standing_still(MIRROR, "t", stops, {1: Passed(6)}, began=2000) == []
+
+
+def test_a_mirror_that_stands_still_at_the_same_offset_of_the_new_topic_is_heard(
+    tmp_path: Path,
+) -> None:
+    """The first batch of a topic could not be read; the topic was made again, and its first batch
+    could not be read either: the second word looked like the first, repeated."""
+    mirror = "mirror-dc1-to-aggregate"
+    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+        hops = hops_into(
+            derive_edges(audited(Mirror(source="dc1", target="aggregate"))), "aggregate"
+        )
+        (hop,) = [one for one in hops if one.edge.kind == "mirror"]
+
+        def carrier(*gaps: Gap) -> list[int]:
+            with store.write() as connection:
+                for gap in gaps:
+                    add_gap(connection, "aggregate", mirror, gap)
+                known = topics_known(connection, hop)
+                return [one.offset for one in damage_of(connection, hop, "t", known, {}).carrier]
+
+        assert carrier(Gap("t", 0, 5, 5, "damaged", 1000)) == [5]
+        with store.write() as connection:
+            note_deleted(connection, "dc1", [("t", 1)], 2000)
+        assert carrier() == []
+        assert carrier(Gap("t", 0, 5, 5, "damaged", 1000)) == []
+        assert carrier(Gap("t", 0, 5, 5, "damaged", 3000)) == [5]
 
 
 def test_a_mirror_that_stands_still_at_a_damaged_batch_makes_it_unknown(tmp_path: Path) -> None:

@@ -404,6 +404,25 @@ def test_what_retention_took_is_lost_with_that_reason() -> None:
     assert str(found.cells[0].expired) == "0-49"
 
 
+def test_where_a_mirror_stood_still_in_the_topic_of_before_says_nothing_of_this_one() -> None:
+    """Its word that it cannot read on was of a topic that has been deleted and made again since;
+    what it has to copy of the new one was UNKNOWN for ever."""
+    told = event(
+        "mirror",
+        "mirror-dc1-to-aggregate",
+        emitted_at=LATE,
+        copied=(Copied("t", 0, "t", "", 40),),
+        gaps=(Gap("t", 0, 40, 40, "damaged", 500),),
+    )
+    runs, claims = [run("dc1", 0, 99), run("aggregate", 0, 39)], read_claims([told], W)
+    for began, state in [(0, State.UNKNOWN), (1_000, State.SETTLING)]:
+        facts = Facts(LATE, observations(runs), claims.books, parts=parts(runs))
+        facts = replace(facts, began={("dc1", "t"): began})
+        found = decide(DEPLOYMENT, facts, ["t"], PERIOD).verdicts
+        (one,) = [one for one in found if one.edge == "dc1-to-aggregate"]
+        assert one.state is state
+
+
 def test_a_group_is_judged_by_what_its_runs_say() -> None:
     runs = [run("aggregate", 0, 99)]
     cell = CellReport("t", 0, 0, "web-1", ONE, acknowledged=RangeSet.single(0, 89),

@@ -17,12 +17,12 @@ from tallymark_audit.edges import AUDIT_TOPIC, collision
 from tallymark_audit.judge.assemble import consumer_facts
 from tallymark_audit.judge.damage import Damage, Damaged
 from tallymark_audit.judge.hops import Hop, Known, Place, Sides, beside
-from tallymark_audit.judge.passing import Passed, in_flight, owing, unreported
+from tallymark_audit.judge.passing import Passed, in_flight, owing, standing_still, unreported
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
 from tallymark_audit.sides import CellFacts
 from tallymark_audit.store import carried, facts
 from tallymark_audit.store.damage import damaged, is_spread
-from tallymark_audit.store.deleted import deletion_gaps, passed_by_deletion
+from tallymark_audit.store.deleted import began_anew, deletion_gaps, passed_by_deletion
 from tallymark_audit.text import utc
 
 DAY_MS: Final = 86_400_000
@@ -160,12 +160,10 @@ def damage_of(
     )
     if hop.edge.kind != "mirror":
         return Damage(down, up)
-    stopped = [
-        one
-        for one in carried.stopped_at(connection, hop.edge, topic)
-        if one.partition not in passed or passed[one.partition].offset <= one.offset
-    ]
-    return Damage(down, up, tuple(_spread(connection, one) for one in stopped))
+    stops = carried.stops_of(connection, hop.edge, topic)
+    began = began_anew(connection, hop.edge.upstream).get(topic, 0) if stops else 0
+    carrier = standing_still(hop.edge, topic, stops, passed, began)
+    return Damage(down, up, tuple(_spread(connection, one) for one in carrier))
 
 
 def _spread(connection: Connection, one: Damaged) -> Damaged:

@@ -30,17 +30,19 @@ def mirror_of(edge: Edge) -> str:
     return f"mirror-{edge.name}"
 
 
-def stopped(edge: Edge, topic: str, partition: int, offset: int) -> Damaged:
-    """Where the edge's mirror stands still."""
-    why = f"a batch cannot be read (its CRC), and {mirror_of(edge)} waits there"
-    return Damaged(edge.upstream, topic, partition, offset, why)
-
-
 class Part(NamedTuple):
     """What one partition of a log holds of a cell: ``seen`` has its offsets and sequences."""
 
     partition: int
     seen: Observation
+
+
+class Stop(NamedTuple):
+    """At ``at`` (ms) a mirror said that it cannot read on at ``offset`` of a partition."""
+
+    partition: int
+    offset: int
+    at: int
 
 
 Parts = Mapping[CellKey, Iterable[Part]]
@@ -51,6 +53,21 @@ class Passed(NamedTuple):
 
     offset: int
     at: int = 0
+
+
+def standing_still(
+    edge: Edge, topic: str, stops: Iterable[Stop], passed: Mapping[int, Passed], began: int = 0
+) -> list[Damaged]:
+    """Where the edge's mirror stands still, of all that it ever said of the topic: not where it has
+    ``passed`` since, nor what it said of a log that the topic had before it was made again, at
+    ``began`` (ms)."""
+    why = f"a batch cannot be read (its CRC), and {mirror_of(edge)} waits there"
+    return [
+        Damaged(edge.upstream, topic, stop.partition, stop.offset, why)
+        for stop in stops
+        if stop.at >= began
+        and (stop.partition not in passed or passed[stop.partition].offset <= stop.offset)
+    ]
 
 
 class Word(NamedTuple):

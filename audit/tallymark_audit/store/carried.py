@@ -12,15 +12,14 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import Connection, exists, select
 
 from tallymark_audit.cells import Edge
-from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.passing import (
     GAP_MEANS,
     STOPPED,
     GapOf,
     Passed,
+    Stop,
     Word,
     mirror_of,
-    stopped,
 )
 from tallymark_audit.judge.states import ReporterFacts
 from tallymark_audit.store.facts import chunks, reporter_facts
@@ -132,8 +131,9 @@ def mirrored_through(connection: Connection, edge: Edge, topic: str) -> dict[int
     return found
 
 
-def stopped_at(connection: Connection, edge: Edge, topic: str) -> list[Damaged]:
-    """Where the edge's mirror has said that it cannot read on; it may have come further since."""
+def stops_of(connection: Connection, edge: Edge, topic: str) -> list[Stop]:
+    """Where the edge's mirror has ever said that it cannot read on; it may have come further since,
+    and the topic may be another one (:func:`~tallymark_audit.judge.passing.standing_still`)."""
     text = gap_text(mirror_of(edge), STOPPED)
     query = select(incidents).where(
         incidents.c.cluster == edge.downstream,
@@ -142,7 +142,7 @@ def stopped_at(connection: Connection, edge: Edge, topic: str) -> list[Damaged]:
         incidents.c.reason == text,
     )
     return [
-        stopped(edge, topic, row["partition"], row["from_offset"])
+        Stop(row["partition"], row["from_offset"], row["at"])
         for row in connection.execute(query).mappings()
     ]
 

@@ -78,7 +78,8 @@ def fold_incident(connection: Connection, cluster: str, incident: Incident, now_
 
 def add_gap(connection: Connection, cluster: str, mirror: str, gap: Gap) -> None:
     """Record what a mirror into the cluster could not copy. Mirrors repeat themselves until they
-    are heard: a gap that is known changes nothing."""
+    are heard: of a gap that is known only the time is new. (A mirror may stand still at the same
+    offset again, of a topic that was made again.)"""
     row = {
         "cluster": cluster,
         "topic": gap.topic,
@@ -90,8 +91,11 @@ def add_gap(connection: Connection, cluster: str, mirror: str, gap: Gap) -> None
         "reason": gap_text(mirror, gap.reason),
     }
     same = [incidents.c[name] == value for name, value in row.items() if name != "at"]
-    if connection.execute(select(incidents.c.id).where(*same).limit(1)).first() is None:
+    known = connection.execute(select(incidents.c.id, incidents.c.at).where(*same).limit(1)).first()
+    if known is None:
         connection.execute(incidents.insert().values(**row))
+    elif gap.reason == STOPPED and gap.at > known.at:
+        connection.execute(update(incidents).where(incidents.c.id == known.id).values(at=gap.at))
 
 
 def gap_text(mirror: str, reason: str) -> str:
