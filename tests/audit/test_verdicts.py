@@ -799,6 +799,15 @@ def test_who_wrote_into_the_future_still_owes_its_claims() -> None:
     assert silent.state is State.UNKNOWN
 
 
+def test_a_clock_that_was_ahead_and_was_corrected_owes_no_future() -> None:
+    """A host's clock was two hours ahead and was then set right. "Claimed through", by the right
+    clock, lies before its windows of the future: complete ones were SETTLING for two hours."""
+    right = reporter(complete_through=WRITTEN + W, last_heard=WRITTEN + 1)
+    found = ahead(claim("0-9"), seen("0-9"), right, at=WRITTEN + SETTLE)
+    assert found.state is State.COMPLETE
+    assert ahead(claim("0-9"), seen("0-3"), right, at=WRITTEN + SETTLE).state is State.LOSS
+
+
 def test_a_little_ahead_is_not_skewed() -> None:
     """Clocks differ: a record of the next window may be counted before it has begun."""
     key = KEY._replace(window=2 * W)

@@ -60,7 +60,7 @@ def state_of(
     ``end`` (ms) the end of the window."""
     if gate.young:
         return gate.young if found.anything else (State.COMPLETE, found.note)
-    owing = reporter_held(reporter, gate.clock) if reporter and reporter.lacks(end) else None
+    owing = reporter_held(reporter, gate.clock) if reporter and _owes(gate, reporter, end) else None
     if reporter is None and found.stamped:
         owing = gate.unheard
     shown = _shown(gate, found, owing)
@@ -71,6 +71,15 @@ def state_of(
     if state is State.MIXED:
         reasons = [why for _, why in shown if why]
     return state, "; ".join(dict.fromkeys([*reasons[:2], *([found.note] if found.note else [])]))
+
+
+def _owes(gate: Gate, reporter: ReporterFacts, end: int) -> bool:
+    """Whether the reporter may still claim records of the window. One that a clock ahead has made
+    has an end that is long to come, by a clock that was corrected, too: who was heard after the
+    window last changed has said of it what there was to say."""
+    if gate.ahead and reporter.last_heard > gate.clock.changed:
+        return False
+    return reporter.lacks(end)
 
 
 def _shown(gate: Gate, found: Findings, owing: Held | None) -> list[Held]:
