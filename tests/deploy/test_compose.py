@@ -79,6 +79,44 @@ def test_what_a_process_keeps_is_in_a_volume_of_its_own(compose: dict[str, Any])
     assert all(users[name] == {name} for name in keepers)
 
 
+def test_the_guide_copies_old_data_into_every_volume(
+    compose: dict[str, Any], tmp_path: Path
+) -> None:
+    """Who upgraded a stack with one volume for all found it empty: the volumes were new, and no
+    page said how the data get there. The page's commands run here on folders."""
+    page = (ROOT / "docs/operations.md").read_text()
+    script = next(
+        part for part in page.split("```") if "docker volume" not in part and "copy()" in part
+    )
+    old = tmp_path / "tallymark_data"
+    kept = {
+        "zookeeper": ["zookeeper/version-2"],
+        **{f"broker-{name}": [f"{name}/broker-0"] for name in ("dc1", "dc2", "aggregate")},
+        "registry": ["registry.db", "registry.db-wal"],
+        "audit": ["audit.db", "audit.db-wal", "journal/one", "lake/one"],
+    }
+    for name in (name for names in kept.values() for name in names):
+        (old / name).parent.mkdir(parents=True, exist_ok=True)
+        (old / name).write_text(name)
+    for volume in compose["volumes"]:
+        (tmp_path / f"tallymark_{volume}").mkdir()
+    engine = """docker() {
+        [ "$1" = run ] || return 0
+        from=${6%%:*}; to=${8%%:*}; program=${12}
+        program=$(printf %s "$program" |
+            sed "s#/from#$PWD/$from#; s# /to# $PWD/$to#g; s#chown#: chown#")
+        sh -c "$program"
+    }
+    """
+    done = subprocess.run(["bash", "-euc", engine + script], cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert set(kept) == set(compose["volumes"])
+    for volume, names in kept.items():
+        home = tmp_path / f"tallymark_{volume}"
+        found = sorted(str(p.relative_to(home)) for p in home.rglob("*") if p.is_file())
+        assert found == sorted(names)
+
+
 def test_nobody_can_do_more_than_needed(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
         assert service["read_only"], name
