@@ -3,7 +3,7 @@ nobody makes the collector keep more than it should."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from tallymark_audit import sketches
 from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.bounds import MOST_WINDOWS, overflow_window
 from tallymark_audit.collector.collector import Collector, CollectorSettings
+from tallymark_audit.collector.known_places import KnownPlaces
+from tallymark_audit.collector.ledger import Counted, Ledger
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.hashing import fingerprint
 from tallymark_audit.ranges import RangeSet
@@ -30,6 +32,7 @@ from tallymark_audit.store.incidents import MOST_A_DAY, OTHERS
 from tallymark_audit.store.rows import Row, observation_from_row
 from tallymark_audit.store.tables import claims, lateness, observations
 from tallymark_audit.testing import MemoryCluster, Told, stamped
+from tallymark_audit.testing.clusters import MemoryTopic
 
 W = 1000
 DAY = 86_400_000
@@ -367,13 +370,75 @@ def test_claims_of_topics_that_never_were_are_incidents_and_no_cells(store: Stor
     found = bench.incidents()
     assert {row["kind"] for row in found} == {"unknown-topic"}
     reasons = " | ".join(row["reason"] for row in found)
-    assert "claims records of u-0, which there never was" in reasons
-    assert "claims records of t-7, which there never was" in reasons
+    assert "claims records of u-0, which is not known here" in reasons
+    assert "claims records of t-7, which is not known here" in reasons
 
 
-def test_an_event_without_a_checksum_is_taken_whole_or_not_at_all(store: Store) -> None:
+def test_a_topic_that_lived_shortly_does_not_cost_the_claims_of_others(store: Store) -> None:
+    """A test made a topic, sent to it and deleted it before the collector saw it. An older
+    producer's event named it beside a healthy topic, and was refused with all its claims."""
     bench = Bench(store)
     told = replace(an_event(), cells=(CellReport("t", 0, 0), CellReport("u", 0, 0)))
+    bench.cluster.log(AUDIT_TOPIC).append([Told(None, START, as_version_3(told))])
+    bench.drain()
+    with store.read() as connection:
+        assert [row.topic for row in connection.execute(select(claims))] == ["t"]
+    (incident,) = bench.incidents()
+    assert incident["kind"] == "unknown-topic"
+    assert "deleted before it was counted, or it never was" in incident["reason"]
+
+
+def test_a_flood_of_unknown_claims_does_not_list_all_topics_each_time() -> None:
+    """Each fetch of the audit topic with a claim of an unknown topic listed the whole cluster."""
+    lists: list[int] = []
+    now = 0
+
+    class Counting(MemoryCluster):
+        def topics(self) -> Mapping[str, MemoryTopic]:
+            lists.append(now)
+            return MemoryCluster.topics(self)
+
+    cluster = Counting()
+    places = KnownPlaces(cluster, set, lambda: now)
+    for at in (0, 400, 999, 1000, 1500):
+        now = at
+        assert places.unknown({("u", 0)}) == {("u", 0)}
+    assert lists == [0, 1000]
+    cluster.log("u")
+    now = 2000
+    assert not places.unknown({("u", 0)})
+
+
+def test_a_partition_that_cannot_be_committed_is_logged_once_and_tried_less_often(
+    store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row of one cell in the store made no sense, so its partition could not be committed. It
+    was read well, which ended the trouble: each round logged that it began and that it was over."""
+    bench = Bench(store)
+    bench.cluster.log("t", 1).append(stamped(0, 5, START, partition=1))
+    commit, tries = Ledger.commit, list[int]()
+    broken = True
+
+    def refusing(ledger: Ledger, found: Sequence[Counted], now: int) -> None:
+        if broken and any(one.place == ("t", 1) for one in found):
+            tries.append(now)
+            raise ValueError("no such number")
+        commit(ledger, found, now)
+
+    monkeypatch.setattr(Ledger, "commit", refusing)
+    with caplog.at_level("INFO"):
+        bench.drain(40)
+    said = [one for one in caplog.messages if "t-1" in one or "well again" in one]
+    assert len(said) == 1, said
+    assert len(tries) < 30
+    broken = False
+    cells = bench.drain(60)
+    assert sum(seen.count for key, seen in cells.items() if key.partition == 1) == 5
+
+
+def test_an_event_without_a_checksum_of_unknown_topics_only_is_not_taken(store: Store) -> None:
+    bench = Bench(store)
+    told = replace(an_event(), cells=(CellReport("v", 0, 0), CellReport("u", 0, 0)))
     value = as_version_3(told)
     assert not decode_event(value).checked
     bench.cluster.log(AUDIT_TOPIC).append([Told(None, START, value)])

@@ -19,7 +19,7 @@ from tallymark_audit.collector.reading import LogReader, TopicLike, partitions_o
 from tallymark_audit.collector.recounting import Compacted, Recounting
 from tallymark_audit.collector.sharing import LEASE_MS, Alone, Share, Sharing
 from tallymark_audit.collector.slow_scrub import SlowScrub
-from tallymark_audit.collector.trouble import Troubles
+from tallymark_audit.collector.trouble import Troubles, committing
 from tallymark_audit.collector.vanishing import Vanishing, deleted_of
 from tallymark_audit.edges import AUDIT_TOPIC, is_audited
 from tallymark_audit.store import Store
@@ -287,7 +287,7 @@ class Collector:
             except Exception:
                 self._commit_apart(now)
             else:
-                self.counters.committed(self._uncommitted)
+                self._committed_well(self._uncommitted)
             self._uncommitted = []
         self._committed = now
 
@@ -304,8 +304,13 @@ class Collector:
                 raise
             except Exception as error:
                 why = f"cannot count {place[0]}-{place[1]}: {reason_of(error)}"
-                self.troubles.begin(place, why, now, error)
+                self.troubles.begin(committing(place), why, now, error)
                 self.ledger.note(Incident(ABSURD, why, *place), now)
                 self._doubted = True
             else:
-                self.counters.committed(some)
+                self._committed_well(some)
+
+    def _committed_well(self, some: Sequence[Counted]) -> None:
+        self.counters.committed(some)
+        for one in some:
+            self.troubles.end(committing(one.place))

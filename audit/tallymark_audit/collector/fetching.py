@@ -30,7 +30,7 @@ from tallymark_audit.collector.readable import Met, readable_part
 from tallymark_audit.collector.reading import EARLIEST, LATEST, FetchedLike, LogReader
 from tallymark_audit.collector.recount import count_again
 from tallymark_audit.collector.runs import MIN_TIMESTAMP, Rules, runs_in
-from tallymark_audit.collector.trouble import Troubles
+from tallymark_audit.collector.trouble import Troubles, committing
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.store.counts import Place, Position
 from tallymark_audit.store.incidents import Incident
@@ -83,12 +83,13 @@ class Fetching:
         self._commit = commit
         self._bound = WindowBound(settings.window_ms)
         self._met = Met()
-        self._places = KnownPlaces(reader, ledger.places_ever)
+        self._places = KnownPlaces(reader, ledger.places_ever, clock)
         self._quiet = 0
 
     def step(self, now: int) -> list[Counted]:
         """Ask for the next records of every partition that is well, and count them."""
-        places = [place for place in self._ledger.positions if self._troubles.due(place, now)]
+        due = self._troubles.due
+        places = [p for p in self._ledger.positions if due(p, now) and due(committing(p), now)]
         if not places:
             time.sleep(self._settings.max_wait_ms / 1000)
             return []

@@ -16,8 +16,9 @@ from tallymark_audit.store.incidents import Incident
 BAD_EVENT: Final = "bad-event"
 CLOCK_OFF: Final = "clock-off"
 UNKNOWN_PLACE: Final = "unknown-topic"
+NOT_KNOWN: Final = "which is not known here (deleted before it was counted, or it never was)"
 Unknown = Callable[[Set[Place]], Set[Place]]
-"""Of these partitions those that the cluster does not have and never had."""
+"""Of these partitions those that the cluster does not have, and that were never counted."""
 LARGEST: Final = (1 << 63) - 1
 MOST_REASON: Final = 300
 """Characters of a reason: who sends nonsense does not choose how much of it is kept."""
@@ -86,10 +87,10 @@ def _of_known_places(read: _Reading, unknown: Unknown) -> tuple[AuditEvent, ...]
         return tuple(event for _, event in read.events)
     kept: list[AuditEvent] = []
     for offset, event in read.events:
-        for topic, partition in sorted(places_of(event) & lacking):
-            what = f"{event.reporter} claims records of {topic}-{partition}, which there never was"
-            read.report(UNKNOWN_PLACE if event.checked else BAD_EVENT, what, offset)
         believed = without_unknown(event, lacking)
+        for topic, partition in sorted(places_of(event) & lacking):
+            what = f"{event.reporter} claims records of {topic}-{partition}, {NOT_KNOWN}"
+            read.report(BAD_EVENT if believed is None else UNKNOWN_PLACE, what, offset)
         if believed is not None:
             kept.append(believed)
     return tuple(kept)

@@ -19,6 +19,11 @@ class _Trouble:
     until: int
 
 
+def committing(place: tuple[str, int]) -> Hashable:
+    """The trouble of a partition that was read and cannot be committed: it is read well."""
+    return "commit", place
+
+
 class Troubles:
     """Troubles by what has them; each is waited out longer the longer it lasts."""
 

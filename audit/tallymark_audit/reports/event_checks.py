@@ -76,11 +76,13 @@ def places_of(event: AuditEvent) -> set[Place]:
 
 
 def without_unknown(event: AuditEvent, unknown: Collection[Place]) -> AuditEvent | None:
-    """The event without its cells of partitions that never were. None: an event without a checksum
-    that names one may be wrong in everything else too, so nothing of it is taken."""
-    if not places_of(event) & set(unknown):
+    """The event without its cells of partitions that are not known. None: an event without a
+    checksum that names no other may be wrong in everything else too, so nothing of it is taken.
+    (One that names others, too, may speak of a topic that was deleted before it was counted.)"""
+    named = places_of(event)
+    if not named & set(unknown):
         return event
-    if not event.checked:
+    if not event.checked and named <= set(unknown):
         return None
     kept = tuple(cell for cell in event.cells if (cell.topic, cell.partition) not in unknown)
     return replace(event, cells=kept)
