@@ -23,7 +23,7 @@ from audited_run import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tallymark_audit.journal import writer
+from tallymark_audit.journal import file
 from tallymark_audit.reports import producer_run
 from tallymark_audit.reports.tally_cell import Outcome
 
@@ -33,7 +33,7 @@ ACKED, FAILED, DOUBT = Outcome.ACKNOWLEDGED, Outcome.FAILED, Outcome.IN_DOUBT
 @pytest.fixture(autouse=True)
 def small_journals(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that they are rewritten in the midst of a script."""
-    monkeypatch.setattr(writer, "STEP", 1024)
+    monkeypatch.setattr(file, "STEP", 1024)
 
 
 def story(host: AuditedHost) -> None:

@@ -38,13 +38,13 @@ class JournalFile:
     """
 
     def __init__(
-        self, directory: Path | None, instance: str, disk: Disk | None = None, step: int = STEP
+        self, directory: Path | None, instance: str, disk: Disk | None = None, step: int = 0
     ) -> None:
         """Nothing is written before :meth:`_begin`; ``directory`` None: never."""
         self.path = (directory or Path()) / f"{instance}{layout.SUFFIX}"
         self.losses = 0
         self._disk = disk or Disk()
-        self._step = step
+        self._step = step or STEP
         self._mapped: Mapped | None = None
         self._size = 0
         self._position = 0

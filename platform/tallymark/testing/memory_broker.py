@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import uuid
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +22,12 @@ class MemoryBroker(BrokerThread):
     Topics are made when they are first used, unless ``auto_create_topics_enable=False``; groups do
     not wait for more members (``group_initial_rebalance_delay_ms``). After
     :meth:`stop` it may be started again and has what it had. Compacted topics are not compacted:
-    that is done by a process of its own, which does not see this one's memory.
+    that is done by a process of its own, which does not see this one's memory. Users, quotas and
+    ACLs, which are no logs, are in a folder of its own that goes with it.
     """
 
     def __init__(self, **settings: Any) -> None:
         fixed: dict[str, Any] = {"log_cleaner_enable": False, "group_initial_rebalance_delay_ms": 0}
-        super().__init__(Path("/memory"), files=MemoryFiles(), **(fixed | settings))
+        folder = Path(tempfile.gettempdir(), f"tallymark-memory-{uuid.uuid4().hex}")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        super().__init__(folder, files=MemoryFiles(), **(fixed | settings))
