@@ -38,7 +38,7 @@ PACK_AT_ONCE: Final = 50
 ROUND_MS: Final = 60_000
 """When all windows were looked at, those left are looked at again after this."""
 LONGEST_ROUND_MS: Final = 600_000
-"""The pause doubles up to this while there is nothing to archive."""
+"""The pause doubles up to this, at most, while there is nothing to archive."""
 FORGET_AT_ONCE: Final = 1000
 FORGET_MS: Final = 3_600_000
 """Between two rounds of forgetting."""
@@ -99,8 +99,13 @@ class Housekeeper:
             self._after = quiet[-1]
         if len(quiet) < LOOK_AT:
             self._resting, self._round_at = True, now + self._round_ms
-            self._round_ms = min(2 * self._round_ms, LONGEST_ROUND_MS)
+            self._round_ms = min(2 * self._round_ms, self._longest_ms)
         return packed
+
+    @property
+    def _longest_ms(self) -> int:
+        """A window that waits to be archived is not left longer than it had to be quiet for."""
+        return min(LONGEST_ROUND_MS, max(ROUND_MS, self._settings.collapse_after_ms))
 
     def _begin_round(self, change: str, now: int) -> None:
         """Go on behind what was looked at: no verdict has changed, so all of that is as it was.
