@@ -2,6 +2,6 @@
 
 ``asked`` is what the command line says, ``look`` asks the clusters (I/O), ``found`` is what they
 said; from both ``plan`` decides (pure) the settings, what is refused and what is warned of;
-``unclaimed`` tells what nobody accounts for yet, ``going_on`` compares with the settings of an
+``unclaimed`` tells which topics have no claims yet, ``going_on`` compares with the settings of an
 earlier start, ``logins`` keeps passwords out of the settings. ``cli`` is the shell around them.
 """

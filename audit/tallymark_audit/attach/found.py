@@ -24,7 +24,7 @@ class TopicFound:
     """A topic. ``timestamp_type`` is "" where the cluster does not tell; ``records``: offsets
     between start and end of its logs; ``producers``: idempotent ones that its brokers remember
     (KIP-664). ``looked_at`` of its newest records had been read, ``stamped`` of them by
-    ``servers``; the newest was written at ``written_at`` (ms, -1: nobody knows)."""
+    ``servers``; the newest was written at ``written_at`` (ms, -1: not known)."""
 
     partitions: int
     readable: bool = True

@@ -109,8 +109,8 @@ def _cluster(asked: ClusterAsked, found: ClusterFound) -> Cluster:
 
 
 def _mirror(source: ClusterFound, target: ClusterFound, asked: Asked) -> Mirror:
-    """The hop. Where some topics are copied and others are not, the others are left out: nobody
-    knows whether they are meant to be, and they would be waited for without end."""
+    """The hop. Where some topics are copied and others are not, the others are left out: they may
+    not be meant to be copied, and then they would be waited for without end."""
     pattern = asked.topics or ".*"
     try:
         re.compile(pattern)

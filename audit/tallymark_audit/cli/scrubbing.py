@@ -117,7 +117,7 @@ def plan(
     topic: str | None,
     period: tuple[int | None, int | None],
 ) -> Scrub:
-    """What to ask for. UserError: a cluster that is not there, or that nobody counts."""
+    """What to ask for. UserError: a cluster that is not there, or has no collector."""
     now, audit = wall_clock(), deployment.audit
     known = [one.name for one in deployment.clusters]
     for name in clusters:
@@ -220,7 +220,7 @@ def _wait_for_verdicts(
     store: Store, made: Scrub, audit: AuditSettings, deadline: float
 ) -> list[Row]:
     """The verdicts of what was read, once those of the windows that changed are made anew."""
-    # Where a count changed and no verdict does, nobody says so: then it is waited for this long.
+    # A changed count need not change a verdict, and nothing reports that: wait so long, no more.
     patience = time.monotonic() + (audit.settle_min_ms + audit.window_ms) / 1000 + 20
     judged_as = {one for names in made.names.values() for one in names}
     while True:

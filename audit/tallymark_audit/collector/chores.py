@@ -3,7 +3,7 @@ house, alert.
 
 A chore that cannot be done, since the store or a cluster is away, is tried again when it is due
 the next time, and waited for longer the longer that lasts; it holds up neither counting nor others.
-So with one that fails in a way that nobody expects: its traceback is logged when that begins.
+So with one that raises an unexpected error: its traceback is logged the first time.
 One that takes long is done less often while there is much to count.
 """
 

@@ -52,7 +52,7 @@ def those_waited_for(
 ) -> Signs:
     """Counts of whom windows on these clusters may wait for: reporters that there are, have ended,
     were heard of lately; partitions that there are, and are counted; logs that cannot be read.
-    Where they are the same as before, nobody has come, gone, or fallen silent."""
+    Where they are the same as before, no reporter or counter has begun, ended or fallen silent."""
     lately = now - silence_ms
     told = select(
         func.count(),
