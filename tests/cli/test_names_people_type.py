@@ -229,7 +229,7 @@ def test_quotas_of_users_clients_both_and_defaults(broker: MemoryBroker) -> None
 def test_cluster_health(broker: MemoryBroker) -> None:
     where = ("-b", broker.bootstrap_servers)
     typed("topics", "create", "well", *where)
-    assert typed("cluster", "health", *where).stdout.startswith("all is well: 1 brokers")
+    assert typed("cluster", "health", *where).stdout.startswith("all is well: 1 broker, ")
     assert json.loads(typed("cluster", "health", "--json", *where).stdout) == []
     assert "CONTROLLER" in typed("cluster", *where).stdout
 

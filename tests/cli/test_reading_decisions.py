@@ -73,6 +73,17 @@ def test_a_line_has_headers_a_key_and_a_value() -> None:
         form.parse(b",,|v")
 
 
+def test_a_header_may_stand_in_brackets() -> None:
+    """A line ``[a]:[b]|v`` began with a bracket and ended with one, was read as JSON, and ended the
+    command with what the JSON parser said of it."""
+    form = LineFormat(None, b"|")
+    assert form.parse(b"[a]:[b]|v") == (None, b"v", (("[a]", b"[b]"),))
+    assert form.parse(b'[["a","b"]]|v') == (None, b"v", (("a", b"b"),))
+    assert form.parse(b"[]|v") == (None, b"v", ())
+    with pytest.raises(ValueError, match="is no header"):
+        form.parse(b'[["a"]]|v')
+
+
 @given(
     st.lists(st.binary(max_size=20).filter(lambda b: b"\n" not in b and b"\r" not in b)), st.data()
 )

@@ -44,7 +44,7 @@ def overview_table(topics: Iterable[TopicSummary]) -> Table:
             str(topic.claimed),
             percent(topic.claimed - topic.missing, topic.claimed),
             *(str(n) if n else "" for n in (topic.missing, topic.duplicates, topic.unclaimed)),
-            utc(topic.through) if topic.through >= 0 else "",
+            utc(topic.through) if topic.through > 0 else "not yet",
             str(len(topic.holes) or ""),
         )
     return table

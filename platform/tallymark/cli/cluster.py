@@ -53,8 +53,9 @@ def health(as_json: bool, **options: Any) -> None:
     if not wrong:
         partitions = sum(len(topic.partitions) for topic in topics.done.values())
         tell(
-            f"all is well: {len(cluster.brokers)} brokers, {len(topics)} topics, "
-            f"{partitions} partitions with a leader and all replicas in sync",
+            f"all is well: {_counted(len(cluster.brokers), 'broker')}, "
+            f"{_counted(len(topics), 'topic')}, {_counted(partitions, 'partition')} "
+            "with a leader and all replicas in sync",
             as_json,
         )
     if wrong:
@@ -112,7 +113,8 @@ def _print_brokers(api_versions: bool, as_json: bool, options: dict[str, Any]) -
             return
         cluster = admin.describe_cluster()
     if not as_json:
-        tell(f"cluster {cluster.cluster_id or 'without id'}\t{len(cluster.brokers)} brokers")
+        named = f"cluster {cluster.cluster_id or 'without id'}"
+        tell(f"{named}\t{_counted(len(cluster.brokers), 'broker')}")
     rows = [
         {
             "cluster": cluster.cluster_id,
@@ -125,3 +127,7 @@ def _print_brokers(api_versions: bool, as_json: bool, options: dict[str, Any]) -
         for broker in cluster.brokers
     ]
     show(rows, ("broker", "address", "rack", "controller", "fenced"), as_json)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -60,7 +60,7 @@ class LineFormat:
 def _headers(written: bytes) -> tuple[tuple[str, bytes | None], ...]:
     if not written:
         return ()
-    if written.startswith(b"[") and written.endswith(b"]"):
+    if written == b"[]" or (written.startswith(b"[[") and written.endswith(b"]]")):
         return _listed(json.loads(written))
     pairs = (part.partition(b":") for part in written.split(b","))
     found = tuple((name.decode(), value if colon else None) for name, colon, value in pairs)
