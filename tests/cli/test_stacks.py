@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tallymark.cli.stacks import running_stacks
-from tallymark.cli.supervisor.control import ControlServer
+from tallymark.cli.supervisor.control_server import ControlServer
 from tallymark.deployment import Deployment, dump_toml
 from tallymark.errors import UserError
 
@@ -19,7 +20,7 @@ from tallymark.errors import UserError
 def supervisor(folder: Path, *names: str) -> Iterator[None]:
     """The control port of a stack with these processes, all of them serving."""
     (folder / "run").mkdir(parents=True)
-    server = ControlServer(folder / "run" / "control.json")
+    server = ControlServer(folder / "run" / "control.sock")
     ended = threading.Event()
 
     def answer() -> None:
@@ -56,9 +57,10 @@ def test_the_stack_of_the_demo_is_found_without_settings(here: Path) -> None:
 
 
 def test_all_that_run_are_listed_and_what_was_killed_is_not(here: Path) -> None:
-    left_behind = here / ".tallymark/killed/run/control.json"
+    left_behind = here / ".tallymark/killed/run/control.sock"
     left_behind.parent.mkdir(parents=True)
-    left_behind.write_text('{"port": 1, "secret": "x"}')
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(left_behind))
     (here / "tallymark.toml").write_text(dump_toml(Deployment(data_dir=here / "elsewhere")))
     with ExitStack() as running:
         for name in (".tallymark", ".tallymark/demo", "elsewhere"):

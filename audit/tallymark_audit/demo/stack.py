@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from tallymark.cli.ports import is_taken, with_free_ports
-from tallymark.cli.supervisor.control import ask
+from tallymark.cli.supervisor.control import NotRunningError, ask
 from tallymark.cli.supervisor.run import control_file
 from tallymark.deployment import Cluster, Deployment, dump_toml
 from tallymark.errors import UserError
@@ -61,11 +61,12 @@ def demo_deployment(data_dir: Path, kind: Kind = "tallymark") -> Deployment:
 
 
 def prepare_folder(deployment: Deployment) -> Path:
-    """An empty data folder with the settings in it. UserError when a demo runs there already."""
+    """An empty data folder with the settings in it. UserError when a demo runs there already, or
+    something does that gives no answer."""
     folder = deployment.data_dir
     try:
         ask(control_file(deployment), {"do": "status"})
-    except UserError:
+    except NotRunningError:
         pass
     else:
         raise UserError(f"a demo is running on {folder}", "stop it with Ctrl-C first")

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from tallymark.cli.ports import is_taken, listening
 from tallymark.cli.reach import Finding, reach
-from tallymark.cli.supervisor.control import ask
+from tallymark.cli.supervisor.control import NotRunningError, ask
 from tallymark.cli.supervisor.run import control_file
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
@@ -35,11 +35,13 @@ def run_checks(deployment: Deployment) -> list[Finding]:
 
 
 def is_running(deployment: Deployment) -> bool:
-    """Whether a supervisor of this deployment answers."""
+    """Whether a supervisor of this deployment runs, be it one that does not answer."""
     try:
         ask(control_file(deployment), {"do": "status"})
-    except UserError:
+    except NotRunningError:
         return False
+    except UserError:
+        return True
     return True
 
 

@@ -1,4 +1,4 @@
-"""Which stacks of ``tallymark up`` run here: found by the control files in their data folders
+"""Which stacks of ``tallymark up`` run here: found by the control sockets in their data folders
 (:mod:`tallymark.cli.supervisor.control`)."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tallymark.cli.supervisor.control import ask
+from tallymark.cli.supervisor.control import NotRunningError, ask
 from tallymark.cli.supervisor.run import control_file
 from tallymark.deployment import load
 from tallymark.deployment.load import ENVIRONMENT
@@ -17,16 +17,17 @@ from tallymark.errors import UserError
 
 BELOW: Final = Path(".tallymark")
 """Where ``tallymark up`` and ``tallymark demo`` keep their data if nothing else is said."""
-_CONTROL: Final = Path("run", "control.json")
+_CONTROL: Final = Path("run", "control.sock")
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
     """A stack that runs: its data folder (absolute), and its processes as the supervisor tells
-    them."""
+    them; ``trouble`` says why it does not."""
 
     folder: Path
     processes: list[dict[str, Any]]
+    trouble: str = ""
 
     @property
     def settings(self) -> Path:
@@ -36,7 +37,7 @@ class Stack:
     @property
     def ready(self) -> bool:
         """Whether every process serves."""
-        return all(process["state"] == "ready" for process in self.processes)
+        return not self.trouble and all(process["state"] == "ready" for process in self.processes)
 
 
 def named_stack(settings: str | None) -> Stack:
@@ -56,10 +57,11 @@ def running_stacks() -> list[Stack]:
     found: dict[Path, Stack] = {}
     for control in _control_files():
         try:
-            answer = ask(control, {"do": "status"})
-        except UserError:  # killed, and its file is still there
+            found[control] = Stack(_folder(control), ask(control, {"do": "status"})["processes"])
+        except NotRunningError:  # killed, and its socket is still there
             continue
-        found[control] = Stack(_folder(control), answer["processes"])
+        except UserError as error:  # one that does not answer must not hide the others
+            found[control] = Stack(_folder(control), [], str(error))
     if not found:
         raise UserError(
             f"no stack is running here: none below {BELOW.absolute()}",

@@ -28,6 +28,9 @@ def command(settings: str | None, as_json: bool) -> None:
     stacks = [named_stack(settings)] if settings else running_stacks()
     if as_json:
         click.echo(json.dumps(_rows(stacks), indent=2))
+        for stack in stacks:
+            if stack.trouble:
+                click.echo(f"tallymark: {stack.trouble}", err=True)
     else:
         _show(stacks)
     if not all(stack.ready for stack in stacks):
@@ -47,7 +50,10 @@ def _show(stacks: Sequence[Stack]) -> None:
     for number, stack in enumerate(stacks):
         if number:
             console.print()
-        print_table(_table(stack))
+        if stack.trouble:
+            console.print(stack.trouble, style="red", highlight=False, soft_wrap=True, markup=False)
+        else:
+            print_table(_table(stack))
         console.print(f"TALLYMARK_SETTINGS={stack.settings}", highlight=False, soft_wrap=True)
 
 

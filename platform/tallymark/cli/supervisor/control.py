@@ -1,96 +1,114 @@
-"""How other commands talk to the running supervisor: one JSON object each way, on loopback.
+"""How other commands talk to the running supervisor: over ``run/control.sock`` in its data folder.
 
-The supervisor writes ``run/control.json`` (readable by its user alone) with a port and a secret;
-:func:`ask` connects with both. Requests: ``{"do": "status"}``, and ``hold``, ``release`` and
-``kill`` with a ``name``. Answers: ``{"ok": true, ...}`` or ``{"ok": false, "error": text}``.
+A Unix socket that only its user may open (mode 0600), so whoever gets a connection may ask. One
+exchange a connection, one JSON object each way, UTF-8, at most :data:`MAX_BYTES`::
+
+    we   {"do": "status"} \\n
+    it   {"ok": true, "processes": [...]} <end of stream>
+
+Requests: ``status``, and ``hold``, ``release`` and ``kill`` with a ``name``. Answers:
+``{"ok": true, ...}`` or ``{"ok": false, "error": text}``. Both sides give each other a few seconds:
+the server is :mod:`.control_server`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import queue
-import secrets
-import threading
-from collections.abc import Mapping
-from concurrent.futures import Future
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tallymark.errors import UserError
 
-Request = tuple[dict[str, Any], "Future[dict[str, Any]]"]
-MAX_BYTES = 1 << 20
-ANSWER_SECONDS = 10.0
+MAX_BYTES: Final = 1 << 20
+ANSWER_SECONDS: Final = 10.0
+"""What a caller waits for all of an exchange."""
+_LONGEST_PATH: Final = 100
+"""The kernel takes 107 bytes of a socket's path (Linux), 103 elsewhere."""
+_START: Final = "start one with: tallymark up"
 
 
-class ControlServer:
-    """Accepts requests in a thread and queues them for the supervisor's own loop, which is the one
-    owner of its state: :meth:`pending` gives them out, the future takes the answer."""
-
-    def __init__(self, address_file: Path) -> None:
-        self._file = address_file
-        secret = secrets.token_hex(16)
-        self._listener = Listener(("127.0.0.1", 0), authkey=secret.encode())
-        self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
-        self._closed = False
-        content = json.dumps({"port": self._listener.address[1], "secret": secret})
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with open(os.open(address_file, flags, 0o600), "w", encoding="utf-8") as file:
-            file.write(content)
-        self._thread = threading.Thread(target=self._accept, name="control", daemon=True)
-        self._thread.start()
-
-    def pending(self) -> list[Request]:
-        """The requests that have come since the last call."""
-        found: list[Request] = []
-        while not self._requests.empty():
-            found.append(self._requests.get())
-        return found
-
-    def close(self) -> None:
-        """Stop listening; wakes the accepting thread by a connection of our own."""
-        self._closed = True
-        try:
-            address = json.loads(self._file.read_text(encoding="utf-8"))
-            Client(("127.0.0.1", address["port"]), authkey=address["secret"].encode()).close()
-        except (OSError, EOFError, AuthenticationError):
-            pass
-        self._thread.join(5)
-        self._listener.close()
-        self._file.unlink(missing_ok=True)
-
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                with self._listener.accept() as connection:
-                    if not self._closed:
-                        self._serve(connection)
-            except (OSError, EOFError, AuthenticationError, ValueError):
-                continue  # a stranger on our port, or a client that left: theirs, not ours
-
-    def _serve(self, connection: Connection[Any, Any]) -> None:
-        if not connection.poll(ANSWER_SECONDS):
-            return
-        request = json.loads(connection.recv_bytes(MAX_BYTES))
-        answer: Future[dict[str, Any]] = Future()
-        self._requests.put((request, answer))
-        connection.send_bytes(json.dumps(answer.result(ANSWER_SECONDS)).encode())
+class NotRunningError(UserError):
+    """No supervisor listens there."""
 
 
-def ask(address_file: Path, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Send one request to the running supervisor. Raises UserError when there is none."""
+def ask(
+    address: Path, request: Mapping[str, Any], within: float = ANSWER_SECONDS
+) -> dict[str, Any]:
+    """Send one request to the supervisor that listens at ``address`` and return its answer.
+
+    Raises NotRunningError where none does, UserError where it does not answer ``within`` so many
+    seconds, belongs to somebody else, or refuses.
+    """
+    deadline = time.monotonic() + within
     try:
-        address = json.loads(address_file.read_text(encoding="utf-8"))
-        with Client(("127.0.0.1", address["port"]), authkey=address["secret"].encode()) as link:
-            link.send_bytes(json.dumps(dict(request)).encode())
-            if not link.poll(ANSWER_SECONDS):
-                raise UserError("the stack does not answer", f"see its log beside {address_file}")
-            answer: dict[str, Any] = json.loads(link.recv_bytes(MAX_BYTES))
-    except (OSError, EOFError, ValueError, KeyError, AuthenticationError):
-        raise UserError("no stack is running here", "start one with: tallymark up") from None
+        with socket.socket(socket.AF_UNIX) as link:
+            _connect(link, address, deadline)
+            link.sendall(json.dumps(dict(request)).encode() + b"\n")
+            said = _read_all(link, deadline)
+        answer: dict[str, Any] = json.loads(said)
+    except (TimeoutError, ConnectionResetError, ValueError):
+        raise UserError(
+            f"the stack on {address.parent.parent} does not answer",
+            "see what it says on its terminal, or ask again",
+        ) from None
+    except PermissionError:
+        raise UserError(
+            f"the stack on {address.parent.parent} is another user's", "ask as that user"
+        ) from None
+    except OSError:
+        raise NotRunningError("no stack is running here", _START) from None
     if not answer.get("ok"):
         raise UserError(str(answer.get("error", "the stack refused the request")))
     return answer
+
+
+@contextmanager
+def socket_path(address: Path) -> Iterator[str]:
+    """A name of ``address`` that the kernel takes for a socket, however deep the folder is: where
+    the path is too long, by way of the open folder."""
+    path = os.fspath(address)
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
+        yield path
+        return
+    folder = os.open(address.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{address.name}"  # Linux; elsewhere there is no such file
+    finally:
+        os.close(folder)
+
+
+def _connect(link: socket.socket, address: Path, deadline: float) -> None:
+    with socket_path(address) as path:
+        while True:
+            link.settimeout(_left(deadline))
+            try:
+                link.connect(path)
+            except BlockingIOError:  # others wait to be accepted; Unix sockets do not wait here
+                time.sleep(min(0.05, _left(deadline)))
+            else:
+                return
+
+
+def _read_all(link: socket.socket, deadline: float) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while size <= MAX_BYTES:
+        link.settimeout(_left(deadline))
+        data = link.recv(1 << 16)
+        if not data:
+            return b"".join(parts)
+        parts.append(data)
+        size += len(data)
+    raise ValueError("an answer without an end")
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left

@@ -1,4 +1,4 @@
-"""The shell around :mod:`.state`: spawns the processes, watches them, obeys the control port."""
+"""The shell around :mod:`.state`: spawns the processes, watches them, obeys the control socket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from tallymark.cli.supervisor import state
 from tallymark.cli.supervisor.child import ChildProcess
-from tallymark.cli.supervisor.control import ControlServer
+from tallymark.cli.supervisor.control_server import ControlServer
 from tallymark.cli.supervisor.plan import ProcessSpec, plan
 from tallymark.cli.supervisor.state import Child, State
 from tallymark.deployment import Deployment, dump_toml
@@ -24,13 +24,13 @@ Report = Callable[[ProcessSpec, Child, Path], None]
 
 
 def run_dir(deployment: Deployment) -> Path:
-    """Where the supervisor keeps its lock and its control address."""
+    """Where the supervisor keeps its lock and its control socket."""
     return deployment.data_dir.absolute() / "run"
 
 
 def control_file(deployment: Deployment) -> Path:
-    """The file that :func:`~.control.ask` needs."""
-    return run_dir(deployment) / "control.json"
+    """The socket that :func:`~.control.ask` asks."""
+    return run_dir(deployment) / "control.sock"
 
 
 class Supervisor:
@@ -59,15 +59,13 @@ class Supervisor:
         self._control = ControlServer(control_file(self.deployment))
 
     def step(self) -> None:
-        """Look at every process once, and answer the control port."""
+        """Look at every process once, and answer the control socket."""
         now = _now_ms()
         self._watch(now)
         for name, child in list(self._children.items()):
             if state.tick(child, self._children, now) == "start":
                 self._spawn(name, now)
-        assert self._control is not None
-        for request, answer in self._control.pending():
-            answer.set_result(self._obey(request, now))
+        self._answer(now)
 
     def all_ready(self) -> bool:
         """Whether every process serves."""
@@ -110,21 +108,31 @@ class Supervisor:
         if before.state is not child.state or before.pid != child.pid:
             self._report(self._specs[child.name], child, self.log_path(child.name))
 
+    def _answer(self, now: int, *, stopping: bool = False) -> None:
+        assert self._control is not None
+        for request, answer in self._control.pending():
+            if not answer.set_running_or_notify_cancel():
+                continue  # who asked has gone
+            if stopping and request.get("do") != "status":
+                answer.set_result({"ok": False, "error": "the stack is stopping"})
+            else:
+                answer.set_result(self._obey(request, now))
+
     def _obey(self, request: dict[str, Any], now: int) -> dict[str, Any]:
-        if request.get("do") == "status":
+        do, name = request.get("do"), str(request.get("name"))
+        if do == "status":
             return {"ok": True, "processes": [self._describe(n, now) for n in self._specs]}
-        name = str(request.get("name"))
         if name not in self._children:
             return {"ok": False, "error": f"there is no process {name!r}"}
-        if request["do"] == "hold":
+        if do == "hold":
             self._set(state.hold(self._children[name], now))
-        elif request["do"] == "release":
+        elif do == "release":
             self._set(state.release(self._children[name], now))
-        elif request["do"] == "kill":
+        elif do == "kill":
             if name in self._processes:
                 self._processes[name].send(signal.SIGKILL)
         else:
-            return {"ok": False, "error": f"unknown request {request['do']!r}"}
+            return {"ok": False, "error": f"unknown request {do!r}"}
         return {"ok": True, "process": self._describe(name, now)}
 
     def _describe(self, name: str, now: int) -> dict[str, Any]:
@@ -145,13 +153,24 @@ class Supervisor:
             self._set(state.stop(self._children[name], _now_ms()))
             if name in self._processes:
                 self._processes[name].send(signal.SIGTERM)
-        deadline = time.monotonic() + STOP_SECONDS
-        for name in names:
-            process = self._processes.get(name)
-            if process and not process.wait(max(0.0, deadline - time.monotonic())):
-                process.send(signal.SIGKILL)
-                process.wait(STOP_SECONDS)
-        self._watch(_now_ms())
+        if not self._wait_gone(names, STOP_SECONDS):
+            for name in names:
+                if name in self._processes:
+                    self._processes[name].send(signal.SIGKILL)
+            self._wait_gone(names, STOP_SECONDS)
+
+    def _wait_gone(self, names: list[str], seconds: float) -> bool:
+        """Whether all of them ended in time; what is asked meanwhile is answered."""
+        deadline = time.monotonic() + seconds
+        while True:
+            now = _now_ms()
+            self._watch(now)
+            if self._control is not None:
+                self._answer(now, stopping=True)
+            gone = not any(name in self._processes for name in names)
+            if gone or time.monotonic() >= deadline:
+                return gone
+            time.sleep(POLL_SECONDS)
 
 
 def _stop_stages(names: list[str]) -> list[list[str]]:
