@@ -245,18 +245,35 @@ class LogTruncatedError(KafkaError):
 class CorruptMessageError(KafkaError, CorruptRecordError):
     """What a broker gave is no record batch, or its records are not what it says (CORRUPT_MESSAGE):
     of which partition, in the batch at or behind which ``offset``, from whom. ``reason``: what does
-    not hold."""
+    not hold. ``next_offset``: what follows the batch, as its header has it, so where to go on for
+    who wants to leave it out; -1: the header cannot be read either. ``intact``: the CRC holds, so
+    it is what somebody sent and no reading will find anything else."""
 
     def __init__(
-        self, topic: str, partition: int, offset: int, reason: object, source: str = ""
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        reason: object,
+        source: str = "",
+        next_offset: int = -1,
+        intact: bool = False,
     ) -> None:
         by = f"{source}: " if source else ""
         context = f"{by}{topic}-{partition} at offset {offset}: {reason}"
+        if next_offset >= 0:
+            context += f" (to leave it out, go on at offset {next_offset})"
         super().__init__(CODES["CORRUPT_MESSAGE"], context)
         self.reason = str(reason)
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.next_offset = next_offset
+        self.intact = intact
+
+
+class BatchCutError(CorruptMessageError):
+    """The first batch of an answer was cut: nobody knows what is in it, and a larger fetch may."""
 
 
 class OffsetOutOfRangeError(KafkaError):

@@ -30,6 +30,10 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by code, the lowest three bits of a batch's attributes."""
 
 DEFAULT_MAX_SIZE: Final = 256 * 1024 * 1024
+"""What a consumer unpacks of one batch at most."""
+USUAL_MAX_SIZE: Final = 64 * 1024 * 1024
+"""The same for who reads everybody's batches (see :func:`usual_max_size`)."""
+USUAL_RATIO: Final = 16
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -40,11 +44,20 @@ _SNAPPY_RATIO: Final = 22
 _LZ4_HEADER: Final = bytes.fromhex("04224d18 60 40 82")
 _LZ4_BLOCK: Final = 64 * 1024
 _LZ4_STORED: Final = 1 << 31
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _LENGTH: Final = struct.Struct(">i")
 
 
 class DecompressedTooLargeError(CorruptRecordError):
     """The data holds more than the ``max_size`` that was allowed."""
+
+
+def usual_max_size(size: int) -> int:
+    """To how many bytes those unpack a batch of ``size`` bytes who read everybody's batches:
+    mirrors, collectors, Spark, ``verify-log``. One writer's must not cost them their memory, so it
+    is :data:`USUAL_MAX_SIZE`; what is large on the wire, too, may be :data:`USUAL_RATIO` times as
+    large, up to what consumers read."""
+    return min(DEFAULT_MAX_SIZE, max(USUAL_MAX_SIZE, USUAL_RATIO * size))
 
 
 def codec_number(name: str) -> int:
@@ -161,7 +174,26 @@ def _zstd(data: Buffer, level: int | None = None) -> Buffer:
 
 
 def _unzstd(data: Buffer, max_size: int) -> Buffer:
+    if _zstd_content_size(data) > max_size:
+        raise _too_large()
     return _grow(cramjam.zstd.decompress_into, data, max_size)
+
+
+def _zstd_content_size(data: Buffer) -> int:
+    """How much the first frame says that it holds (RFC 8878, 3.1.1.1), 0 where it does not. A frame
+    that holds another number of bytes does not decompress, so one that says too much may be refused
+    without unpacking any of it::
+
+        magic u32 | descriptor u8: 7-6 size of the content size, 5 single segment, 1-0 of the id
+        | window u8, unless single segment | dictionary id | content size, little-endian
+    """
+    head = bytes(memoryview(data)[:18])
+    if len(head) < 6 or head[:4] != _ZSTD_MAGIC:
+        return 0
+    single, code = head[4] >> 5 & 1, head[4] >> 6
+    size = (single, 2, 4, 8)[code]
+    start = 5 + (not single) + (0, 1, 2, 4)[head[4] & 3]
+    return int.from_bytes(head[start : start + size], "little") + (256 if size == 2 else 0)
 
 
 def _grow(into: Callable[[Any, bytearray], int], data: Buffer, max_size: int) -> Buffer:
@@ -178,6 +210,7 @@ def _grow(into: Callable[[Any, bytearray], int], data: Buffer, max_size: int) ->
             if room == max_size:
                 raise _too_large() from None
             room = min(max_size, 4 * room)
+            del out  # or both are there at once
         else:
             return memoryview(out)[:size]
 

@@ -33,7 +33,12 @@ from typing import Any, Final, NamedTuple
 import crc32c
 
 from tallymark.errors import CorruptRecordError
-from tallymark.protocol.compression import CODECS, DEFAULT_MAX_SIZE, decompress
+from tallymark.protocol.compression import (
+    CODECS,
+    DEFAULT_MAX_SIZE,
+    decompress,
+    usual_max_size,
+)
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.record_reader import Record
 from tallymark.protocol.record_writer import (
@@ -158,6 +163,11 @@ class Batch:
     header: BatchHeader
     data: memoryview
 
+    @property
+    def usual_max_size(self) -> int:
+        """:func:`~tallymark.protocol.compression.usual_max_size` of this batch."""
+        return usual_max_size(self.header.size)
+
     def check_crc(self) -> None:
         """Raise CorruptRecordError unless the CRC fits the bytes."""
         crc = crc32c.crc32c(self.data[_CRC_FROM:])
@@ -178,6 +188,7 @@ class Batch:
         payload: Buffer = self.data[HEADER_SIZE:]
         if header.attributes & _CODEC_MASK:
             payload = decompress(header.codec, payload, max_size)
+        payload = bytes(payload)  # and not both until the records are read
         timestamp = header.max_timestamp if header.is_log_append_time else None
         columns = RecordColumns(
             payload, header.record_count, header.base_offset, header.base_timestamp, timestamp

@@ -8,12 +8,16 @@ from typing import Final, NamedTuple, Protocol
 
 from tallymark.cli.reading.spans import Span
 from tallymark.client.reading.fetched import Fetched, FetchSpec
+from tallymark.client.reading.message_batch import read_columns
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.errors import CODES, KafkaError, LogTruncatedError, UserError
+from tallymark.errors import CODES, CorruptMessageError, KafkaError, LogTruncatedError, UserError
 from tallymark.protocol.records import Record
 
 PATIENCE_S: Final = 60.0
 """So long every partition may fail before the reading is given up."""
+
+ROUND_BYTES: Final = 32 * 1024 * 1024
+"""So much is unpacked of a partition's answer at once, one batch at least."""
 
 OnGap = Callable[[Span, int], None]
 """``on_gap(span, to_offset)``: its records from ``span.position`` up to ``to_offset`` are gone."""
@@ -107,12 +111,32 @@ def read_pieces(
 def _take(span: Span, answer: Fetched) -> Sequence[Record]:
     """The span's own part of an answer; the position moves behind it. Batches may reach beyond
     the span's end, and offsets without a record (compacted, markers) are passed over."""
-    records = answer.records()
-    span.epoch = answer.last_epoch
-    span.position = answer.next_offset
-    if span.end is not None and answer.next_offset > span.end:
-        records = [record for record in records if record.offset < span.end]
-    return records
+    records: list[Record] = []
+    size, last = 0, len(answer.batches) - 1
+    for number, batch in enumerate(answer.batches):
+        header = batch.header
+        if not header.is_control:
+            try:
+                columns = read_columns(
+                    answer.topic, answer.partition, batch, answer.offset, answer.source
+                )
+            except CorruptMessageError:
+                if not records:
+                    raise
+                return _within(span, records)  # it is met again, as the first one
+            records += columns.records()
+            size += columns.size
+        span.epoch, span.position = header.partition_leader_epoch, header.next_offset
+        if size >= ROUND_BYTES and number < last:
+            return _within(span, records)  # the rest is fetched once more
+    span.epoch, span.position = answer.last_epoch, answer.next_offset
+    return _within(span, records)
+
+
+def _within(span: Span, records: list[Record]) -> list[Record]:
+    if span.end is None or span.position <= span.end:
+        return records
+    return [record for record in records if record.offset < span.end]
 
 
 def _mend(consumer: SimpleConsumer, span: Span, error: KafkaError, on_gap: OnGap) -> KafkaError:

@@ -69,6 +69,11 @@ class Reading:
         )
 
     @property
+    def size(self) -> int:
+        """Bytes of all the records, unpacked."""
+        return sum([part.size for part in self._parts])
+
+    @property
     def left(self) -> int:
         """How many were not handed out yet."""
         return length_hint(self._countdown)

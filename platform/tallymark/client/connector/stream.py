@@ -34,6 +34,8 @@ QUEUE_BYTES: Final = 4 * 1024 * 1024
 _BATCH_BYTES: Final = 1024 * 1024
 _RUN_BYTES: Final = 128 * 1024
 """So much is unpacked to be handed out without the lock: a batch may be a few messages only."""
+_POLL_BYTES: Final = 16 * 1024 * 1024
+"""What is unpacked for one :meth:`Stream.poll`, unless the first batch holds more."""
 _CLEAR_AGAIN_SECONDS: Final = 0.1
 
 
@@ -136,8 +138,9 @@ class Stream:
             raise self._nothing_came()
 
     def poll(self, timeout: float | None = 0.0, max_messages: int = 500) -> list[Message]:
-        """Up to ``max_messages`` that are there; waits up to ``timeout`` seconds (None: for ever)
-        for the first one. Empty when none came. ClosedError after ``shutdown()``."""
+        """Up to ``max_messages`` that are there, fewer where these are large: about 16 MB, one
+        batch of the broker at least. Waits up to ``timeout`` seconds (None: for ever) for the first
+        one. Empty when none came. ClosedError after ``shutdown()``."""
         found = self._wait_for(lambda: self._take(max_messages), timeout)
         if not found and self._ended:
             raise ClosedError("the consumer of this stream was shut down")
@@ -336,11 +339,13 @@ class Stream:
 
     def _take(self, limit: int) -> list[Message]:
         taken: list[Message] = []
-        while len(taken) < limit:
+        size = 0
+        while len(taken) < limit and size < _POLL_BYTES:
             self._finish_done()
             reading = self._reading or self._begin(bool(taken))
             if reading is None:
                 break
+            size += reading.size
             item = self._queue.first
             first = self._in_hand.setdefault(item, reading.first())
             taken += reading.take(limit - len(taken))

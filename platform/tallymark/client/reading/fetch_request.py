@@ -9,7 +9,13 @@ from typing import Final
 from tallymark.client.metadata import Metadata
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.isolation import AbortedTransaction, committed
-from tallymark.errors import CODES, CorruptMessageError, CorruptRecordError, KafkaError
+from tallymark.errors import (
+    CODES,
+    BatchCutError,
+    CorruptMessageError,
+    CorruptRecordError,
+    KafkaError,
+)
 from tallymark.net import Stream
 from tallymark.protocol.messages import (
     FetchRequest,
@@ -98,7 +104,7 @@ def _read_partition(
     spec: FetchSpec, part: FetchResponsePartition, check_crcs: bool, source: str
 ) -> Fetched | KafkaError:
     records = part.records if part.records is not None else b""
-    batches, problem = _whole_batches(records, spec.offset, check_crcs)
+    batches, problem, behind = _whole_batches(records, spec.offset, check_crcs)
     kept, left_out = batches, tuple[Batch, ...]()
     if part.aborted_transactions:
         aborted = [
@@ -109,9 +115,11 @@ def _read_partition(
             offsets = {batch.header.base_offset for batch in kept}
             left_out = tuple(b for b in batches if b.header.base_offset not in offsets)
         except CorruptRecordError as error:
-            batches, problem = [], error
+            batches, problem, behind = [], error, -1
     if problem is not None and not batches:
-        corrupt = CorruptMessageError(spec.topic, spec.partition, spec.offset, problem, source)
+        where = spec.topic, spec.partition, spec.offset
+        kind = BatchCutError if isinstance(problem, _CutError) else CorruptMessageError
+        corrupt = kind(*where, problem, source, behind)
         corrupt.__cause__ = problem
         return corrupt
     last = batches[-1].header if batches else None
@@ -130,25 +138,33 @@ def _read_partition(
     )
 
 
+class _CutError(CorruptRecordError):
+    """Only the beginning of a batch came."""
+
+
 def _whole_batches(
     records: Buffer, offset: int, check_crcs: bool
-) -> tuple[list[Batch], CorruptRecordError | None]:
-    """The batches from ``offset`` on up to a corrupt one, and what is wrong with that. What stands
-    before it is handed out first; the next fetch begins with it, and finds nothing else."""
+) -> tuple[list[Batch], CorruptRecordError | None, int]:
+    """The batches from ``offset`` on up to a corrupt one; what is wrong with that, and where what
+    follows it begins, as far as its header says so. What stands before it is handed out first; the
+    next fetch begins with it, and finds nothing else."""
     batches: list[Batch] = []
-    end = 0
+    end, behind = 0, -1
     try:
         for batch in iterate_batches(records):
             end += batch.header.size
             if batch.header.last_offset >= offset:
                 if check_crcs:
+                    behind = batch.header.next_offset
                     batch.check_crc()
+                    behind = -1
                 batches.append(batch)
     except CorruptRecordError as error:
-        return batches, error
+        return batches, error, behind
     if not end and len(records):
-        return [], CorruptRecordError(
+        problem = _CutError(
             f"the first batch is cut after {len(records)} bytes: it is larger than the broker may "
             "answer with; give more max_bytes (fetch_max_bytes)"
         )
-    return batches, None
+        return [], problem, -1
+    return batches, None, -1

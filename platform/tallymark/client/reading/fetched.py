@@ -10,6 +10,8 @@ from tallymark.client.reading.ends import EARLIEST as EARLIEST
 from tallymark.client.reading.ends import LATEST as LATEST
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import Headers, MessageBatch, messages, read_columns
+from tallymark.errors import UserError
+from tallymark.protocol.compression import DEFAULT_MAX_SIZE
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch, BatchHeader, Record
 
@@ -40,8 +42,9 @@ class Fetched:
     needed; iterating gives a :class:`~tallymark.client.reading.message.Message` each, decoding
     batch after batch; :meth:`records` is a list without topic and partition. All begin at
     ``offset``, without transaction markers, and raise CorruptMessageError for a batch that does not
-    decode. Each batch is decompressed to 256 MiB at most; columns hold those of the whole fetch at
-    once.
+    decode. Each batch is decompressed to 256 MiB at most. Columns and records hold those of the
+    whole fetch at once: more than 256 MiB of several batches are a UserError, and iterating is the
+    way to read them.
     """
 
     topic: str
@@ -73,9 +76,7 @@ class Fetched:
         """All messages as one batch, decoded once."""
         if not self._columns:
             parts = [
-                (batch.header.partition_leader_epoch, self._read(batch))
-                for batch in self.batches
-                if not batch.header.is_control
+                (batch.header.partition_leader_epoch, columns) for batch, columns in self._all()
             ]
             self._columns.append(
                 MessageBatch(self.topic, self.partition, parts, self.next_offset, self.last_epoch)
@@ -107,17 +108,28 @@ class Fetched:
     def __iter__(self) -> Iterator[Message]:
         for batch in self.batches:
             header = batch.header
-            if not header.is_control:
-                columns, epoch = self._read(batch), header.partition_leader_epoch
-                yield from messages(self.topic, self.partition, epoch, columns)
+            if not header.is_control:  # no name for the columns: they go before the next ones come
+                where = self.topic, self.partition, header.partition_leader_epoch
+                yield from messages(*where, self._read(batch))
 
     def records(self) -> list[Record]:
         """The records one by one."""
-        found: list[Record] = []
+        return [record for _, columns in self._all() for record in columns.records()]
+
+    def _all(self) -> Iterator[tuple[Batch, RecordColumns]]:
+        """Every batch with messages, unpacked; UserError before they hold too much together."""
+        size = 0
         for batch in self.batches:
             if not batch.header.is_control:
-                found += self._read(batch).records()
-        return found
+                if size >= DEFAULT_MAX_SIZE:
+                    raise UserError(
+                        f"{self.topic}-{self.partition} from offset {self.offset} on: what was "
+                        f"fetched holds more than {DEFAULT_MAX_SIZE >> 20} MiB when it is unpacked",
+                        "iterate over it, or fetch fewer max_bytes",
+                    )
+                columns = self._read(batch)
+                size += columns.size
+                yield batch, columns
 
     def _read(self, batch: Batch) -> RecordColumns:
         return read_columns(self.topic, self.partition, batch, self.offset, self.source)

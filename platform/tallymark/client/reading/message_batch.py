@@ -122,5 +122,6 @@ def read_columns(
         columns = batch.columns()
     except CorruptRecordError as error:
         at = max(start, batch.header.base_offset)
-        raise CorruptMessageError(topic, partition, at, error, source) from error
+        behind = batch.header.next_offset
+        raise CorruptMessageError(topic, partition, at, error, source, behind, True) from error
     return columns.since(start) if batch.header.base_offset < start else columns
