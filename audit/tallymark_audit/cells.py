@@ -19,6 +19,9 @@ from tallymark_audit.ranges import RangeSet
 
 GROUP: Final = "group:"
 """How a consumer group is told from a cluster where edges name their ends."""
+OVERFLOW: Final = "(overflow)"
+"""The server of a cell that holds records of more runs than may be kept, by number; it has no
+instance. A stamp always has one, so no stamp can name such a cell."""
 
 
 class CellKey(NamedTuple):
@@ -39,6 +42,11 @@ class CellKey(NamedTuple):
     def stamped(self) -> bool:
         """Whether the records carry who sent them; without it they can only be counted."""
         return bool(self.instance)
+
+    @property
+    def overflow(self) -> bool:
+        """Whether these are records of many cells, which were too many to be kept apart."""
+        return self.server == OVERFLOW and not self.instance
 
 
 class Block(NamedTuple):
@@ -139,6 +147,11 @@ def window_of(timestamp: int, window_ms: int) -> int:
     """The start of the window a timestamp (ms) falls in. Every timestamp below zero, which is what
     records without one have, falls in the one window ``-window_ms``: it never mixes with time."""
     return timestamp - timestamp % window_ms if timestamp >= 0 else -window_ms
+
+
+def overflow_key(topic: str, partition: int, window: int) -> CellKey:
+    """The cell of what is not kept apart, of the partition in which it was read."""
+    return CellKey(topic, partition, window, OVERFLOW, "")
 
 
 def merge_blocks(one: tuple[Block, ...], other: tuple[Block, ...]) -> tuple[Block, ...]:

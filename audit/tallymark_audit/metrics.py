@@ -27,6 +27,7 @@ from tallymark_audit.alerts.alerter import Counts
 from tallymark_audit.cells import Edge
 from tallymark_audit.collector.counters import Counters
 from tallymark_audit.judge.damage import Damaged
+from tallymark_audit.store.openings import Overflowed
 from tallymark_audit.store.rows import Row, holes_of
 from tallymark_audit.store.watching import MILLIONTHS, Tally, WrongWindows
 
@@ -60,6 +61,7 @@ class Reading:
     silent: Mapping[str, int] = field(default_factory=dict[str, int])
     jobs: Sequence[Row] = ()
     damaged: Sequence[Damaged] = ()
+    overflowed: Sequence[Overflowed] = ()
 
 
 def families(reading: Reading) -> list[Metric]:
@@ -222,6 +224,22 @@ def _watchers(reading: Reading) -> Iterator[Metric]:
     yield beats
     yield silent
     yield damaged
+    yield _overflowed(reading.overflowed)
+
+
+def _overflowed(found: Iterable[Overflowed]) -> CounterMetricFamily:
+    family = CounterMetricFamily(
+        f"{PREFIX}overflow_records",
+        "Records of more new runs, or windows far from now, than are kept: counted, not told "
+        "apart.",
+        labels=["cluster", "topic"],
+    )
+    records: Counter[Place] = Counter()
+    for one in found:
+        records[one.cluster, one.topic] += one.records
+    for place, count in sorted(records.items()):
+        family.add_metric(place, count)
+    return family
 
 
 def _jobs(rows: Iterable[Row]) -> Iterator[Metric]:
@@ -283,6 +301,7 @@ _COUNTS: Final = (
     ("records", "Records counted."),
     ("bytes", "Their bytes."),
     ("unstamped", "Records without a stamp."),
+    ("overflowed", "Records of more runs or windows than are kept, which are only counted."),
     ("malformed", "Records whose stamp cannot be read."),
     ("skewed", "Records stamped too far from the time they were appended."),
     ("aborted", "Records of aborted transactions."),

@@ -27,6 +27,7 @@ from tallymark_audit.judge.judging import settle_ms
 from tallymark_audit.metrics import Place, Reading, families, state_families
 from tallymark_audit.store import Store, watching
 from tallymark_audit.store.damage import damaged
+from tallymark_audit.store.openings import overflowed
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.watching import Tally
 
@@ -117,6 +118,7 @@ class AuditMetrics(Collector):
             },
             jobs=watching.jobs(connection),
             damaged=[one for name in self._clusters for one in damaged(connection, name)],
+            overflowed=[one for one in overflowed(connection) if one.cluster in self._clusters],
         )
 
     def _learn(

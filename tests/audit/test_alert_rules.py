@@ -12,6 +12,7 @@ from tallymark.deployment import AlertSettings
 from tallymark_audit.alerts.machine import Alert, Telling
 from tallymark_audit.alerts.payload import NEVER, body, time_text
 from tallymark_audit.alerts.rules import Facts, Mark, Rules
+from tallymark_audit.store.openings import Overflowed
 from tallymark_audit.store.watching import Backlog, Silent, WrongWindows
 
 NOON = 1_767_268_800_000  # 2026-01-01T12:00:00Z
@@ -121,6 +122,16 @@ def test_retention_is_told_before_it_deletes(
     edge = {} if reader == "collector" else {"edge": reader}
     about = {"cluster": "dc1", "topic": "clicks", **edge}
     assert found == ([("RetentionRisk", about)] if risk else [])
+
+
+def test_too_many_runs_are_told_once_a_topic() -> None:
+    """However many partitions were flooded with forged stamps."""
+    flooded = [Overflowed("dc1", "clicks", partition, 10, NOON) for partition in range(100)]
+    assert told(Facts(overflowed=flooded)) == [
+        ("TooManyRuns", {"cluster": "dc1", "topic": "clicks"})
+    ]
+    (alert,) = RULES.judge(Facts(overflowed=flooded), NOON)
+    assert "1000 records" in alert.annotations["summary"]
 
 
 def test_labels_are_bounded() -> None:

@@ -28,6 +28,7 @@ from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.metrics import histogram, own_families
 from tallymark_audit.metrics_source import FRESH_MS, AuditMetrics
 from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.openings import Spent, save_spent
 from tallymark_audit.store.tables import (
     alerts,
     collectors,
@@ -85,6 +86,7 @@ def fill(store: Store) -> None:
     ]
     with store.write() as connection:
         record_verdicts(connection, judged, COLLECTOR, NOON)
+        save_spent(connection, "aggregate", "views", 0, Spent(records=3, refused_at=NOON))
     mark = {"edge": EDGE, "horizon": NOON, "at": NOON}
     put(store, watermarks, topic="views", through=NOON, holes=[], **mark)
     holes = [[NOON - W, "LOSS", False], [NOON - 3 * W, "LOSS", True]]

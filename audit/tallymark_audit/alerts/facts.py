@@ -17,12 +17,15 @@ from tallymark_audit.judge.judging import SettleTimes
 from tallymark_audit.judge.states import State
 from tallymark_audit.store import queries, watching
 from tallymark_audit.store.damage import damaged
+from tallymark_audit.store.openings import overflowed
 from tallymark_audit.store.rows import Row, holes_of
 from tallymark_audit.store.verdict_changes import Answers
 from tallymark_audit.store.watching import Backlog, WrongWindows
 from tallymark_audit.text import utc
 
 MAX_DISAGREEMENTS = 1000
+OF_LATE_MS = 600_000
+"""For so long after its last record an overflow is told of."""
 YOUNG = (str(State.OPEN), str(State.SETTLING))
 """States of a window that holds a watermark and need not be wrong: late records re-opened it."""
 
@@ -54,6 +57,9 @@ def read_facts(
         silent=watching.silent_reporters(connection, cluster, audit.silence_ms),
         missing_groups=[one for one in expected if one[1] not in reporting],
         damaged=damaged(connection, cluster),
+        overflowed=[
+            one for one in overflowed(connection, now - OF_LATE_MS) if one.cluster == cluster
+        ],
         heartbeats=_watched(connection, deployment, cluster),
     )
 

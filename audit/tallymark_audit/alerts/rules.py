@@ -4,6 +4,7 @@
     TallymarkCorruptMessages    critical  a window holds messages that are not what was sent
     TallymarkPartitionDamaged   critical  a batch of a partition cannot be read: it is not counted
     TallymarkUnjudgedWindows    critical  what the store holds of a window makes no sense
+    TallymarkTooManyRuns        warning   more new runs, or windows far from now, than are kept
     TallymarkDuplicateMessages  warning   more copies in a settled window than ``duplicates``
     TallymarkWatermarkStalled   warning   not moved for ``stalled_ms`` beyond its settle time
     TallymarkReporterSilent     warning   a run of a producer or consumer that went silent
@@ -26,6 +27,7 @@ from tallymark_audit.alerts.conditions import Condition, Severity, condition
 from tallymark_audit.alerts.payload import LINK
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.pages import topic_page, window_page
+from tallymark_audit.store.openings import Overflowed
 from tallymark_audit.store.watching import Backlog, Silent, WrongWindows
 from tallymark_audit.text import utc
 
@@ -33,6 +35,7 @@ MISSING: Final = "TallymarkMissingMessages"
 CORRUPT: Final = "TallymarkCorruptMessages"
 DAMAGED: Final = "TallymarkPartitionDamaged"
 UNJUDGED: Final = "TallymarkUnjudgedWindows"
+TOO_MANY_RUNS: Final = "TallymarkTooManyRuns"
 DUPLICATES: Final = "TallymarkDuplicateMessages"
 STALLED: Final = "TallymarkWatermarkStalled"
 REPORTER: Final = "TallymarkReporterSilent"
@@ -42,7 +45,7 @@ DISAGREE: Final = "TallymarkCountersDisagree"
 RETENTION: Final = "TallymarkRetentionRisk"
 RULES: Final = (
     MISSING, CORRUPT, DAMAGED, UNJUDGED, DUPLICATES, STALLED, REPORTER, MIRROR, COLLECTOR,
-    DISAGREE, RETENTION,
+    DISAGREE, RETENTION, TOO_MANY_RUNS,
 )  # fmt: skip
 
 HOLD_MS: Final = 5_000
@@ -71,7 +74,8 @@ class Mark:
 class Facts:
     """What the store says at one moment, of the edges that one collector judges.
     ``missing_groups``: groups that have to report and never did. ``retention_ms`` is by (cluster,
-    topic), without those that keep all; ``heartbeats`` of the collectors this one watches over."""
+    topic), without those that keep all; ``heartbeats`` of the collectors this one watches over.
+    ``overflowed``: partitions that met more runs than are kept, of late."""
 
     missing: Sequence[WrongWindows] = ()
     duplicates: Sequence[WrongWindows] = ()
@@ -79,6 +83,7 @@ class Facts:
     unjudged: Sequence[WrongWindows] = ()
     disagreements: Sequence[WrongWindows] = ()
     damaged: Sequence[Damaged] = ()
+    overflowed: Sequence[Overflowed] = ()
     marks: Sequence[Mark] = ()
     silent: Sequence[Silent] = ()
     missing_groups: Sequence[tuple[str, str]] = ()
@@ -104,6 +109,7 @@ class Rules:
             *self._windows(MISSING, "critical", facts.missing, "missing"),
             *self._windows(CORRUPT, "critical", facts.corrupt, "changed on the way"),
             *self._damaged(facts.damaged),
+            *self._overflowed(facts.overflowed),
             *self._windows(DUPLICATES, "warning", facts.duplicates, "there more than once"),
             *self._windows(DISAGREE, "warning", counted, "counted differently by Spark"),
             *self._windows(DISAGREE, "warning", judged, "judged otherwise by Spark"),
@@ -145,6 +151,27 @@ class Rules:
                     "records there are UNKNOWN; the other partitions are judged. See what the log "
                     "has: tallymark verify-log on its broker. Counting goes on when it is mended",
                     LINK: self._link(topic=one.topic),
+                },
+                HOLD_MS,
+            )
+
+    def _overflowed(self, found: Iterable[Overflowed]) -> Iterator[Condition]:
+        topics: dict[tuple[str, str], int] = {}
+        for one in found:
+            place = one.cluster, one.topic
+            topics[place] = topics.get(place, 0) + one.records
+        for (cluster, topic), records in topics.items():
+            yield condition(
+                TOO_MANY_RUNS,
+                "warning",
+                {"cluster": cluster, "topic": topic},
+                {
+                    "summary": f"{topic} of {cluster}: {records} records are of more new runs than "
+                    "are kept",
+                    "description": "or their timestamps are all over time. They are counted, not "
+                    "told apart, and UNCLAIMED. See who writes there; a fleet that is so large "
+                    "needs a larger audit.max_new_runs",
+                    LINK: self._link(topic=topic),
                 },
                 HOLD_MS,
             )

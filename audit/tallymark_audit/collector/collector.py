@@ -15,6 +15,8 @@ from tallymark_audit.absurd import reason_of
 from tallymark_audit.collector.counters import Counters
 from tallymark_audit.collector.fetching import Clock, CollectorSettings, Fetching
 from tallymark_audit.collector.ledger import ABSURD, Counted, Ledger
+from tallymark_audit.collector.opener import Opener
+from tallymark_audit.collector.openings import Budget
 from tallymark_audit.collector.reading import LogReader, TopicLike, partitions_of, topic_id_of
 from tallymark_audit.collector.recounting import Compacted, Recounting
 from tallymark_audit.collector.sharing import LEASE_MS, Alone, Share, Sharing
@@ -66,7 +68,8 @@ class Collector:
         compacted: Compacted = lambda topic: False,
     ) -> None:
         self.settings = settings
-        self.ledger = Ledger(store, settings.cluster, settings.max_ranges)
+        budget = Budget(settings.max_new_runs, settings.window_ms)
+        self.ledger = Ledger(store, settings.cluster, settings.max_ranges, Opener(budget))
         self.troubles = Troubles(f"collector of {settings.cluster}")
         self.counters = Counters()
         self._reader = reader

@@ -18,6 +18,8 @@ class Counters:
     records: int = 0
     bytes: int = 0
     unstamped: int = 0
+    overflowed: int = 0
+    """Records of more runs or windows than are kept, which are only counted."""
     malformed: int = 0
     skewed: int = 0
     aborted: int = 0
@@ -45,7 +47,8 @@ class Counters:
                     continue
                 self.records += run.count
                 self.bytes += run.bytes
-                self.unstamped += 0 if run.key.stamped else run.count
+                self.overflowed += run.count if run.key.overflow else 0
+                self.unstamped += 0 if run.key.stamped or run.key.overflow else run.count
                 self.malformed += run.malformed
                 self.skewed += run.skewed
 
@@ -63,6 +66,7 @@ class Counters:
         """A line for people."""
         charge = ", in charge" if self.in_charge else ""
         odd = {"malformed": self.malformed, "skewed": self.skewed, "aborted": self.aborted}
+        odd["of more runs than are kept"] = self.overflowed
         told = "".join(f", {count:,} {what}" for what, count in odd.items() if count)
         bad = f", {self.bad_events:,} bad" if self.bad_events else ""
         return (

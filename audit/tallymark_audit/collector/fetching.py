@@ -26,6 +26,8 @@ from tallymark_audit.collector.known_places import KnownPlaces
 from tallymark_audit.collector.ledger import ABSURD, Counted, Ledger
 from tallymark_audit.collector.malformed import malformed_incidents
 from tallymark_audit.collector.monitoring import read_events
+from tallymark_audit.collector.openings import MOST_NEW_RUNS
+from tallymark_audit.collector.patience import Patience
 from tallymark_audit.collector.readable import Met, readable_part
 from tallymark_audit.collector.reading import EARLIEST, LATEST, FetchedLike, LogReader
 from tallymark_audit.collector.recount import count_again
@@ -58,6 +60,7 @@ class CollectorSettings:
     max_wait_ms: int = 250
     content_check: bool = False
     max_ranges: int = MAX_RANGES
+    max_new_runs: int = MOST_NEW_RUNS
     scrub_rate: int = 0
     settled_ms: int = 0
 
@@ -85,11 +88,13 @@ class Fetching:
         self._met = Met()
         self._places = KnownPlaces(reader, ledger.places_ever, clock)
         self._quiet = 0
+        self._patience = Patience()
 
     def step(self, now: int) -> list[Counted]:
         """Ask for the next records of every partition that is well, and count them."""
         due = self._troubles.due
         places = [p for p in self._ledger.positions if due(p, now) and due(committing(p), now)]
+        places = self._patience.without_waiting(places, self._ledger, now)
         if not places:
             time.sleep(self._settings.max_wait_ms / 1000)
             return []

@@ -19,6 +19,7 @@ from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.counting import MAX_RANGES, count
 from tallymark_audit.collector.lateness import Lateness
 from tallymark_audit.collector.monitoring import MonitoringBatch
+from tallymark_audit.collector.opener import Opener
 from tallymark_audit.collector.recounted import difference, news, rewritten
 from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.collector.vanishing import Vanishing
@@ -75,6 +76,7 @@ class Ledger:
     store: Store
     cluster: str
     max_ranges: int = MAX_RANGES
+    opener: Opener = field(default_factory=Opener)
     generation: int = 0
     positions: dict[Place, Position] = field(default_factory=dict[Place, Position])
     backfills: frozenset[str] = frozenset()
@@ -137,6 +139,7 @@ class Ledger:
             self.positions[position.place] = position
             self._held[position.place] = position.generation
             self._cells.pop(position.place, None)
+            self.opener.forget(position.place)
 
     def drop(self, places: Iterable[Place]) -> None:
         """Others count these now."""
@@ -152,6 +155,7 @@ class Ledger:
         ours = {at.place: at for at in known if self._held.get(at.place) == at.generation}
         lost = self._held.keys() - ours.keys()
         self._cells = {}
+        self.opener.forget_all()
         self._held = {place: at.generation for place, at in ours.items()}
         self.positions = ours
         return lost
@@ -322,6 +326,11 @@ class Ledger:
             before = {**before, **stored}
             if absurd:
                 runs = self._leave_out(connection, place, runs, absurd, now)
+            new = [key for key in dict.fromkeys(run.key for run in runs) if key not in before]
+            lumped = self.opener.open(connection, self.cluster, place, runs, new, now)
+            if lumped:
+                cells = counts.load_observations(connection, self.cluster, *place, lumped)
+                before = {**before, **cells}
         changed = count(runs, place[1], before, self.max_ranges)
         counts.put_observations(connection, self.cluster, *place, changed.values())
         return changed

@@ -14,6 +14,7 @@ from typing import Final
 from tallymark.client import FetchSpec
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.cells import CellKey
+from tallymark_audit.collector.bounds import overflow_window
 from tallymark_audit.collector.counting import MAX_RANGES, count
 from tallymark_audit.collector.reading import EARLIEST, LogReader
 from tallymark_audit.collector.runs import Rules, SeenRun, runs_in
@@ -91,11 +92,17 @@ def count_again(
 ) -> tuple[Position, dict[CellKey, Observation]]:
     """The position after the cut, and the affected cells as the log has them now. Those of which
     nothing is left are missing; a ``detached`` one stays as it was counted, since this log lacks a
-    part of it. KafkaError: the log cannot be read, or was cut again."""
+    part of it, and one of records of many cells, since these say another one. KafkaError: the log
+    cannot be read, or was cut again."""
     topic, partition = position.topic, position.partition
     to = replace(position, next_offset=cut, leader_epoch=-1)
-    stay = {seen.key: replace(seen, last_offset=cut - 1) for seen in affected if seen.detached}
+    stay = {
+        seen.key: replace(seen, last_offset=cut - 1)
+        for seen in affected
+        if seen.detached or (_is_mixed(seen.key, rules) and seen.first_offset < cut)
+    }
     affected = [seen for seen in affected if seen.key not in stay]
+    affected = [seen for seen in affected if not _is_mixed(seen.key, rules)]
     starts = [seen.first_offset for seen in affected if seen.first_offset >= 0]
     if not starts or min(starts) >= cut:
         return to, stay
@@ -107,3 +114,8 @@ def count_again(
     while not again.done:
         again.step(reader, rules)
     return replace(to, leader_epoch=again.epoch), {**again.cells, **stay}
+
+
+def _is_mixed(key: CellKey, rules: Rules) -> bool:
+    """Whether the cell holds records that say of themselves other cells."""
+    return key.overflow or key.window == overflow_window(rules.window_ms)

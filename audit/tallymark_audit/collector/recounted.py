@@ -10,21 +10,29 @@ from tallymark_audit.sides import Observation
 
 
 def changed_cells(
-    before: Iterable[Observation], again: Mapping[CellKey, Observation], log_start: int
+    before: Iterable[Observation],
+    again: Mapping[CellKey, Observation],
+    log_start: int,
+    mixed: bool = False,
 ) -> list[Observation]:
     """The cells of a window that are not as they were counted before, as they are now.
 
     ``before`` are all of the window in one partition, ``again`` what the log has of them now, from
     ``log_start`` on. What reached below that was deleted by retention or on request, as far as
     anybody can tell: such a cell stays as it was counted. So does one that is ``detached``, whose
-    first offset is -1: the log lacks what an earlier one held of it."""
+    first offset is -1: the log lacks what an earlier one held of it. ``mixed``: records of the
+    window were counted in a cell of many (:attr:`CellKey.overflow`), so those of cells that are not
+    known are counted there, which stays as it is."""
     known = {seen.key: seen for seen in before}
     changed = [
         now
         for key, seen in known.items()
         if seen.first_offset >= log_start
+        and not key.overflow
         and (now := _as_now(seen, again.get(key) or Observation(key))) != seen
     ]
+    if mixed:
+        return changed
     return changed + [seen for key, seen in sorted(again.items()) if key not in known]
 
 

@@ -29,6 +29,7 @@ from tallymark_audit.store import counts, recounts
 from tallymark_audit.store.counts import FencedError, Place
 from tallymark_audit.store.deleted import deleted_places
 from tallymark_audit.store.incidents import Incident, fold_incident
+from tallymark_audit.store.openings import hidden_records
 from tallymark_audit.text import utc
 
 IDLE_MS: Final = 1000
@@ -45,11 +46,12 @@ Compacted = Callable[[str], bool]
 
 @dataclass(slots=True)
 class _Work:
-    """A window of a request under counting."""
+    """A window of a request under counting; ``mixed``: see :func:`.recounted.changed_cells`."""
 
     request: recounts.Recount
     window: int
     again: Recount
+    mixed: bool
     bytes: int = 0
 
 
@@ -171,7 +173,16 @@ class Recounting:
         except AbsurdError as error:
             self._pass_over(request, window, error)
             return None
-        return _Work(request, window, self._again(request.place, window, cells))
+        again, mixed = self._again(request.place, window, cells), self._is_mixed(request, window)
+        if mixed:  # of which there may be more than can be kept
+            again.wanted = {seen.key for seen in cells}.__contains__
+        return _Work(request, window, again, mixed)
+
+    def _is_mixed(self, request: recounts.Recount, window: int) -> bool:
+        window_ms = self._rules(self._clock()).window_ms
+        with self._ledger.store.read() as connection:
+            there = (connection, self._ledger.cluster, request.topic, [window], window_ms)
+            return bool(hidden_records(*there))
 
     def _pass_over(self, request: recounts.Recount, window: int, error: AbsurdError) -> None:
         """What was counted makes no sense, so nothing can be compared with it: the window stays
@@ -220,7 +231,7 @@ class Recounting:
             _behind(work),
             work.window,
             again.end,
-            lambda before: changed_cells(before, again.cells, log_start),
+            lambda before: changed_cells(before, again.cells, log_start, work.mixed),
             now,
         )
 

@@ -111,6 +111,7 @@ class CollectorService:
             audit.topics,
             content_check=audit.content_check,
             max_ranges=audit.max_ranges,
+            max_new_runs=audit.max_new_runs,
             scrub_rate=audit.scrub_rate,
             settled_ms=audit.window_ms + audit.settle_max_ms,
         )

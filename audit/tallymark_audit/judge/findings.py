@@ -25,8 +25,9 @@ class Findings:
     too. ``unclaimed`` says who did not claim what was seen; ``pending``: accepted, and nobody said
     what became of it. ``rewritten``: corrupt since it was counted. ``perhaps_again``: a member of
     the group that is gone had some in hand, which others processed; ``unreported``: members that
-    may have processed some unsaid. ``undecided``: why the numbers do not tell; ``note`` goes with
-    any state. ``partition`` is the cell's; ``stamped``: its records say which run sent them."""
+    may have processed some unsaid. ``undecided``: why the numbers do not tell; ``hidden``: why what
+    is missing may be there; ``note`` goes with any state. ``partition`` is the cell's; ``stamped``:
+    its records say which run sent them."""
 
     missing: bool = False
     expired: bool = False
@@ -43,6 +44,7 @@ class Findings:
     unreported: frozenset[str] = frozenset()
     stamped: bool = True
     undecided: str = ""
+    hidden: str = ""
     note: str = ""
 
     @property
@@ -94,7 +96,8 @@ def _shown(gate: Gate, found: Findings, owing: Held | None) -> list[Held]:
     if found.missing:
         why = GONE_UPSTREAM if found.expired else ""
         held = gate.missing(found.in_flight and not found.expired, found.partition)
-        shown.append(held or (State.LOSS, why))
+        perhaps = (State.UNKNOWN, found.hidden) if found.hidden else None
+        shown.append(held or perhaps or (State.LOSS, why))
     if found.duplicates:
         shown.append(gate.repeated(found.partition) or (State.DUPLICATION, ""))
     if found.surplus:

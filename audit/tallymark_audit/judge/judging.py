@@ -23,6 +23,7 @@ from tallymark_audit.sides import CellFacts
 from tallymark_audit.store import carried, facts
 from tallymark_audit.store.damage import damaged, is_spread
 from tallymark_audit.store.deleted import began_anew, deletion_gaps, passed_by_deletion
+from tallymark_audit.store.openings import hidden_records
 from tallymark_audit.text import utc
 
 DAY_MS: Final = 86_400_000
@@ -105,6 +106,7 @@ def judge_windows(
     reporters = [mirror] if mirror else _reporters(connection, hop, topic, cells)
     changed = _changes(connection, hop, topic, windows, known)
     settle = settle_ms(connection, hop, topic, settings, now_ms)
+    hidden = _hidden(connection, hop.edge, topic, windows, settings.window_ms)
     _check_times(now_ms + settings.skew_ms, downstream, upstream, *changed.values())
     return [
         judge(
@@ -123,9 +125,20 @@ def judge_windows(
                 changed=changed.get(window, 0),
             ),
             damage,
+            hidden.get(window, 0),
         )
         for window in windows
     ]
+
+
+def _hidden(
+    connection: Connection, edge: Edge, topic: str, windows: Sequence[int], window_ms: int
+) -> dict[int, int]:
+    """By window, the records downstream that were counted and not told apart."""
+    if edge.kind == "consumer":
+        return {}
+    there = edge.downstream_topic(topic)
+    return hidden_records(connection, edge.downstream, there, windows, window_ms)
 
 
 def _check_times(latest: int, *times: int) -> None:

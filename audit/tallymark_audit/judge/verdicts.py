@@ -43,6 +43,7 @@ from tallymark_audit.judge.counted import NAMELESS, is_nameless, weigh
 from tallymark_audit.judge.damage import UNDAMAGED, Damage
 from tallymark_audit.judge.findings import Findings, state_of
 from tallymark_audit.judge.gate import Gate, Held
+from tallymark_audit.judge.overflow import at_least, may_hide, not_told_apart
 from tallymark_audit.judge.skewed import skewed_ahead
 from tallymark_audit.judge.states import (
     GOOD,
@@ -135,15 +136,17 @@ def judge(
     reporters: Sequence[ReporterFacts],
     clock: Clock,
     damage: Damage = UNDAMAGED,
+    hidden: int = 0,
 ) -> Verdict:
     """The verdict of ``window`` (start, ms). ``cells`` are those of the window on the edge;
     ``reporters`` those who answer for the hop: on a producer edge the runs that publish to the
     topic or whose instance was seen; on a mirror edge the mirror, if it tells how far it has
     copied; on a consumer edge the runs of the group. ``damage``: logs that cannot be read to their
-    end."""
+    end. ``hidden``: how many records downstream may be of any cell of the window
+    (:mod:`.overflow`)."""
     gate = Gate.of(edge, window, reporters, clock, damage)
     cells = list(cells)
-    judged = [_judge_cell(edge, facts, gate) for facts in cells]
+    judged = [_judge_cell(edge, facts, gate, hidden) for facts in cells]
     states = [cell.state for cell in judged] + ([gate.held[0]] if gate.held else [])
     bad = sorted(
         (cell for cell in judged if cell.state is not State.COMPLETE),
@@ -174,18 +177,42 @@ def undecidable(
     return Verdict(edge.name, topic, window, State.UNKNOWN, claimed=claimed, reasons=(why,))
 
 
-def _judge_cell(edge: Edge, facts: CellFacts, gate: Gate) -> CellVerdict:
+def _judge_cell(edge: Edge, facts: CellFacts, gate: Gate, hidden: int) -> CellVerdict:
     claim = facts.claim or Claim(facts.key)
     seen = facts.observation or Observation(facts.key)
+    if facts.key.overflow:
+        return _judge_overflow(facts, claim, seen, gate)
     if not facts.key.stamped:
-        return _judge_unstamped(facts, claim, seen, gate)
+        return _judge_unstamped(facts, claim, seen, gate, hidden)
     if is_nameless(claim, seen):
-        return _judge_nameless(facts, claim, seen, gate)
-    return _judge_named(edge, facts, claim, seen, gate)
+        return _judge_nameless(facts, claim, seen, gate, hidden)
+    return _judge_named(edge, facts, claim, seen, gate, hidden)
+
+
+def _judge_overflow(facts: CellFacts, claim: Claim, seen: Observation, gate: Gate) -> CellVerdict:
+    """Records of more runs than are kept. Nobody can say that all are there, nor that one is not:
+    where producers are judged they are UNCLAIMED by number, on other edges UNKNOWN."""
+    observed = seen.count if facts.observed_count is None else facts.observed_count
+    strangers = observed if gate.kind == "producer" else 0
+    findings = Findings(
+        unclaimed=not_told_apart(observed) if strangers else "",
+        undecided="" if strangers and not claim.count else not_told_apart(claim.count or observed),
+        partition=facts.key.partition,
+        stamped=False,
+    )
+    state, reason = state_of(gate, None, findings, facts.key.window + gate.clock.window_ms)
+    return CellVerdict(
+        key=facts.key,
+        state=state,
+        claimed=claim.count,
+        observed=observed,
+        unclaimed_count=strangers,
+        reason=reason,
+    )
 
 
 def _judge_named(
-    edge: Edge, facts: CellFacts, claim: Claim, seen: Observation, gate: Gate
+    edge: Edge, facts: CellFacts, claim: Claim, seen: Observation, gate: Gate, hidden: int
 ) -> CellVerdict:
     claimed, known, pending = claim.claimed, claim.known, claim.pending
     duplicates, repeated, copies = _excess(claim, seen)
@@ -203,6 +230,7 @@ def _judge_named(
         gate.reporters.get(facts.key.instance),
         Findings(
             missing=bool(missing),
+            hidden=may_hide(missing.size, hidden),
             expired=bool(expired) and expired == missing,
             duplicates=bool(duplicates),
             corrupt=bool(corrupt),
@@ -222,8 +250,8 @@ def _judge_named(
         state=state,
         claimed=claimed.size,
         observed=seen.ranges.size,
-        missing=missing,
-        missing_count=missing.size,
+        missing=missing if missing.size > hidden else EMPTY,
+        missing_count=at_least(missing.size, hidden),
         duplicates=duplicates,
         repeated=repeated,
         copies=copies,
@@ -236,7 +264,9 @@ def _judge_named(
     )
 
 
-def _judge_nameless(facts: CellFacts, claim: Claim, seen: Observation, gate: Gate) -> CellVerdict:
+def _judge_nameless(
+    facts: CellFacts, claim: Claim, seen: Observation, gate: Gate, hidden: int
+) -> CellVerdict:
     """A cell with more ranges than are kept, on one side or both."""
     excused = seen.aborted | _stated(facts, FILTERED) | claim.filtered
     if gate.kind == "producer":
@@ -252,6 +282,7 @@ def _judge_nameless(facts: CellFacts, claim: Claim, seen: Observation, gate: Gat
         gate.reporters.get(facts.key.instance),
         Findings(
             missing=bool(weighed.missing),
+            hidden=may_hide(weighed.missing, hidden),
             duplicates=bool(weighed.duplicates),
             surplus=bool(weighed.surplus),
             corrupt=bool(corrupt),
@@ -271,7 +302,7 @@ def _judge_nameless(facts: CellFacts, claim: Claim, seen: Observation, gate: Gat
         state=state,
         claimed=weighed.claimed,
         observed=weighed.observed,
-        missing_count=weighed.missing,
+        missing_count=at_least(weighed.missing, hidden),
         duplicates=weighed.duplicates + weighed.surplus,
         copies=seen.copies if weighed.duplicates else (),
         corrupt=corrupt,
@@ -279,12 +310,15 @@ def _judge_nameless(facts: CellFacts, claim: Claim, seen: Observation, gate: Gat
     )
 
 
-def _judge_unstamped(facts: CellFacts, claim: Claim, seen: Observation, gate: Gate) -> CellVerdict:
+def _judge_unstamped(
+    facts: CellFacts, claim: Claim, seen: Observation, gate: Gate, hidden: int
+) -> CellVerdict:
     """Records without a stamp: only their number is known, so only a net difference is."""
     observed = seen.count if facts.observed_count is None else facts.observed_count
     missing, excess = max(0, claim.count - observed), max(0, observed - claim.count)
     findings = Findings(
         missing=bool(missing),
+        hidden=may_hide(missing, hidden),
         unclaimed=_UNCLAIMED[gate.kind == "producer"] if excess else "",
         in_flight=facts.in_flight,
         partition=facts.key.partition,
@@ -298,7 +332,7 @@ def _judge_unstamped(facts: CellFacts, claim: Claim, seen: Observation, gate: Ga
         state=state,
         claimed=claim.count,
         observed=observed,
-        missing_count=missing,
+        missing_count=at_least(missing, hidden),
         unclaimed_count=excess,
         reason=reason,
     )

@@ -61,6 +61,22 @@ damage = Table(
 found at ``at``. Windows that ended by ``since`` were counted before. The row goes when the log can
 be read again."""
 
+openings = Table(
+    "openings",
+    metadata,
+    text("cluster"),
+    text("topic"),
+    big("partition"),
+    big("minute"),
+    big("hour"),
+    big("at"),
+    big("records"),
+    big("refused_at"),
+    PrimaryKeyConstraint("cluster", "topic", "partition"),
+)
+"""What a partition has spent of the cells that it may open, as of ``at``, in units times ms.
+``records`` were counted in its overflow cells, the last of them at ``refused_at``."""
+
 observations = Table(
     "observations",
     metadata,

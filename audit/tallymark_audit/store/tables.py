@@ -10,6 +10,7 @@ Times are ms UTC, offsets and sequences 64-bit. Sets of sequences are JSON lists
     verdicts       the present judgement                              one row a window and source
     watermarks     how far an edge is complete                        one row an edge and topic
     damage         partitions that cannot be read to their end        one row a partition
+    openings       what a partition may still open, and could not     one row a partition
     window_changes when a window last changed on a cluster            what the judge looks at
     recounts       what has to be counted again, and how far that is one row a job and partition
     copied         how far mirrors say they are                       one row a source partition
@@ -35,6 +36,7 @@ from tallymark_audit.store.counted_tables import (
     lateness,
     meta,
     observations,
+    openings,
     progress,
     recounts,
     reporter_topics,
@@ -54,7 +56,7 @@ from tallymark_audit.store.judged_tables import (
     watermarks,
 )
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -73,6 +75,7 @@ __all__ = [
     "meta",
     "metadata",
     "observations",
+    "openings",
     "progress",
     "recounts",
     "repairs",

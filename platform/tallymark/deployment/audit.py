@@ -71,6 +71,9 @@ class AuditSettings(Part):
     max_ranges: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
     """Ranges kept of one cell; one that would need more is only counted and hashed, and its
     verdicts say so."""
+    max_new_runs: Annotated[int, Field(ge=0, le=10_000_000)] = 2_000
+    """Producer runs a minute that nobody has reported yet and that a partition is counted by, five
+    times as many an hour; records of further ones are only counted, by number. 0: no bound."""
     topics: str = ".*"
     """Which topics are audited; internal ones (leading ``_``) never are."""
     consumers: tuple[AuditedGroup, ...] = ()

@@ -1,0 +1,107 @@
+"""Opens new cells of partitions as far as their budgets go (:mod:`.openings`), in the transaction
+that counts the records."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sqlalchemy import Connection
+
+from tallymark_audit.cells import CellKey
+from tallymark_audit.collector.openings import TOO_MANY_RUNS, Budget, admit, head_of
+from tallymark_audit.collector.runs import SeenRun
+from tallymark_audit.store import openings
+from tallymark_audit.store.counts import Place, touch
+from tallymark_audit.store.incidents import Incident, fold_incident
+from tallymark_audit.store.openings import Spent
+
+REMEMBERED: Final = 65_536
+"""Runs of which it is remembered that they have reported."""
+
+
+@dataclass(slots=True)
+class Opener:
+    """What is in memory is a copy, thrown away (:meth:`forget_all`) whenever a write has failed."""
+
+    budget: Budget = field(default_factory=lambda: Budget(0, 1))
+    _spent: dict[Place, Spent] = field(default_factory=dict[Place, Spent])
+    _reported: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])
+
+    def forget(self, place: Place) -> None:
+        """Others have counted the partition."""
+        self._spent.pop(place, None)
+
+    def forget_all(self) -> None:
+        """Only the store knows what holds."""
+        self._spent.clear()
+
+    def is_tight(self, place: Place, now: int) -> bool:
+        """Whether a partition has spent half of what it may."""
+        spent = self._spent.get(place)
+        return spent is not None and 2 * self.budget.left(spent, now) < self.budget.left(Spent(), 0)
+
+    def open(
+        self,
+        connection: Connection,
+        cluster: str,
+        place: Place,
+        runs: Sequence[SeenRun],
+        new: Sequence[CellKey],
+        now: int,
+    ) -> set[CellKey]:
+        """Move the ``runs`` of those ``new`` cells that are not opened to the cells that count them
+        by number, which are returned. All of it holds only if the transaction does."""
+        if not new or not self.budget.most:
+            return set()
+        known = self._spent.get(place)
+        spent = openings.spent_of(connection, cluster, *place) if known is None else known
+        reported = self._reported_of(connection, {key.instance for key in new if key.stamped})
+        made = admit(self.budget, spent, new, reported, place, head_of(runs), now)
+        later = made.spent
+        if made.refused:
+            later = self._move(connection, cluster, place, runs, made.refused, later, now)
+        if (later.minute, later.hour) != (0, 0) or made.refused:
+            openings.save_spent(connection, cluster, *place, later)
+        self._spent[place] = later
+        return set(made.refused.values())
+
+    def _reported_of(self, connection: Connection, instances: set[str]) -> set[str]:
+        known = {one for one in instances if one in self._reported}
+        found = openings.reported_instances(connection, instances - known)
+        for one in (*known, *found):
+            self._reported[one] = None
+            self._reported.move_to_end(one)
+        while len(self._reported) > REMEMBERED:
+            self._reported.popitem(last=False)
+        return known | found
+
+    def _move(
+        self,
+        connection: Connection,
+        cluster: str,
+        place: Place,
+        runs: Iterable[SeenRun],
+        refused: dict[CellKey, CellKey],
+        spent: Spent,
+        now: int,
+    ) -> Spent:
+        moved = [run for run in runs if run.key in refused]
+        for run in moved:
+            run.key = refused[run.key]
+            run.blocks = ()
+        count = sum(run.count for run in moved if not run.aborted)
+        reason = (
+            f"more than {self.budget.most} runs a minute that nobody has reported, or too many "
+            "windows far from now: the records of further ones are counted, not told apart"
+        )
+        start, end = min(run.offset for run in moved), max(run.last_offset for run in moved) + 1
+        incident = Incident(TOO_MANY_RUNS, reason, *place, start, end, count)
+        fold_incident(connection, cluster, incident, now)
+        # What such a window lacks may be among these records: whoever has judged it judges it anew.
+        far = {key.window for key, cell in refused.items() if key.window != cell.window}
+        again = openings.known_windows(connection, cluster, place[0], far)
+        touch(connection, cluster, [(place[0], window) for window in again], now)
+        return replace(spent, records=spent.records + count, refused_at=now)
