@@ -6,7 +6,12 @@ match on some of the texts, so they are written once, here.
 
 from __future__ import annotations
 
+from typing import Final
+
 from tallymark.errors import TallymarkError
+
+_SHOWN: Final = 4_096
+"""Characters of what a client sent that an answer repeats."""
 
 
 class RegistryFault(TallymarkError):
@@ -70,7 +75,18 @@ def incompatible(subject: str, details: list[str]) -> RegistryFault:
 
 
 def invalid_schema(reason: str) -> RegistryFault:
-    return RegistryFault(422, 42201, f"Invalid schema: {reason}")
+    return RegistryFault(422, 42201, f"Invalid schema: {reason[:_SHOWN]}")
+
+
+def too_much_work(reason: str) -> RegistryFault:
+    return invalid_schema(
+        f"{reason}, with all the versions that the level asks for: divide it, or compare with "
+        "fewer versions (a level that is not transitive)"
+    )
+
+
+def busy(reason: str) -> RegistryFault:
+    return RegistryFault(503, 503, f"{reason}: try again in a few seconds")
 
 
 def invalid_version(version: str) -> RegistryFault:

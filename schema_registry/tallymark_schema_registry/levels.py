@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from tallymark_schema_registry.schemas import Incompatibility, Schema, incompatibilities
+from tallymark_schema_registry.schemas import (
+    Budget,
+    Incompatibility,
+    Schema,
+    incompatibilities,
+)
 
 
 class Level(StrEnum):
@@ -35,22 +40,26 @@ def against(level: Level, newest_first: Sequence[int]) -> Sequence[int]:
     return newest_first if level.transitive else newest_first[:1]
 
 
-def differences(level: Level, new: Schema, old: Schema) -> list[str]:
+def differences(level: Level, new: Schema, old: Schema, budget: Budget | None = None) -> list[str]:
     """Why ``new`` is not compatible with ``old`` at ``level``, one text a reason; empty: it is."""
     found: list[str] = []
     if level.startswith(("FORWARD", "FULL")):
-        found.extend(_texts(incompatibilities(old, new), "old", "new"))
+        found.extend(_texts(incompatibilities(old, new, budget), "old", "new"))
     if level.startswith(("BACKWARD", "FULL")):
-        found.extend(_texts(incompatibilities(new, old), "new", "old"))
+        found.extend(_texts(incompatibilities(new, old, budget), "new", "old"))
     return found
 
 
 def first_conflict(
-    level: Level, new: Schema, newest_first: Sequence[int], load: Callable[[int], Schema]
+    level: Level,
+    new: Schema,
+    newest_first: Sequence[int],
+    load: Callable[[int], Schema],
+    budget: Budget | None = None,
 ) -> tuple[int, list[str]] | None:
     """The newest version that conflicts, and why. ``load`` gives a version's schema."""
     for version in against(level, newest_first):
-        found = differences(level, new, load(version))
+        found = differences(level, new, load(version), budget)
         if found:
             return version, found
     return None

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from sqlalchemy import Connection
 
 from tallymark_schema_registry import faults
-from tallymark_schema_registry.levels import DEFAULT, Level, differences, first_conflict
-from tallymark_schema_registry.schemas import (
-    InvalidSchemaError,
-    Schema,
-    canonical_text,
-    parse_schema,
+from tallymark_schema_registry.faults import RegistryFault
+from tallymark_schema_registry.levels import (
+    DEFAULT,
+    Level,
+    against,
+    differences,
+    first_conflict,
 )
+from tallymark_schema_registry.schemas import Budget, Schema
 from tallymark_schema_registry.store import Conflict, Store, Stored
+from tallymark_schema_registry.understanding import Understood, understand
 
 LATEST: Final = "latest"
 ATTEMPTS: Final = 50
 """How often a registration starts again because another one was first."""
 _SHOWN_SCHEMA: Final = 10_240
+_SHOWN_REASONS: Final = 32_768
 
 
 def _now_ms() -> int:
@@ -44,42 +46,55 @@ class Registry:
         """Raises what the store raises if it cannot be asked."""
         self._store.ping()
 
-    def register(self, subject: str, text: str) -> int:
+    def register(self, subject: str, text: str, budget: Budget | None = None) -> int:
         """The id of the schema, which is a version of ``subject`` afterwards.
 
         Registering the same content again changes nothing, whatever its white space. Linearizable:
-        of two that register at once, one is checked against the other.
+        of two that register at once, one is checked against the other. Nobody waits for a
+        comparison: it is made before the transaction that writes, which only looks whether it was
+        made against what is there now.
+
+        Raises TooLargeError, with nothing changed, where it takes more than ``budget``.
         """
         check_subject(subject)
-        schema, canonical, md5 = understand(text)
-        with self._store.reading() as connection:
-            known = self._store.with_md5(connection, subject, md5)
-        if known:
-            return known.schema_id
+        budget = budget or Budget()
+        new = understand(text, budget)
         for _ in range(ATTEMPTS):
-            try:
-                return self._try_register(subject, schema, canonical, md5)
-            except Conflict:
-                continue
-        raise faults.store_failed()
-
-    def _try_register(self, subject: str, schema: Schema, canonical: str, md5: str) -> int:
-        with self._store.writing() as connection:
-            known = self._store.with_md5(connection, subject, md5)
-            if known:
-                return known.schema_id
-            conflict = self._conflict(connection, subject, schema)
+            with self._store.reading() as connection:
+                known = self._store.with_md5(connection, subject, new.md5)
+                if known:
+                    return known.schema_id
+                level, versions = self._asked(connection, subject)
+            conflict = self._conflict(budget, subject, new.schema, level, versions)
             if conflict:
                 raise faults.incompatible(subject, conflict)
-            schema_id = self._store.id_of(connection, md5)
+            try:
+                schema_id = self._insert(subject, new, (level, versions))
+            except Conflict:
+                continue
+            if schema_id is not None:
+                return schema_id
+        raise faults.store_failed()
+
+    def _insert(
+        self, subject: str, new: Understood, checked: tuple[Level, Sequence[int]]
+    ) -> int | None:
+        """The id; or None where ``checked`` is no longer what has to be compared."""
+        with self._store.writing() as connection:
+            known = self._store.with_md5(connection, subject, new.md5)
+            if known:
+                return known.schema_id
+            if self._asked(connection, subject) != checked:
+                return None
+            schema_id = self._store.id_of(connection, new.md5)
             if schema_id is None:
-                schema_id = self._store.add_schema(connection, md5, canonical)
+                schema_id = self._store.add_schema(connection, new.md5, new.text)
             self._store.add_version(connection, subject, schema_id, self._now_ms())
             return schema_id
 
-    def lookup(self, subject: str, text: str) -> Stored:
+    def lookup(self, subject: str, text: str, budget: Budget | None = None) -> Stored:
         """The version under which ``subject`` has this schema."""
-        md5 = understand(text)[2]
+        md5 = understand(text, budget).md5
         with self._store.reading() as connection:
             found = self._store.with_md5(connection, subject, md5)
             if found is None:
@@ -119,28 +134,31 @@ class Registry:
                 raise faults.version_not_found(version)
             return found
 
-    def check(self, subject: str, spec: str | None, text: str) -> list[str]:
+    def check(
+        self, subject: str, spec: str | None, text: str, budget: Budget | None = None
+    ) -> list[str]:
         """Why the schema could not be registered; empty: it could.
 
         ``spec`` None checks against all versions that the subject's level names. A subject that is
         not there is compatible with everything, a version that is not there is a fault.
         """
-        schema = understand(text)[0]
+        budget = budget or Budget()
+        schema = understand(text, budget).schema
         number = None if spec is None else parse_version(spec)
         with self._store.reading() as connection:
             there = self._store.versions(connection, subject)
-            if number is None:
-                return self._conflict(connection, subject, schema) or []
-            version = there[-1] if number == LATEST and there else number
-            if version == LATEST:
-                return []
-            if version not in there:
-                raise faults.version_not_found(version)
-            assert isinstance(version, int)
-            level = self._effective(connection, subject)
-            if level is Level.NONE:
-                return []
-            return differences(level, schema, self._load(connection, subject, version))
+            level, versions = self._asked(connection, subject)
+        if number is None:
+            return self._conflict(budget, subject, schema, level, versions) or []
+        version = there[-1] if number == LATEST and there else number
+        if version == LATEST:
+            return []
+        if version not in there:
+            raise faults.version_not_found(version)
+        assert isinstance(version, int)
+        if level is Level.NONE:
+            return []
+        return differences(level, schema, self._load(budget, subject, version), budget)
 
     def level(self, subject: str = "", fall_back: bool = False) -> Level:
         """The level set for a subject; with ``fall_back`` the one in force for it."""
@@ -182,50 +200,52 @@ class Registry:
         own = self._store.level(connection, subject)
         return Level(own or self._store.level(connection, "") or DEFAULT)
 
-    def _conflict(self, connection: Connection, subject: str, schema: Schema) -> list[str] | None:
+    def _asked(self, connection: Connection, subject: str) -> tuple[Level, Sequence[int]]:
+        """The level in force, and the versions that it asks to compare with, the newest first."""
         level = self._effective(connection, subject)
-        newest_first = self._store.versions(connection, subject)[::-1]
+        return level, against(level, self._store.versions(connection, subject)[::-1])
+
+    def _conflict(
+        self, budget: Budget, subject: str, schema: Schema, level: Level, versions: Sequence[int]
+    ) -> list[str] | None:
         conflict = first_conflict(
-            level, schema, newest_first, lambda version: self._load(connection, subject, version)
+            level, schema, versions, lambda number: self._load(budget, subject, number), budget
         )
         if conflict is None:
             return None
         version, found = conflict
-        old = self._store.version(connection, subject, version)
-        shown = "" if old is None else old.text[:_SHOWN_SCHEMA]
         return [
-            *found,
+            *_first(found),
             f"{{oldSchemaVersion: {version}}}",
-            f"{{oldSchema: '{shown}'}}",
+            f"{{oldSchema: '{self._stored(subject, version).text[:_SHOWN_SCHEMA]}'}}",
             f"{{validateFields: 'false', compatibility: '{level}'}}",
         ]
 
-    def _load(self, connection: Connection, subject: str, version: int) -> Schema:
-        stored = self._store.version(connection, subject, version)
+    def _stored(self, subject: str, version: int) -> Stored:
+        # A version never changes, so each is read by itself: no connection is held meanwhile.
+        with self._store.reading() as connection:
+            stored = self._store.version(connection, subject, version)
         assert stored is not None, (subject, version)
-        return understand(stored.text)[0]
+        return stored
+
+    def _load(self, budget: Budget, subject: str, version: int) -> Schema:
+        try:
+            return understand(self._stored(subject, version).text, budget).schema
+        except RegistryFault as fault:
+            raise faults.invalid_schema(
+                f"version {version} of the subject cannot be compared with: {fault.message}"
+            ) from fault
 
 
-def understand(text: str) -> tuple[Schema, str, str]:
-    """The schema, its canonical text and the MD5 of that. Raises the 42201 fault."""
-    return _remembered(text) if len(text) <= _REMEMBERED_SIZE else _understand(text)
-
-
-def _understand(text: str) -> tuple[Schema, str, str]:
-    if not text.strip():
-        raise faults.invalid_schema("it is empty")
-    try:
-        schema = parse_schema(text)
-    except InvalidSchemaError as error:
-        raise faults.invalid_schema(str(error)) from error
-    canonical = canonical_text(schema)
-    return schema, canonical, hashlib.md5(canonical.encode(), usedforsecurity=False).hexdigest()
-
-
-# Clients register the same few schemas at every start. Large texts are left out, so that the memory
-# this takes is bounded.
-_REMEMBERED_SIZE: Final = 65_536
-_remembered = lru_cache(maxsize=1024)(_understand)
+def _first(reasons: list[str]) -> list[str]:
+    """As many as an answer has room for."""
+    kept, size = list[str](), 0
+    for reason in reasons:
+        size += len(reason)
+        if kept and size > _SHOWN_REASONS:
+            return [*kept, "{and more}"]
+        kept.append(reason[:_SHOWN_REASONS])
+    return kept
 
 
 def parse_version(text: str) -> int | str:

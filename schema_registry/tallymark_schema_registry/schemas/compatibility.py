@@ -14,8 +14,10 @@ the reader's has a default. Logical types, docs and order play no part.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
+from tallymark_schema_registry.schemas.budget import NODE, Budget, TooLargeError
+from tallymark_schema_registry.schemas.matching import PROMOTIONS, UnionIndex, names_match
 from tallymark_schema_registry.schemas.model import (
     MISSING,
     Array,
@@ -31,13 +33,10 @@ from tallymark_schema_registry.schemas.model import (
     Union,
 )
 
-_PROMOTIONS: Final = {
-    "long": {"int"},
-    "float": {"int", "long"},
-    "double": {"int", "long", "float"},
-    "bytes": {"string"},
-    "string": {"bytes"},
-}
+MAX_REASONS: Final = 100
+"""Reasons of one comparison; more are not looked for: one of them is enough to refuse it."""
+MAX_SHOWN: Final = 20
+"""Names in one reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,79 +49,127 @@ class Incompatibility:
     info: str
 
 
-def incompatibilities(reader: Schema, writer: Schema) -> list[Incompatibility]:
-    """Every reason why ``reader`` cannot read data of ``writer``; empty: it can."""
+Found: TypeAlias = tuple[Incompatibility, ...]
+
+
+def incompatibilities(
+    reader: Schema, writer: Schema, budget: Budget | None = None
+) -> list[Incompatibility]:
+    """Why ``reader`` cannot read data of ``writer``, :data:`MAX_REASONS` at most; empty: it can.
+
+    Raises :class:`~.budget.TooLargeError` where that takes more than ``budget`` has.
+    """
+    check = _Check(reader, writer, budget or Budget())
+    check.budget.doing = "to compare"
     try:
-        return _Check(reader, writer).nodes(reader.root, writer.root, "")
+        return list(check.nodes(reader.root, writer.root, ""))
     except RecursionError:
-        text = "the schemas are nested too deeply to compare"
-        return [Incompatibility("TOO_DEEP", "/", text, "")]
+        raise TooLargeError("it is nested too deeply to compare") from None
 
 
 class _Check:
     """One comparison. Nodes are compared once a pair; a pair met again within itself holds."""
 
-    def __init__(self, reader: Schema, writer: Schema) -> None:
+    def __init__(self, reader: Schema, writer: Schema, budget: Budget) -> None:
         self.reader = reader
         self.writer = writer
-        self.memo: dict[tuple[int, int], list[Incompatibility]] = {}
+        self.budget = budget
+        self.memo: dict[tuple[int, int], Found] = {}
+        self.symbols: dict[int, frozenset[str]] = {}
+        self.unions: dict[int, UnionIndex] = {}
 
-    def nodes(self, reader: Node, writer: Node, path: str) -> list[Incompatibility]:
+    def nodes(self, reader: Node, writer: Node, path: str) -> Found:
+        self.budget.spend()
         reader = self.reader.resolve(reader)
         writer = self.writer.resolve(writer)
+        if isinstance(reader, Primitive) and isinstance(writer, Primitive):
+            return _primitives(reader, writer, path)
         pair = (id(reader), id(writer))
-        if pair not in self.memo:
-            self.memo[pair] = []
-            self.memo[pair] = self.compare(reader, writer, path)
-        return self.memo[pair]
+        found = self.memo.get(pair)
+        if found is None:
+            self.budget.spend(NODE)
+            self.memo[pair] = ()
+            found = self.memo[pair] = self.compare(reader, writer, path)
+        return found
 
-    def compare(self, reader: Node, writer: Node, path: str) -> list[Incompatibility]:
+    def compare(self, reader: Node, writer: Node, path: str) -> Found:
         if isinstance(writer, Union):
-            return [
-                found for branch in writer.branches for found in self.nodes(reader, branch, path)
-            ]
+            found: Found = ()
+            for branch in writer.branches:
+                found += self.nodes(reader, branch, path)
+                if len(found) >= MAX_REASONS:
+                    break
+            return found[:MAX_REASONS]
         if isinstance(reader, Union):
             return self.union(reader, writer, path)
-        if isinstance(reader, Primitive) and isinstance(writer, Primitive):
-            same = reader.kind == writer.kind
-            if same or writer.kind in _PROMOTIONS.get(reader.kind, ()):
-                return []
-        elif isinstance(reader, Array) and isinstance(writer, Array):
+        if isinstance(reader, Array) and isinstance(writer, Array):
             return self.nodes(reader.items, writer.items, f"{path}/items")
-        elif isinstance(reader, Map) and isinstance(writer, Map):
+        if isinstance(reader, Map) and isinstance(writer, Map):
             return self.nodes(reader.values, writer.values, f"{path}/values")
-        elif isinstance(reader, Enum) and isinstance(writer, Enum):
-            return _name(reader, writer, path) + _symbols(reader, writer, path)
-        elif isinstance(reader, Fixed) and isinstance(writer, Fixed):
+        if isinstance(reader, Enum | Fixed | Record):
+            self.budget.spend(len(reader.aliases) // 8)
+        if isinstance(reader, Enum) and isinstance(writer, Enum):
+            return _name(reader, writer, path) + self.enums(reader, writer, path)
+        if isinstance(reader, Fixed) and isinstance(writer, Fixed):
             return _name(reader, writer, path) + _size(reader, writer, path)
-        elif isinstance(reader, Record) and isinstance(writer, Record):
+        if isinstance(reader, Record) and isinstance(writer, Record):
             return _name(reader, writer, path) + self.fields(reader, writer, path)
-        text = f"the reader expects {_kind(reader)}, the writer wrote {_kind(writer)}"
-        return [Incompatibility("TYPE_MISMATCH", path or "/", text, _kind(writer))]
+        return _mismatch(reader, writer, path)
 
-    def union(self, reader: Union, writer: Node, path: str) -> list[Incompatibility]:
-        if any(
-            not self.nodes(branch, writer, f"{path}/{index}")
-            for index, branch in enumerate(reader.branches)
-        ):
-            return []
+    def union(self, reader: Union, writer: Node, path: str) -> Found:
+        index = self.unions.get(id(reader))
+        if index is None:
+            index = self.unions[id(reader)] = UnionIndex(self.reader, reader, self.budget)
+        for place, branch in index.candidates(writer):
+            if not self.nodes(branch, writer, f"{path}/{place}"):
+                return ()
         text = f"the reader's union has no branch that takes {_kind(writer)}"
-        return [Incompatibility("MISSING_UNION_BRANCH", path or "/", text, _kind(writer))]
+        return (Incompatibility("MISSING_UNION_BRANCH", path or "/", text, _kind(writer)),)
 
-    def fields(self, reader: Record, writer: Record, path: str) -> list[Incompatibility]:
-        found: list[Incompatibility] = []
+    def fields(self, reader: Record, writer: Record, path: str) -> Found:
+        found: Found = ()
+        self.budget.spend(len(writer.fields))
         written = {field.name: field for field in writer.fields}
         for index, field in enumerate(reader.fields):
+            self.budget.spend(1 + len(field.aliases))
             place = f"{path}/fields/{index}"
             names = [name for name in (field.name, *field.aliases) if name in written]
             if len(names) > 1:
-                text = f"field {field.name} matches several of the writer's: {', '.join(names)}"
-                found.append(Incompatibility("AMBIGUOUS_FIELD", place, text, field.name))
+                text = f"field {field.name} matches several of the writer's: {shown(names)}"
+                found += (Incompatibility("AMBIGUOUS_FIELD", place, text, field.name),)
             elif names:
-                found.extend(self.nodes(field.type, written[names[0]].type, f"{place}/type"))
+                found += self.nodes(field.type, written[names[0]].type, f"{place}/type")
             elif field.default is MISSING:
-                found.append(_no_default(field, place))
-        return found
+                found += (_no_default(field, place),)
+            if len(found) >= MAX_REASONS:
+                break
+        return found[:MAX_REASONS]
+
+    def enums(self, reader: Enum, writer: Enum, path: str) -> Found:
+        if reader.default is not None:
+            return ()
+        own = self.symbols.get(id(reader))
+        if own is None:
+            self.budget.spend(len(reader.symbols) // 8)
+            own = self.symbols[id(reader)] = frozenset(reader.symbols)
+        self.budget.spend(len(writer.symbols) // 8)
+        lacking = [symbol for symbol in writer.symbols if symbol not in own]
+        if not lacking:
+            return ()
+        symbols = shown(lacking)
+        text = f"the reader's enum lacks {symbols} and has no default"
+        return (Incompatibility("MISSING_ENUM_SYMBOLS", f"{path}/symbols", text, symbols),)
+
+
+def _primitives(reader: Primitive, writer: Primitive, path: str) -> Found:
+    if reader.kind == writer.kind or writer.kind in PROMOTIONS.get(reader.kind, ()):
+        return ()
+    return _mismatch(reader, writer, path)
+
+
+def _mismatch(reader: Node, writer: Node, path: str) -> Found:
+    text = f"the reader expects {_kind(reader)}, the writer wrote {_kind(writer)}"
+    return (Incompatibility("TYPE_MISMATCH", path or "/", text, _kind(writer)),)
 
 
 def _no_default(field: Field, place: str) -> Incompatibility:
@@ -130,27 +177,24 @@ def _no_default(field: Field, place: str) -> Incompatibility:
     return Incompatibility("READER_FIELD_MISSING_DEFAULT_VALUE", place, text, field.name)
 
 
-def _name(reader: Named, writer: Named, path: str) -> list[Incompatibility]:
-    if reader.name.simple == writer.name.simple or writer.name in reader.aliases:
-        return []
+def _name(reader: Named, writer: Named, path: str) -> Found:
+    if names_match(reader, writer):
+        return ()
     text = f"the reader's {reader.name.full} has no alias {writer.name.full}"
-    return [Incompatibility("NAME_MISMATCH", f"{path}/name", text, writer.name.full)]
+    return (Incompatibility("NAME_MISMATCH", f"{path}/name", text, writer.name.full),)
 
 
-def _symbols(reader: Enum, writer: Enum, path: str) -> list[Incompatibility]:
-    lacking = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
-    if not lacking or reader.default is not None:
-        return []
-    symbols = ", ".join(lacking)
-    text = f"the reader's enum lacks {symbols} and has no default"
-    return [Incompatibility("MISSING_ENUM_SYMBOLS", f"{path}/symbols", text, symbols)]
-
-
-def _size(reader: Fixed, writer: Fixed, path: str) -> list[Incompatibility]:
+def _size(reader: Fixed, writer: Fixed, path: str) -> Found:
     if reader.size == writer.size:
-        return []
+        return ()
     text = f"the reader's fixed has {reader.size} bytes, the writer's {writer.size}"
-    return [Incompatibility("FIXED_SIZE_MISMATCH", f"{path}/size", text, str(writer.size))]
+    return (Incompatibility("FIXED_SIZE_MISMATCH", f"{path}/size", text, str(writer.size)),)
+
+
+def shown(names: list[str]) -> str:
+    """The first of the names: an answer has a bounded length, whatever it is about."""
+    more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+    return ", ".join(names[:MAX_SHOWN]) + more
 
 
 def _kind(node: Node) -> str:

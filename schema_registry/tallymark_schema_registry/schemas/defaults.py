@@ -1,9 +1,15 @@
-"""Whether a JSON value can be the default of a field of some type (Java's ``isValidDefault``)."""
+"""Whether a JSON value can be the default of a field of some type (Java's ``isValidDefault``).
+
+A default of a union may be of any branch, so a value within unions of records is tried against
+each of them, on every level: what was found is remembered by (type, value), or a value 20 deep
+would be looked at a million times.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tallymark_schema_registry.schemas.budget import NODE, Budget
 from tallymark_schema_registry.schemas.model import (
     MISSING,
     Array,
@@ -18,24 +24,57 @@ from tallymark_schema_registry.schemas.model import (
 )
 
 
-def fits(schema: Schema, node: Node, value: Any) -> bool:
-    """A default of a union may be of any branch. bytes and fixed are text, one byte a character."""
-    node = schema.resolve(node)
-    if isinstance(node, Primitive):
-        return _primitive(node.kind, value)
-    if isinstance(node, Union):
-        return any(fits(schema, branch, value) for branch in node.branches)
-    if isinstance(node, Array):
-        return isinstance(value, list) and all(fits(schema, node.items, item) for item in value)
-    if isinstance(node, Map):
-        return isinstance(value, dict) and all(
-            fits(schema, node.values, item) for item in value.values()
-        )
-    if isinstance(node, Enum):
-        return isinstance(value, str) and value in node.symbols
-    if isinstance(node, Fixed):
-        return isinstance(value, str)
-    return isinstance(node, Record) and _record(schema, node, value)
+class DefaultCheck:
+    """The defaults of one schema. ``budget`` is what they may spend."""
+
+    def __init__(self, schema: Schema, budget: Budget) -> None:
+        self._schema = schema
+        self._budget = budget
+        self._memo: dict[tuple[int, int], bool] = {}
+        self._symbols: dict[int, frozenset[str]] = {}
+
+    def fits(self, node: Node, value: Any) -> bool:
+        """bytes and fixed are text, one byte a character. ``value`` must be part of the schema:
+        it is known by its place in memory."""
+        self._budget.spend()
+        node = self._schema.resolve(node)
+        if isinstance(node, Primitive):
+            return _primitive(node.kind, value)
+        pair = (id(node), id(value))
+        known = self._memo.get(pair)
+        if known is None:
+            self._budget.spend(NODE)
+            known = self._memo[pair] = self._looked_at(node, value)
+        return known
+
+    def _looked_at(self, node: Node, value: Any) -> bool:
+        if isinstance(node, Union):
+            return any(self.fits(branch, value) for branch in node.branches)
+        if isinstance(node, Array):
+            return isinstance(value, list) and all(self.fits(node.items, item) for item in value)
+        if isinstance(node, Map):
+            return isinstance(value, dict) and all(
+                self.fits(node.values, item) for item in value.values()
+            )
+        if isinstance(node, Enum):
+            return isinstance(value, str) and value in self._symbols_of(node)
+        if isinstance(node, Fixed):
+            return isinstance(value, str)
+        return isinstance(node, Record) and self._record(node, value)
+
+    def _record(self, record: Record, value: Any) -> bool:
+        """A field that the value leaves out must have a default of its own."""
+        if not isinstance(value, dict):
+            return False
+        given = ((field, value.get(field.name, field.default)) for field in record.fields)
+        return all(item is not MISSING and self.fits(field.type, item) for field, item in given)
+
+    def _symbols_of(self, enum: Enum) -> frozenset[str]:
+        found = self._symbols.get(id(enum))
+        if found is None:
+            self._budget.spend(len(enum.symbols) // 8)
+            found = self._symbols[id(enum)] = frozenset(enum.symbols)
+        return found
 
 
 def _primitive(kind: str, value: Any) -> bool:
@@ -51,11 +90,3 @@ def _primitive(kind: str, value: Any) -> bool:
         bits = 31 if kind == "int" else 63
         return isinstance(value, int) and -(2**bits) <= value < 2**bits
     return isinstance(value, int | float)
-
-
-def _record(schema: Schema, record: Record, value: Any) -> bool:
-    """A field that the value leaves out must have a default of its own."""
-    if not isinstance(value, dict):
-        return False
-    given = ((field, value.get(field.name, field.default)) for field in record.fields)
-    return all(item is not MISSING and fits(schema, field.type, item) for field, item in given)

@@ -7,7 +7,7 @@ a :class:`Ref`, resolved through :attr:`Schema.names`, so recursive schemas are 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
@@ -27,9 +27,9 @@ class Missing:
 MISSING: Final = Missing()
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
-    """``space`` is the namespace, "" for none; ``simple`` the part after the last dot."""
+class Name(NamedTuple):
+    """``space`` is the namespace, "" for none; ``simple`` the part after the last dot. A tuple,
+    since every use of a name is looked up by it."""
 
     space: str
     simple: str

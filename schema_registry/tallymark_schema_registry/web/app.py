@@ -6,17 +6,24 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from typing import Final
 
 from fastapi import FastAPI, Request, Response
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from tallymark_schema_registry import faults
+from tallymark_schema_registry.bounded_cache import BoundedCache
 from tallymark_schema_registry.faults import RegistryFault
 from tallymark_schema_registry.service import Registry
 from tallymark_schema_registry.web import check_routes, config_routes, id_routes, subject_routes
-from tallymark_schema_registry.web.edge import App, Edge, fault_body
+from tallymark_schema_registry.web.asgi import App
+from tallymark_schema_registry.web.edge import Bodies, Edge, fault_body
+from tallymark_schema_registry.web.lanes import Lanes
 from tallymark_schema_registry.web.negotiate import V1
+
+MAX_BODIES: Final = 32 << 20
+"""Bytes of answers by id that are kept ready."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +39,8 @@ def create_app(registry: Registry, cluster_id: str = "") -> App:
         yield
         registry.close()
 
-    bodies: dict[int, bytes] = {}
+    bodies: Bodies = BoundedCache(MAX_BODIES, largest=MAX_BODIES // 8)
+    lanes = Lanes()
     app = FastAPI(
         title="Tallymark schema registry",
         lifespan=lifespan,
@@ -40,9 +48,9 @@ def create_app(registry: Registry, cluster_id: str = "") -> App:
         # FastAPI's own pages load scripts from elsewhere; docs/schema-registry.md says it all.
         openapi_url=None,
     )
-    app.include_router(subject_routes.router(registry))
+    app.include_router(subject_routes.router(registry, lanes))
     app.include_router(id_routes.router(registry, bodies))
-    app.include_router(check_routes.router(registry))
+    app.include_router(check_routes.router(registry, lanes))
     app.include_router(config_routes.router(registry, cluster_id))
     app.add_exception_handler(RegistryFault, _on_fault)
     app.add_exception_handler(HTTPException, _on_http)
@@ -54,7 +62,8 @@ def create_app(registry: Registry, cluster_id: str = "") -> App:
 def _on_fault(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RegistryFault)
     status, body = fault_body(error)
-    return Response(body, status, media_type=V1)
+    headers = {"Retry-After": "2"} if status == 503 else None
+    return Response(body, status, headers, media_type=V1)
 
 
 def _on_http(request: Request, error: Exception) -> Response:

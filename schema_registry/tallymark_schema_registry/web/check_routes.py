@@ -5,37 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from tallymark_schema_registry.faults import RegistryFault
 from tallymark_schema_registry.service import Registry
 from tallymark_schema_registry.web.answers import as_json
+from tallymark_schema_registry.web.lanes import Lanes
 from tallymark_schema_registry.web.requests import SchemaRequest, flag, subject_of
 
 _INVALID_SCHEMA = 42201
 
 
-def router(registry: Registry) -> APIRouter:
+def router(registry: Registry, lanes: Lanes) -> APIRouter:
     routes = APIRouter()
 
     @routes.post("/compatibility/subjects/{subject}/versions/{version}")
     async def with_version(request: Request, version: str) -> Response:
-        return await _check(registry, request, version)
+        return await _check(registry, lanes, request, version)
 
     @routes.post("/compatibility/subjects/{subject}/versions")
     async def with_all(request: Request) -> Response:
-        return await _check(registry, request, None)
+        return await _check(registry, lanes, request, None)
 
     return routes
 
 
-async def _check(registry: Registry, request: Request, version: str | None) -> Response:
+async def _check(
+    registry: Registry, lanes: Lanes, request: Request, version: str | None
+) -> Response:
     """``verbose=true`` adds the reasons, and takes an invalid schema as one of them."""
     subject = subject_of(request)
     verbose = flag(request, "verbose")
     try:
         sent = await SchemaRequest.read(request, subject)
-        found = await run_in_threadpool(registry.check, subject, version, sent.text)
+        found = await lanes.run(request, registry.check, subject, version, sent.text)
     except RegistryFault as fault:
         if not (verbose and fault.code == _INVALID_SCHEMA):
             raise

@@ -5,6 +5,7 @@
 * Paths are routed as they were sent, percent-encoding included, so a subject ``a%2Fb`` is one
   segment; a trailing slash does not matter (Java clients send one and follow no redirect).
 * A body of a foreign content type is 415, an Accept header that takes none of ours 406.
+* What all bodies take together is bounded.
 * JSON answers carry the content type that the client asked for.
 """
 
@@ -12,16 +13,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Final
 
+from tallymark_schema_registry.bounded_cache import BoundedCache
 from tallymark_schema_registry.faults import RegistryFault, http_fault
+from tallymark_schema_registry.web.asgi import App, Message, Receive, Send
+from tallymark_schema_registry.web.body_room import BodyRoom
 from tallymark_schema_registry.web.negotiate import V1, answer_type, body_type_is_fine
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
+Bodies = BoundedCache[int, bytes]
+"""Schema id -> body of the answer to ``GET /schemas/ids/{id}``."""
 
 _BY_ID: Final = re.compile(r"/schemas/ids/(\d{1,10})")
 
@@ -29,9 +30,10 @@ _BY_ID: Final = re.compile(r"/schemas/ids/(\d{1,10})")
 class Edge:
     """Wraps ``app``. ``bodies`` maps a schema id to the body of its answer; routes fill it."""
 
-    def __init__(self, app: App, bodies: dict[int, bytes]) -> None:
+    def __init__(self, app: App, bodies: Bodies) -> None:
         self._app = app
         self._bodies = bodies
+        self._room = BodyRoom()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -53,7 +55,11 @@ class Edge:
             if body is not None:
                 await answer(send, 200, body, kind)
                 return
-        await self._app({**scope, "path": path}, receive, _with_type(send, kind))
+        receiver = self._room.of_request(receive)
+        try:
+            await self._app({**scope, "path": path}, receiver, _with_type(send, kind))
+        finally:
+            receiver.release()
 
 
 def _path(scope: Message) -> str:

@@ -6,11 +6,12 @@ from fastapi import APIRouter, Request, Response
 
 from tallymark_schema_registry.service import Registry
 from tallymark_schema_registry.web.answers import as_json, json_bytes, raw
+from tallymark_schema_registry.web.edge import Bodies
 from tallymark_schema_registry.web.negotiate import V1
 from tallymark_schema_registry.web.requests import integer, page
 
 
-def router(registry: Registry, bodies: dict[int, bytes]) -> APIRouter:
+def router(registry: Registry, bodies: Bodies) -> APIRouter:
     """``bodies`` takes the answers that the edge gives from then on. A miss is never kept: another
     node may register the id in the next moment."""
     routes = APIRouter()
@@ -22,8 +23,9 @@ def router(registry: Registry, bodies: dict[int, bytes]) -> APIRouter:
     @routes.get("/schemas/ids/{schema_id}")
     def by_id(schema_id: str) -> Response:
         number = integer(schema_id)
-        bodies[number] = json_bytes({"schema": registry.text(number)})
-        return Response(bodies[number], media_type=V1)
+        body = json_bytes({"schema": registry.text(number)})
+        bodies.put(number, body, body)
+        return Response(body, media_type=V1)
 
     @routes.get("/schemas/ids/{schema_id}/schema")
     def schema(schema_id: str) -> Response:

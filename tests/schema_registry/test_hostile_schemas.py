@@ -1,0 +1,284 @@
+"""Schemas that cost far more than their length says.
+
+A user's generator made a union of 1,200 records (112 kB). Its registration took half a minute and
+1.9 GB in the registry, within the transaction that writes: everybody else got 500 meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from hostile_schemas import SMALL, Pair, mutated, record, text, wide
+
+from tallymark_schema_registry import levels, service
+from tallymark_schema_registry.bounded_cache import BoundedCache
+from tallymark_schema_registry.embedded import RegistryServer
+from tallymark_schema_registry.faults import RegistryFault
+from tallymark_schema_registry.schemas import (
+    Budget,
+    InvalidSchemaError,
+    TooLargeError,
+    canonical_text,
+    incompatibilities,
+    parse_schema,
+)
+from tallymark_schema_registry.service import Registry
+from tallymark_schema_registry.store import Store, open_engine
+
+MIB = 1 << 20
+
+
+def work(pair: Pair, budget: Budget) -> list[int] | None:
+    """All that the registry does with two schemas; None where one of them is refused."""
+    try:
+        first, second = parse_schema(pair[0], budget), parse_schema(pair[1], budget)
+        assert len(canonical_text(second)) < 2 * len(pair[1])
+        both = ((second, first), (first, second))
+        return [len(incompatibilities(one, other, budget)) for one, other in both]
+    except (InvalidSchemaError, TooLargeError):
+        return None
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", SMALL)
+def test_what_it_costs_is_bounded(name: str) -> None:
+    """Some of these took minutes, or gigabytes, or ended with a RecursionError, so a 500."""
+    budget = Budget()
+    pair = SMALL[name]()
+    tracemalloc.start()
+    try:
+        work(pair, budget)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 200 * MIB
+
+
+@pytest.mark.timeout(60)
+def test_any_mixture_of_them_is_an_answer_or_a_refusal() -> None:
+    for pair in mutated(seed=12, count=40):
+        work(pair, Budget())
+
+
+def test_unions_of_many_records_are_compared_by_name() -> None:
+    """Not refused: each record of the writer has one in the reader that can match it."""
+    budget = Budget()
+    ints, longs = SMALL["unions of records"]()
+    assert incompatibilities(parse_schema(longs), parse_schema(ints), budget) == []
+    assert budget.left > Budget().left * 0.9
+
+
+def test_the_largest_honest_schemas_are_not_refused() -> None:
+    """30,000 fields, against another version of as many, in both directions."""
+    budget = Budget()
+    ints, longs = (parse_schema(one, budget) for one in wide(30_000))
+    assert incompatibilities(longs, ints, budget) == []
+    assert incompatibilities(ints, longs, budget)
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "holds"),
+    [
+        # The namespace of a branch does not matter, the first that fits does.
+        (
+            [
+                {"type": "fixed", "name": "a.F", "size": 1},
+                {"type": "fixed", "name": "b.F", "size": 2},
+            ],
+            {"type": "fixed", "name": "c.F", "size": 2},
+            True,
+        ),
+        ([record("S", [], aliases=["n.R"]), "null"], record("n.R", []), True),
+        ([record("S", [], aliases=["n.R"]), "null"], record("m.R", []), False),
+        (["string", "double"], "bytes", True),
+        (["string", "double"], "long", True),
+        (["bytes", "int"], "long", False),
+        (
+            [{"type": "array", "items": "long"}, {"type": "map", "values": "int"}],
+            {"type": "array", "items": "int"},
+            True,
+        ),
+    ],
+)
+def test_a_union_takes_what_one_of_its_branches_takes(
+    reader: object, writer: object, holds: bool
+) -> None:
+    found = incompatibilities(parse_schema(text(reader)), parse_schema(text(writer)))
+    assert (not found) == holds
+
+
+def test_an_answer_has_a_bounded_length() -> None:
+    """1,000 enums with 1,000 symbols each that the reader lacks were an answer of 10 MB."""
+
+    def make(prefix: str) -> str:
+        return text(
+            record(
+                "R",
+                [
+                    {
+                        "name": f"f{n}",
+                        "type": {
+                            "type": "enum",
+                            "name": f"E{n}",
+                            "symbols": [f"{prefix}{s}" for s in range(100)],
+                        },
+                    }
+                    for n in range(300)
+                ],
+            )
+        )
+
+    found = incompatibilities(parse_schema(make("A")), parse_schema(make("B")))
+    assert len(found) == 100
+    assert "and 80 more" in found[0].text
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    registry = Registry(Store(open_engine(f"sqlite:///{tmp_path / 'registry.db'}")))
+    yield registry
+    registry.close()
+
+
+def with_field(name: str) -> str:
+    return text(record("R", [{"name": name, "type": "int", "default": 0}]))
+
+
+def comparing(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> list[int]:
+    """``meanwhile`` happens once, during the first comparison; every comparison is counted."""
+    compare, calls = levels.first_conflict, list[int]()
+
+    def slow(*arguments: object) -> object:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            meanwhile()
+        return compare(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(service, "first_conflict", slow)
+    return calls
+
+
+def test_others_register_while_schemas_are_compared(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison held the lock of all writers: after 10 s of it they got 500."""
+    registry.register("slow", with_field("a"))
+    with ThreadPoolExecutor(1) as pool:
+
+        def another() -> None:
+            pool.submit(registry.register, "other", '"int"').result(timeout=20)
+
+        comparing(monkeypatch, another)
+        registry.register("slow", with_field("b"))
+    assert registry.versions("slow") == [1, 2]
+    assert registry.versions("other") == [1]
+
+
+def test_who_was_first_meanwhile_is_compared_with(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was compared before the transaction is compared again where it is no longer the last."""
+    registry.register("s", with_field("a"))
+    calls = comparing(monkeypatch, lambda: registry_of_another())
+
+    def registry_of_another() -> None:
+        # In the same thread: the one above holds neither connection nor lock.
+        other = text(record("R", [{"name": "a", "type": "string", "default": ""}]))
+        registry.set_level("s", levels.Level.NONE)
+        registry.register("s", other)
+        registry.set_level("s", levels.Level.BACKWARD)
+
+    with pytest.raises(RegistryFault) as refused:
+        registry.register("s", text(record("R", [{"name": "a", "type": "long", "default": 0}])))
+    assert refused.value.status == 409
+    assert registry.versions("s") == [1, 2]
+    assert len(calls) >= 2
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServer]:
+    folder = tmp_path_factory.mktemp("registry")
+    with RegistryServer(f"sqlite:///{folder / 'registry.db'}") as server:
+        yield server
+
+
+def test_too_large_is_42201_with_words(server: RegistryServer) -> None:
+    first, second = SMALL["unions of one name"]()
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        answer = http.post("/subjects/unions/versions", json={"schema": first})
+        assert answer.status_code == 200
+        refused = http.post("/subjects/unions/versions", json={"schema": second})
+        assert (refused.status_code, refused.json()["error_code"]) == (422, 42201)
+        assert "too large" in refused.json()["message"]
+        assert "a level that is not transitive" in refused.json()["message"]
+        assert http.get("/subjects/unions/versions").json() == [1]
+
+
+def test_a_long_text_is_not_repeated_in_the_answer(server: RegistryServer) -> None:
+    """An unknown type's name of 900 kB came back whole."""
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        schema = json.dumps({"type": ["x" * 900_000]})
+        refused = http.post("/subjects/long/versions", json={"schema": schema})
+        assert refused.json()["error_code"] == 42201
+        assert len(refused.content) < 10_000
+
+
+def test_who_registers_a_small_schema_does_not_wait_for_large_ones(
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All 40 threads compared large schemas, and even reading a subject had to wait for them.
+
+    One comparison stands still, others wait for it: reading and registering go on, and one more
+    than may wait is told to come again."""
+    begun, go_on = threading.Event(), threading.Event()
+    compare = levels.first_conflict
+
+    def slow(*arguments: object) -> object:
+        if len(arguments[2]) and arguments[4].left > 500_000:  # type: ignore[arg-type, attr-defined]
+            begun.set()
+            assert go_on.wait(60)
+        return compare(*arguments)  # type: ignore[arg-type]
+
+    limits = httpx.Limits(max_connections=30)
+    with (
+        httpx.Client(base_url=server.url, timeout=60, limits=limits) as http,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        for number in range(6):
+            first = SMALL["unions of one name"]()[0]
+            http.post(f"/subjects/heavy{number}/versions", json={"schema": first})
+        monkeypatch.setattr(service, "first_conflict", slow)
+        second = SMALL["unions of one name"]()[1]
+        try:
+            waiting = [
+                pool.submit(http.post, f"/subjects/heavy{n}/versions", json={"schema": second})
+                for n in range(6)
+            ]
+            assert begun.wait(60)
+            assert http.post("/subjects/small/versions", json={"schema": '"int"'}).is_success
+            assert http.get("/subjects/small/versions").json() == [1]
+        finally:
+            go_on.set()
+        answers = [one.result(60) for one in waiting]
+    assert {one.status_code for one in answers} == {422, 503}
+    assert all("Retry-After" in one.headers for one in answers if one.status_code == 503)
+
+
+def test_what_is_remembered_is_bounded_in_bytes() -> None:
+    """1,024 schemas of up to 64 kB, parsed, were a gigabyte."""
+    cache: BoundedCache[str, str] = BoundedCache(100, largest=40)
+    for number in range(50):
+        cache.put(f"{number}", "x", "." * (number % 60))
+        assert cache.size <= 100
+    assert cache.get("41") is None
+    cache.put("again", "a", "." * 10)
+    cache.put("again", "b", "." * 20)
+    assert cache.get("again") == "b"
+    assert sum(1 for n in range(50) if cache.get(f"{n}")) == len(cache) - 1
