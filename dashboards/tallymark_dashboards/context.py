@@ -14,6 +14,7 @@ from fastapi.templating import Jinja2Templates
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from tallymark.deployment import Deployment
+from tallymark.untrusted import LINES, command, escaped
 from tallymark_audit.metrics_source import AuditMetrics
 from tallymark_audit.store import Store
 from tallymark_audit.text import utc
@@ -41,13 +42,14 @@ class Context:
     def of(cls, deployment: Deployment, store: Store) -> Context:
         """The context of a deployment's dashboards."""
         found = jinja2.FileSystemLoader(HERE / "templates")
-        environment = jinja2.Environment(loader=found, autoescape=True)
+        environment = jinja2.Environment(loader=found, autoescape=True, finalize=_printing)
         templates = Jinja2Templates(env=environment)
         # Jinja lists the types of its own filters only.
         filters: dict[str, Any] = templates.env.filters  # pyright: ignore[reportAssignmentType]
         filters.update(utc=utc, mark=mark, ranges=ranges_text, short=short_time)
         functions: dict[str, Any] = templates.env.globals  # pyright: ignore[reportAssignmentType]
         functions["evidence_href"] = evidence_href
+        functions["command"] = command
         return cls(
             deployment=deployment,
             store=store,
@@ -70,3 +72,9 @@ def context_of(request: Request) -> Context:
     """The context of the application that serves the request."""
     context: Context = request.app.state.context
     return context
+
+
+def _printing(value: object) -> object:
+    """What a page shows: in names of strangers, characters that do not print (overrides of the
+    direction of text among them) are escaped."""
+    return escaped(value, LINES) if type(value) is str else value

@@ -70,6 +70,7 @@ def test_version_imports_the_entrance_and_click(tmp_path: Path) -> None:
         "tallymark.cli.main",
         "tallymark.cli.std_streams",
         "tallymark.errors",
+        "tallymark.untrusted",
     }
 
 
@@ -92,6 +93,7 @@ def test_a_health_check_imports_addresses_and_a_socket(tmp_path: Path) -> None:
         "tallymark.deployment.load",
         "tallymark.deployment.places",
         "tallymark.errors",
+        "tallymark.untrusted",
     }
 
 

@@ -117,7 +117,10 @@ def test_a_cell_leads_to_its_evidence(client: TestClient) -> None:
     assert "dc1 clicks-1, offsets 500–502" in text
     assert "55 again at clicks-1 offset 777" in text
     assert "spark / collector differ in state: MIXED / COMPLETE" in text
-    assert "tallymark audit repair --edge dc1-to-aggregate --from 2026-01-01T12:00:00Z" in text
+    assert (
+        "tallymark audit repair --apply --edge dc1-to-aggregate --topic clicks "
+        "--from 2026-01-01T12:00:00Z --to 2026-01-01T12:01:00Z"
+    ) in text
 
 
 def test_what_a_group_processed_again_is_named(store: Store, deployment: Deployment) -> None:

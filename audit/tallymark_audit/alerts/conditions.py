@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tallymark.untrusted import escaped
+
 Severity = Literal["critical", "warning"]
 MAX_TEXT = 1000
 """Characters of one annotation."""
@@ -48,7 +50,7 @@ def condition(
     hold_ms: int = 0,
 ) -> Condition:
     """A condition whose labels are the rule, the severity and what it is ``about``; texts that come
-    from outside are cut and lose what does not print."""
+    from outside are cut, and what does not print is escaped."""
     labels = {"alertname": rule, "severity": severity, **about}
     return Condition(
         {name: _plain(text) for name, text in labels.items()},
@@ -58,5 +60,5 @@ def condition(
 
 
 def _plain(text: str) -> str:
-    short = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in short)
+    shown = escaped(text[: MAX_TEXT + 1])
+    return shown if len(shown) <= MAX_TEXT else shown[: MAX_TEXT - 1] + "…"

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tallymark.deployment import AlertSettings
+from tallymark.untrusted import command
 from tallymark_audit.alerts.conditions import Condition, Severity, condition
 from tallymark_audit.alerts.payload import LINK
 from tallymark_audit.judge.damage import Damaged
@@ -133,7 +134,7 @@ class Rules:
                 {
                     "summary": f"{one.topic} on {one.edge}: {_how_many(one, rule)} {what}",
                     "description": f"{one.windows} windows, the newest is {newest}. See: "
-                    f"tallymark audit evidence {one.edge} {one.topic} {newest}",
+                    + command("tallymark audit evidence", one.edge, one.topic, newest),
                     LINK: self._link(one.edge, one.topic, one.newest),
                 },
                 HOLD_MS,
@@ -187,7 +188,7 @@ class Rules:
                     "summary": f"{one.topic} on {one.edge}: {one.windows} windows cannot be judged",
                     "description": "what the store holds of them makes no sense; all others are "
                     f"judged. The newest is {newest}. See: "
-                    f"tallymark audit evidence {one.edge} {one.topic} {newest}",
+                    + command("tallymark audit evidence", one.edge, one.topic, newest),
                     LINK: self._link(one.edge, one.topic, one.newest),
                 },
                 HOLD_MS,
@@ -262,8 +263,8 @@ class Rules:
                 {"cluster": cluster},
                 {
                     "summary": f"nobody counts {cluster} since {utc(heard)}",
-                    "description": "its windows become UNKNOWN. Start: tallymark audit collect "
-                    f"--cluster {cluster}",
+                    "description": "its windows become UNKNOWN. Start: "
+                    + command("tallymark audit collect", cluster=cluster),
                     LINK: self._link(),
                 },
                 HOLD_MS,

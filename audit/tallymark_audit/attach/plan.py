@@ -19,6 +19,7 @@ from tallymark.deployment import (
     ZooKeeperSettings,
 )
 from tallymark.errors import UserError
+from tallymark.untrusted import command
 from tallymark_audit.attach.asked import Asked, ClusterAsked
 from tallymark_audit.attach.copies import copied_topics, usual_rename
 from tallymark_audit.attach.found import LOG_APPEND_TIME, ClusterFound
@@ -175,7 +176,11 @@ def _warnings(cluster: ClusterFound, pattern: str) -> list[str]:
             "broker's time replaces the producer's, so a message near the end of a window is "
             "claimed in one and counted in the next, LOSS here and UNCLAIMED there, and two "
             "clusters count it in different ones; set it to CreateTime: kafka-configs or "
-            f"tallymark topics config {broker_time[0]} --set message.timestamp.type=CreateTime"
+            + command(
+                "tallymark topics config",
+                broker_time[0],
+                set="message.timestamp.type=CreateTime",
+            )
         )
     if unreadable:
         lines.append(

@@ -10,7 +10,7 @@ from typing import Final
 import click
 from rich.table import Table
 
-from tallymark.cli.output import print_table
+from tallymark.cli.output import print_table, tell
 from tallymark.deployment import load
 from tallymark_audit.cli import options
 from tallymark_audit.cli.tables import plain
@@ -53,7 +53,7 @@ def accept(
         window = window_at(connection, edge, topic, window, deployment.audit.window_ms)
         state = written.accept(connection, edge, topic, window, name, note, wall_clock())
     what = f"{topic} on {edge} at {utc(window)}"
-    click.echo(f"{what} is {state} and " + ("no longer accepted" if undo else "accepted"))
+    tell(f"{what} is {state} and " + ("no longer accepted" if undo else "accepted"))
 
 
 @click.command()
@@ -67,7 +67,7 @@ def retire(settings: str | None, reporter: str) -> None:
     """
     with open_store(load(settings).audit_store) as store, store.write() as connection:
         clusters = claims.retire(connection, reporter, wall_clock())
-    click.echo(f"{reporter} is retired on {', '.join(clusters)}")
+    tell(f"{reporter} is retired on {', '.join(clusters)}")
 
 
 @click.command()

@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 from sqlalchemy import Connection
 
-from tallymark.cli.output import print_table
+from tallymark.cli.output import print_table, tell
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark_audit.cells import Edge
@@ -147,11 +147,11 @@ class _Progress:
         with self._store.write() as connection:
             connection.execute(repairs.insert().values(**row))
         if not self._quiet:
-            who = plain(key.server or "(no stamp)")
+            who = key.server or "(no stamp)"
             told = f"{result.outcome}: {result.copied.size} copied, {result.present.size} there"
-            why = f" ({plain(result.reason)})" if result.reason else ""
-            place = f"{utc(key.window)} {plain(item.edge)} {plain(key.topic)}"
-            click.echo(f"{place} {who}: of {item.count} {told}{why}")
+            why = f" ({result.reason})" if result.reason else ""
+            place = f"{utc(key.window)} {item.edge} {key.topic}"
+            tell(f"{place} {who}: of {item.count} {told}{why}")
 
 
 def _show_plan(plan: Plan, looked: list[Looked], as_json: bool) -> None:
@@ -184,10 +184,10 @@ def _show_plan(plan: Plan, looked: list[Looked], as_json: bool) -> None:
             f", {unseen:,} more if the clusters that could not be read have them" if unseen else ""
         )
         do = "; --apply does it" if can_be or unseen else ""
-        click.echo(f"{can_be} messages can be copied{more}{do}")
+        tell(f"{can_be} messages can be copied{more}{do}")
     for one in plan.left:
-        where = f"{utc(one.window)} {plain(one.edge)} {plain(one.topic)}"
-        click.echo(f"{where}: {one.count} {one.state}, left as it is: {plain(one.reason)}")
+        where = f"{utc(one.window)} {one.edge} {one.topic}"
+        tell(f"{where}: {one.count} {one.state}, left as it is: {one.reason}")
 
 
 def _promise(one: Looked) -> str:
@@ -220,10 +220,10 @@ def _show_results(results: list[Mended], still: list[Open], verify: bool, as_jso
     if results:
         click.echo(f"{copied} messages copied and acknowledged")
     for one in still:
-        where = f"{utc(one.window)} {plain(one.edge)} {plain(one.topic)}"
+        where = f"{utc(one.window)} {one.edge} {one.topic}"
         state = one.state or "without a verdict"
         alone = ", left as it is" if one.left_alone else ""
-        click.echo(f"{where}: still {state}{alone}: {plain(one.reason)}")
+        tell(f"{where}: still {state}{alone}: {one.reason}")
     if verify and not still:
         click.echo("all windows of the plan are good")
 

@@ -13,11 +13,12 @@ import click
 from rich.table import Table
 from sqlalchemy import Connection, select
 
-from tallymark.cli.output import print_table
+from tallymark.cli.output import print_table, tell
 from tallymark.cli.progress import Meter, progress
 from tallymark.cli.target import clusters_named
 from tallymark.deployment import AuditSettings, Deployment, load
 from tallymark.errors import UserError
+from tallymark.untrusted import command
 from tallymark_audit.cli import options
 from tallymark_audit.cli.tables import plain, verdict_table
 from tallymark_audit.collector.collector import wall_clock
@@ -138,7 +139,7 @@ def plan(
             if now - counts.last_in_charge(connection, name) > ALIVE_MS:
                 raise UserError(
                     f"no collector of {name} is running, and it is the collectors that read again",
-                    f"start one: tallymark audit collect --cluster {name}",
+                    "start one: " + command("tallymark audit collect", cluster=name),
                 )
         found = {(name, one.topic) for name, one in wanted}
         names = {place: _judged_as(connection, deployment, *place) for place in sorted(found)}
@@ -315,10 +316,7 @@ def _show(
         )
     print_table(table)
     for row in unread:
-        click.echo(
-            f"{plain(row['cluster'])} {plain(row['topic'])}-{row['partition']}: "
-            f"{plain(row['reason'])}"
-        )
+        tell(f"{row['cluster']} {row['topic']}-{row['partition']}: {row['reason']}")
     if bad:
         print_table(verdict_table(bad))
     else:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tallymark.untrusted import escaped
 from tallymark_audit.hashing import BLOCK
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State
 from tallymark_audit.ranges import RangeSet
@@ -178,4 +179,4 @@ def styled(state: str) -> str:
 
 def plain(text: str) -> str:
     """Text from outside, which must not be taken for markup or control the terminal."""
-    return escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))
+    return escape(escaped(text))

@@ -13,9 +13,10 @@ import click
 from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
-from tallymark.cli.output import print_table
+from tallymark.cli.output import print_table, tell
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
+from tallymark.untrusted import escaped
 from tallymark_audit.alerts.alerter import post_test
 from tallymark_audit.cells import GROUP
 from tallymark_audit.cli import options
@@ -115,9 +116,9 @@ def wait(settings: str | None, edge: str, topic: str, through: int, timeout: int
     with open_store(deployment.audit_store) as store:
         row = wait_for(lambda: _read(store, edge, topic), through, timeout)
     if row is not None and row["through"] >= through:
-        click.echo(f"{topic} on {edge} is complete through {utc(row['through'])}")
+        tell(f"{topic} on {edge} is complete through {utc(row['through'])}")
         return
-    click.echo(_still(edge, topic, row), err=True)
+    click.echo(escaped(_still(edge, topic, row)), err=True)
     sys.exit(UNDECIDED)
 
 

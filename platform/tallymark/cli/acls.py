@@ -12,7 +12,7 @@ from tallymark.broker.acl_names import kind_name, operation_number, sentence, st
 from tallymark.broker.acl_rules import Acl, Pattern
 from tallymark.broker.authorizer import CLUSTER_NAME, ResourceType
 from tallymark.cli.lazy_group import NamedGroup
-from tallymark.cli.output import json_option, show
+from tallymark.cli.output import json_option, show, tell
 from tallymark.cli.security_target import opened_store, store_options
 from tallymark.errors import KafkaError, UserError
 
@@ -146,4 +146,4 @@ def _row(acl: Acl) -> dict[str, Any]:
 
 def _print(acls: list[Acl]) -> None:
     for acl in acls:
-        click.echo(sentence(acl))
+        tell(sentence(acl))

@@ -24,6 +24,7 @@ from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.client.security.deployment import ConnectionSettings
 from tallymark.deployment import load
 from tallymark.errors import UserError
+from tallymark.untrusted import escaped_bytes
 
 _SHOW = f"What to print before the value, with tabs between: some of {', '.join(FIELDS)}."
 _FORMAT = "As kcat: %s value, %k key, %t topic, %p partition, %o offset, %T ms, %h headers, \\n."
@@ -68,13 +69,15 @@ def _print(messages: Iterable[Shown | None], show: Callable[[Shown], bytes], hin
     """One line each; how many it were. Who reads our output may go away (``| head``)."""
     count = 0
     out = sys.stdout.buffer
+    # A terminal would obey what stands in messages; in a file or a pipe bytes stay what they are.
+    shown = escaped_bytes if out.isatty() else bytes
     try:
         for message in messages:
             if message is None:  # a pause, or the end of what came at once
                 out.flush()
                 continue
             hint.look_at(message)
-            out.write(show(message))
+            out.write(shown(show(message)))
             count += 1
         out.flush()
     except BrokenPipeError:

@@ -130,7 +130,7 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, **options: Any) -> 
                 what = f"delete the group {name} and where it stands"
                 if confirmed(what, dry_run=dry_run, yes=yes):
                     store.delete(name)
-                    click.echo(f"{name}: deleted")
+                    tell(f"{name}: deleted")
                 done += 1
             except TallymarkError as error:
                 errors.append(error)

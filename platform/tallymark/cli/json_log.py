@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from pythonjsonlogger.json import JsonFormatter
 
+from tallymark.untrusted import escaped_json
+
 _CONVERSION: Final = re.compile(
     r"%%|(?:(?<![\w.-])(?P<name>[a-z_][a-z0-9_.]*)=)?%[-#0 +]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]"
 )
@@ -28,6 +30,10 @@ class JsonLines(JsonFormatter):
 
     def __init__(self) -> None:
         super().__init__(json_default=str, json_ensure_ascii=False)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; what does not print is ``\\uXXXX`` in it."""
+        return escaped_json(super().format(record))
 
     def add_fields(
         self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]

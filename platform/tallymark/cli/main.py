@@ -22,6 +22,7 @@ from tallymark.cli.commands import COMMANDS
 from tallymark.cli.lazy_group import NamedGroup, load_command
 from tallymark.cli.std_streams import ReaderGone, drop_output, noticing_readers, open_missing
 from tallymark.errors import TallymarkError, UserError
+from tallymark.untrusted import LINES, escaped
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -148,5 +149,5 @@ def _fail(text: str, code: int) -> None:
 
         traceback.print_exc()
     with suppress(OSError):
-        click.echo(f"tallymark: {text}", err=True)
+        click.echo(f"tallymark: {escaped(text, LINES)}", err=True)
     sys.exit(code)

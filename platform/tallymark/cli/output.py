@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import click
 
 from tallymark.errors import TallymarkError
+from tallymark.untrusted import LINES, escaped, escaped_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,7 +45,7 @@ def show(rows: Iterable[Row], columns: Sequence[str] | Mapping[str, str], as_jso
     found = list(rows)
     titles = columns if isinstance(columns, Mapping) else {name: name.upper() for name in columns}
     if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        click.echo(escaped_json(json.dumps(found, indent=2, ensure_ascii=False)))
     elif sys.stdout.isatty():
         print_table(_table(found, titles))
     else:
@@ -85,15 +86,15 @@ def _words(cell: object) -> list[str]:
 
 
 def tell(line: str, as_json: bool = False) -> None:
-    """A word about what was done: not among JSON."""
-    click.echo(line, err=as_json)
+    """A word about what was done: not among JSON. Names in it may be those of strangers."""
+    click.echo(escaped(line, LINES), err=as_json)
 
 
 def end(done: int, errors: Mapping[Any, TallymarkError] | Sequence[TallymarkError]) -> None:
     """Tell what failed, and exit with 1 when nothing was done, 2 when a part was."""
     failed = list(errors.values()) if isinstance(errors, Mapping) else list(errors)
     for error in failed:
-        click.echo(f"tallymark: {error}", err=True)
+        click.echo(f"tallymark: {escaped(str(error), LINES)}", err=True)
     if failed:
         raise click.exceptions.Exit(PARTLY if done else FAILED)
 
@@ -111,7 +112,7 @@ def _table(rows: Sequence[Row], titles: Mapping[str, str]) -> Table:
 
 
 def _cells(row: Row, names: Iterable[str]) -> list[str]:
-    return [_text(row.get(name)) for name in names]
+    return [escaped(_text(row.get(name))) for name in names]
 
 
 def _text(value: object) -> str:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Literal, Protocol
 
 from tallymark.cli.json_log import JsonLines
+from tallymark.untrusted import escaped
 
 PARENT = "TALLYMARK_PARENT_PID"
 """Set by the supervisor for its children: they must not outlive it, even if it is killed."""
@@ -36,6 +37,11 @@ class _UtcFormatter(logging.Formatter):
     converter = staticmethod(time.gmtime)
     default_msec_format = "%s.%03dZ"
     default_time_format = "%Y-%m-%dT%H:%M:%S"
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """One line, whatever a stranger's name in it has: a newline would begin a line that looks
+        like ours."""
+        return escaped(super().formatMessage(record))
 
 
 def configure_logging(level: int = logging.INFO, form: Literal["text", "json"] = "text") -> None:

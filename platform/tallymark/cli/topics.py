@@ -77,7 +77,7 @@ def create(
     )
     with Admin(**take_target(options).client) as admin:
         made = admin.create_topics([topic], validate_only=dry_run)
-        click.echo(f"{name}: {_created(made, name, dry_run)}")
+        tell(f"{name}: {_created(made, name, dry_run)}")
 
 
 @command.command("grow")
@@ -92,7 +92,7 @@ def grow(name: str, partitions: int, dry_run: bool, yes: bool, **options: Any) -
         admin.create_partitions({name: partitions}, validate_only=True).check()
         if confirmed(what, dry_run=dry_run, yes=yes):
             admin.create_partitions({name: partitions}).check()
-            click.echo(f"{name}: {partitions} partitions")
+            tell(f"{name}: {partitions} partitions")
 
 
 @command.command("delete")
@@ -110,7 +110,7 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, **options: Any) -> 
         if there and confirmed(what, dry_run=dry_run, yes=yes):
             gone = admin.delete_topics(there)
     for name in gone:
-        click.echo(f"{name}: deleted")
+        tell(f"{name}: deleted")
     if len(names) == 1 and missing:
         raise missing[0]
     end(len(gone) if not dry_run else len(there), [*missing, *gone.errors.values()])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tallymark.client.producing.stamps import STAMP_HEADER, Stamp, stamp_of
+from tallymark.untrusted import escaped_json
 
 if TYPE_CHECKING:
     from tallymark.serialization import AvroDecoder
@@ -72,7 +73,7 @@ def as_json(message: Shown, decode: Decode = text) -> bytes:
     stamp = _stamp(message)
     if stamp is not None:
         document["stamp"] = stamp
-    return json.dumps(document, ensure_ascii=False, default=str).encode()
+    return escaped_json(json.dumps(document, ensure_ascii=False, default=str)).encode()
 
 
 def as_line(message: Shown, fields: Sequence[str], decode: Decode = text) -> bytes:
