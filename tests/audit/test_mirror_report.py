@@ -30,6 +30,7 @@ from tallymark_audit.reports.events import (
 from tallymark_audit.reports.mirror_report import MirrorReport, default_observer
 from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.store import Store, open_store, queries
+from tallymark_audit.store.incidents import add_gap
 from tallymark_audit.testing import MemoryCluster, Told
 
 W = 1000
@@ -125,7 +126,7 @@ def test_a_gap_is_told_again_until_it_is_acknowledged() -> None:
 def test_what_the_target_does_not_take_is_not_repeated_without_end() -> None:
     report, context = attached(waiting=True)
     for number in range(20):
-        report.on_gap("clicks", 0, number, number + 1, "unknown")
+        report.on_gap("clicks", 0, 2 * number, 2 * number + 1, "unknown")
         report.on_tick(1000 + 1000 * number, None)
     assert len(context.events) == 3
     assert report.waiting == 20
@@ -382,3 +383,32 @@ def test_the_gap_of_an_event_is_what_the_schema_says() -> None:
     (gap,) = context.events[0].gaps
     assert gap == Gap("clicks", 3, 10, 19, "truncation", gap.at)
     assert gap.at > 1_600_000_000_000
+
+
+def test_batch_after_batch_that_is_left_out_is_one_gap() -> None:
+    """A thousand bad batches a second were a thousand gaps, and as many incidents."""
+    report, context = attached()
+    for at in range(0, 5000, 5):
+        report.on_gap("clicks", 0, at, at + 5, "corrupt")
+    report.on_gap("clicks", 0, 5001, 5002, "corrupt")
+    report.on_gap("clicks", 0, 5002, 5003, "control")
+    report.on_tick(1000, None)
+    (event,) = context.events
+    assert [(gap.first_offset, gap.last_offset, gap.reason) for gap in event.gaps] == [
+        (0, 4999, "corrupt"),
+        (5001, 5001, "corrupt"),
+        (5002, 5002, "control"),
+    ]
+
+
+def test_what_a_mirror_left_out_is_one_incident_a_day_and_partition(tmp_path: Path) -> None:
+    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+        with store.write() as connection:
+            for at in (*range(0, 2000, 10), *range(0, 2000, 10)):  # told once more
+                gap = Gap("clicks", 0, at, at + 4, "corrupt", 1000 + at)
+                add_gap(connection, "aggregate", "mirror-dc1-to-aggregate", gap)
+        with store.read() as connection:
+            (row,) = queries.all_incidents(connection)
+    assert (row["count"], row["from_offset"], row["to_offset"]) == (200, 0, 1995)
+    assert row["kind"] == "gap"
+    assert "cannot be read" in row["reason"]

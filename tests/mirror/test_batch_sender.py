@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from hostile_batches import garbage
 
 from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.cluster import Cluster
@@ -15,10 +16,11 @@ from tallymark.client.io_thread import IoThread
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark.mirror import batch_sender
 from tallymark.mirror.batch_sender import BatchSender
+from tallymark.mirror.damage import UnfitBatchError
 from tallymark.mirror.ready_batch import Origin, ReadyBatch
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.record_writer import encode_batch
-from tallymark.protocol.records import split_batches
+from tallymark.protocol.records import Batch, split_batches
 from tallymark.testing.scripted_broker import Action, HangUp, Late, Refuse, ScriptedBroker
 
 A, B = frozenset({"A"}), frozenset({"A", "B"})
@@ -41,17 +43,19 @@ class Sending:
             raise self.refusal
         self.announced.append((producer_id, origin, self.broker.count(ApiKey.PRODUCE)))
 
-    def send(self, count: int = 3, origin: Origin = A, partition: int = 0) -> int:
-        """A batch of the next numbers; the first of them."""
+    def send(
+        self, count: int = 3, origin: Origin = A, partition: int = 0, batch: Batch | None = None
+    ) -> int:
+        """A batch of the next numbers, or another; the first of them."""
         first, self._next = self._next, self._next + count
         records = [(None, b"%d" % n, (), 1) for n in range(first, first + count)]
-        (batch,) = split_batches(encode_batch(records))
+        sent = batch or split_batches(encode_batch(records))[0]
 
         def tell(error: Exception | None, base_offset: int) -> None:
             self.settled.put((first, error, base_offset))
 
         self.sender.wait_for_room(5)
-        self.sender.send(ReadyBatch("clicks", partition, batch, origin, tell))
+        self.sender.send(ReadyBatch("clicks", partition, sent, origin, tell))
         return first
 
     def outcome(self) -> tuple[int, Exception | None, int]:
@@ -119,6 +123,21 @@ def test_a_refusal_for_good_stops_its_partition_and_no_other() -> None:
         other = one.send(partition=1)
         assert one.outcome()[:2] == (other, None)
         assert one.values() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["INVALID_RECORD", "CORRUPT_MESSAGE", "MESSAGE_TOO_LARGE"])
+def test_records_that_are_refused_hold_up_nobody(name: str) -> None:
+    """Nonsense under a right CRC, which the target looks into: its partition stood still, and the
+    mirror ended."""
+    (nonsense,) = split_batches(garbage(count=2, last_delta=1))
+    with sending() as one:
+        one.broker.script(ApiKey.PRODUCE, Refuse(CODES[name]))
+        refused = one.send(2, batch=nonsense)
+        others = [one.send(), one.send()]
+        found = {first: error for first, error, _ in (one.outcome() for _ in range(3))}
+        assert isinstance(found.pop(refused), UnfitBatchError)
+        assert found == dict.fromkeys(others)
+        assert one.values() == list(range(2, 8))
 
 
 def test_a_target_that_keeps_refusing_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,17 +3,19 @@ test."""
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+from hostile_batches import MB, bomb, garbage
 
 from tallymark.client.partition_layout import Layout
 from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
 from tallymark.mirror.copier import Copier
-from tallymark.mirror.damage import UnreadableBatchError
+from tallymark.mirror.damage import UnfitBatchError
 from tallymark.mirror.holes import HoleNotes
 from tallymark.mirror.observer import MirrorContext, ObserverChain, load_observers
 from tallymark.mirror.origins import Origins
@@ -23,7 +25,7 @@ from tallymark.mirror.source import Piece, Source
 from tallymark.mirror.target import Target
 from tallymark.mirror.topics import TopicCopier
 from tallymark.protocol.record_writer import encode_batch
-from tallymark.protocol.records import Batch, split_batches
+from tallymark.protocol.records import Batch, place_batch, split_batches
 
 P = ("clicks", 0)
 MANY = 30
@@ -127,9 +129,15 @@ def thinned(offset: int, count: int, kept: Sequence[int]) -> Batch:
     header = whole.header._replace(record_count=len(kept))
     records = [record for record in whole.records() if record.offset in kept]
 
-    class Thinned(Batch):
-        def records(self, max_size: int = 0) -> list[Any]:
+    class Columns:
+        size = whole.header.size
+
+        def records(self) -> list[Any]:
             return records
+
+    class Thinned(Batch):
+        def columns(self, max_size: int = 0) -> Any:
+            return Columns()
 
     return Thinned(header, whole.data)
 
@@ -389,11 +397,113 @@ def test_a_topic_that_the_target_refuses_is_named() -> None:
         feed(copier, batch(0))
 
 
-def test_records_that_do_not_decode_are_named() -> None:
-    one = batch(0, 3, compression="none")
-    broken = Batch(one.header, memoryview(bytes(one.data[:61]) + bytes(len(one.data) - 61)))
-    with pytest.raises(UnreadableBatchError, match="clicks-0 cannot be copied from offset 0 on"):
-        feed(copier_of(Ends()), broken, batch(3))
+def hostile(offset: int, data: bytes) -> Batch:
+    room = bytearray(data)
+    place_batch(room, 0, offset, 0)
+    (found,) = split_batches(bytes(room))
+    return found
+
+
+def test_what_does_not_decode_is_left_out_where_it_has_to_be_opened(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """200 random bytes under a right CRC: the partition stopped until somebody restarted the
+    mirror. A thousand of them make one line."""
+    ends, listener = Ends(keeps=False, partitions=3), Listener()
+    copier = copier_of(ends, listener)
+    bad = [hostile(3 + 2 * at, garbage(at, count=2, last_delta=1)) for at in range(100)]
+    feed(copier, batch(0, 3), *bad, batch(203, 3))
+    assert sorted(value or b"" for value in ends.values) == sorted(numbers(0, 1, 2, 203, 204, 205))
+    assert listener.gaps == [("clicks", 0, at, at + 2, "corrupt") for at in range(3, 203, 2)]
+    for one in ends.sent:
+        one.tell(None, -1)
+    copier.settle()
+    assert copier.progress.to_store({P}) == {P: 206}
+    (line,) = [one for one in caplog.messages if "left out" in one]
+    assert line.startswith("clicks-0: offsets 3 to 4 cannot be copied and are left out: ")
+
+
+def test_what_does_not_decode_passes_as_it_is_where_nobody_has_to_open_it() -> None:
+    """Its small neighbours are put together all the same."""
+    ends, listener = Ends(), Listener()
+    bad = hostile(4, garbage(count=3, last_delta=2))
+    feed(copier_of(ends, listener), batch(0, 2), batch(2, 2), bad, batch(7), batch(8))
+    assert [one.count for one in ends.sent] == [4, 3, 2]
+    assert bytes(ends.sent[1].batch.data) == bytes(bad.data)
+    assert listener.gaps == []
+
+
+def test_more_records_than_there_are_bytes_are_left_out() -> None:
+    """A header that claims 2,147,483,647 records: nothing else might be under way, so the other
+    topics moved in bursts."""
+    most = 2**31 - 1
+    ends, listener = Ends(), Listener()
+    copier = copier_of(ends, listener)
+    bad = hostile(1, garbage(count=most, last_delta=most - 1))
+    feed(copier, batch(0), bad, batch(1 + most))
+    assert ends.values == numbers(0, 1 + most)
+    assert listener.gaps == [("clicks", 0, 1, 1 + most, "corrupt")]
+    assert copier.repeats.count == 2
+
+
+def test_batches_are_merged_by_what_they_hold_unpacked() -> None:
+    """64 kB of small batches, a record of 250 MB each, were put together: 3.3 GB in the mirror, and
+    at the target one batch that no consumer of ours reads."""
+    ends = Ends()
+    bombs = [hostile(1 + at, bomb(250)) for at in range(6)]
+    tracemalloc.start()
+    feed(copier_of(ends), batch(0), *bombs, batch(7), batch(8))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [one.count for one in ends.sent] == [1, 1, 1, 1, 1, 1, 1, 2]
+    assert [bytes(one.batch.data) for one in ends.sent[1:7]] == [bytes(b.data) for b in bombs]
+    assert peak < 2 * MB
+    packed = Ends()
+    feed(copier_of(packed), *(hostile(at, bomb(1)) for at in range(4)))
+    assert [one.count for one in packed.sent] == [1] * 4
+
+
+def test_what_holds_too_much_to_be_taken_apart_is_left_out() -> None:
+    ends, listener = Ends(keeps=False, partitions=3), Listener()
+    tracemalloc.start()
+    feed(copier_of(ends, listener), batch(0), hostile(1, bomb(250)), batch(2))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sorted(value or b"" for value in ends.values) == numbers(0, 2)
+    assert listener.gaps == [("clicks", 0, 1, 2, "corrupt")]
+    assert peak < 2 * MB
+
+
+def test_records_that_the_target_refuses_are_left_out_and_named() -> None:
+    """A batch of nonsense passed whole, the target looked into it and refused it: the mirror ended,
+    and was started again, for ever."""
+    ends, listener = Ends(), Listener()
+    copier = copier_of(ends, listener)
+    feed(copier, batch(0, MANY), batch(MANY, MANY))
+    ends.sent[0].tell(UnfitBatchError("INVALID_RECORD"), -1)
+    ends.sent[1].tell(None, -1)
+    assert copier.drain(5)
+    assert copier.failure is None
+    assert listener.gaps == [("clicks", 0, 0, MANY, "corrupt")]
+    assert copier.progress.to_store({P}) == {P: 2 * MANY}
+    assert copier.progress.take_copied() == {P: [(MANY, 2 * MANY - 1)]}
+
+
+def test_what_is_left_out_at_the_end_of_a_log_is_done_with() -> None:
+    """Nothing came behind it, so its gap was never told, and the partition was behind for ever."""
+    ends, listener = Ends(), Listener()
+    copier = copier_of(ends, listener)
+    feed(copier, batch(0, MANY))
+    ends.holes.corrupt(P, MANY, MANY + 10)
+    copier.pass_over(P, MANY + 10)
+    copier.pass_over(P, MANY + 10)
+    assert listener.gaps == [("clicks", 0, MANY, MANY + 10, "corrupt")]
+    ends.sent[0].tell(None, -1)
+    copier.settle()
+    assert copier.progress.to_store({P}) == {P: MANY + 10}
+    feed(copier, batch(MANY + 10), start=MANY)
+    assert ends.values[-1:] == numbers(MANY + 10)
+    assert len(listener.gaps) == 1
 
 
 def test_a_message_that_is_refused_ends_the_mirror_and_holds_the_offset() -> None:

@@ -27,12 +27,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol
 
 from tallymark.deployment import Deployment
 from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.judge.passing import STOPPED
 from tallymark_audit.reports.audit_topic import AuditTopic
 from tallymark_audit.reports.events import FOREVER, MAX_TEXT, AuditEvent, Copied, Gap, encode_event
 from tallymark_audit.reports.producer_run import MAX_WAITING
@@ -141,6 +142,10 @@ class MirrorReport:
             return
         gap = Gap(topic, partition, from_offset, to_offset - 1, reason, _now_ms())
         with self._lock:
+            last = next(reversed(self._gaps), None)
+            if last is not None and _goes_on(last, gap):  # one, however many batches it had
+                del self._gaps[last]
+                gap = replace(gap, first_offset=last.first_offset)
             if len(self._gaps) < MAX_GAPS:
                 self._gaps[gap] = None
             else:
@@ -250,6 +255,15 @@ class MirrorReport:
 def default_observer() -> MirrorReport:
     """The observer that every mirror gets; the settings come with the mirror's context."""
     return MirrorReport()
+
+
+def _goes_on(last: Gap, gap: Gap) -> bool:
+    """Whether the second one begins where the first one ends, for the same reason; a mirror that
+    stands still says of one offset that it does."""
+    if gap.reason == STOPPED:
+        return False
+    same = (last.topic, last.partition, last.reason) == (gap.topic, gap.partition, gap.reason)
+    return same and last.last_offset + 1 == gap.first_offset
 
 
 def _now_ms() -> int:

@@ -24,6 +24,11 @@ TRUNCATION: Final = "truncation"
 CUT_TEXT: Final = (
     "{mirror} had copied these upstream offsets, and upstream has lost them since (its log was cut)"
 )
+CORRUPT: Final = "corrupt"
+CORRUPT_TEXT: Final = (
+    "{mirror} left these upstream offsets out: a batch there cannot be read (its CRC does not "
+    "hold, or its records do not decode), or downstream refuses its records"
+)
 STOPPED_TEXT: Final = (
     "{mirror} stands still at this upstream offset: a batch there cannot be read (its CRC does not "
     "hold, or it does not decode); the other partitions go on"
@@ -80,6 +85,9 @@ def add_gap(connection: Connection, cluster: str, mirror: str, gap: Gap) -> None
     """Record what a mirror into the cluster could not copy. Mirrors repeat themselves until they
     are heard: of a gap that is known only the time is new. (A mirror may stand still at the same
     offset again, of a topic that was made again.)"""
+    if gap.reason == CORRUPT:
+        _add_left_out(connection, cluster, mirror, gap)
+        return
     row = {
         "cluster": cluster,
         "topic": gap.topic,
@@ -98,9 +106,22 @@ def add_gap(connection: Connection, cluster: str, mirror: str, gap: Gap) -> None
         connection.execute(update(incidents).where(incidents.c.id == known.id).values(at=gap.at))
 
 
+def _add_left_out(connection: Connection, cluster: str, mirror: str, gap: Gap) -> None:
+    """What a mirror left out: no verdict rests on it, and who sends nonsense does not choose how
+    many rows it makes. Of a day and partition it is one row that counts and grows."""
+    why = gap_text(mirror, gap.reason)
+    place = gap.topic, gap.partition
+    incident = Incident("gap", why, *place, gap.first_offset, gap.last_offset + 1)
+    known = _row_of(connection, _of_a_day(cluster, incident, gap.at), why)
+    if known is None or known["to_offset"] <= gap.last_offset:  # mirrors repeat themselves
+        fold_incident(connection, cluster, incident, gap.at)
+
+
 def gap_text(mirror: str, reason: str) -> str:
     """What an incident says of a mirror's gap."""
-    text = {STOPPED: STOPPED_TEXT, TRUNCATION: CUT_TEXT}.get(reason, GAP_TEXT)
+    text = {STOPPED: STOPPED_TEXT, TRUNCATION: CUT_TEXT, CORRUPT: CORRUPT_TEXT}.get(
+        reason, GAP_TEXT
+    )
     return text.format(mirror=mirror, reason=reason)
 
 

@@ -147,10 +147,11 @@ class Mirror(Part):
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     """Whether what transactions of the source aborted is left out; then what they have not ended
     yet is waited for."""
-    on_corrupt: Literal["stop", "skip"] = "stop"
-    """What becomes of a batch of the source that cannot be read: its partition stops there and is
-    named, the others go on; or it is left out, logged, and reported as a gap of kind
-    ``corrupt``."""
+    on_corrupt: Literal["stop", "skip"] = "skip"
+    """What becomes of a batch of the source whose CRC does not hold, each time it is read: it is
+    left out, logged, and reported as a gap of kind ``corrupt``, so what it held is LOSS until it is
+    repaired; or its partition waits there, and is named, until somebody mends the log. What nobody
+    can mend, since it was sent like that, is left out in any case."""
     max_repeated_records: Annotated[int, Field(ge=1)] = 100_000
     """What a process that is killed may leave there twice: so many records at most are under way
     or not stored as copied, or one batch if that has more."""

@@ -9,7 +9,7 @@ group, its offsets, what is wrong with the log) and has :mod:`.copier` send to :
   the target), :mod:`.offset_syncs` (which offset is which there);
 * :mod:`.topics` says where things go, :mod:`.origins` what has come from there already,
   :mod:`.identity` keeps apart topics that had the same name one after the other, :mod:`.damage`
-  where a log goes on behind what cannot be read;
+  what becomes of batches that cannot be read, :mod:`.gathering` which go out together;
 * :mod:`.batch_sender` takes batches to the brokers, :mod:`.identities` gets producer ids for it;
 * :mod:`.observer` is the port by which the audit hears of all that; :mod:`.news`, :mod:`.lag`,
   :mod:`.metrics` and :mod:`.status` tell people; :mod:`.translator` and :mod:`.checkpoints` bring

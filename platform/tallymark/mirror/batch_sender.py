@@ -31,6 +31,7 @@ from tallymark.errors import (
     TimedOutError,
 )
 from tallymark.mirror.batch_request import Parcel, read_response, request_writer
+from tallymark.mirror.damage import UnfitBatchError, is_unfit
 from tallymark.mirror.identities import Announce, Identities
 from tallymark.mirror.ready_batch import ReadyBatch
 from tallymark.mirror.target_lane import IN_FLIGHT, TargetLane
@@ -276,7 +277,12 @@ class BatchSender:
 
     def _refused(self, lane: TargetLane, batch: ReadyBatch, error: TallymarkError) -> None:
         now = time.monotonic()
-        self._errands.problem = error
+        unfit = is_unfit(batch.batch, error)
+        if unfit:  # whatever it was called: the next batch goes on, this one never will
+            if not isinstance(error, KafkaError) or error.code != CODES["INVALID_RECORD"]:
+                error = KafkaError(CODES["INVALID_RECORD"], str(error))
+        else:
+            self._errands.problem = error
         code = error.code if isinstance(error, KafkaError) else None
         verdict = lane.pipeline.refused(batch, error, now + BACKOFF)
         if isinstance(error, KafkaError) and error.stale_metadata:
@@ -295,8 +301,8 @@ class BatchSender:
                 with self._room:
                     self._used += size - batch.size
                 return
-        lane.failed = True
-        self._settle(batch, error, -1)
+        lane.failed = not unfit
+        self._settle(batch, UnfitBatchError(str(error)) if unfit else error, -1)
 
     def _is_lasting(self, lane: TargetLane, now: float) -> bool:
         if lane.refused_at is None:

@@ -19,8 +19,9 @@ from typing import Final
 
 from tallymark.client.partition_layout import Layout
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
-from tallymark.mirror.damage import Stopped, UnreadableBatchError
-from tallymark.mirror.holes import COMPACTION, UNKNOWN
+from tallymark.mirror.damage import UnfitBatchError
+from tallymark.mirror.gathering import MERGED_BYTES, MERGED_RECORDS, gather, is_absurd
+from tallymark.mirror.holes import COMPACTION, CORRUPT, UNKNOWN
 from tallymark.mirror.observer import ObserverChain
 from tallymark.mirror.origins import Origins
 from tallymark.mirror.progress import UNKNOWN as NONE
@@ -32,12 +33,11 @@ from tallymark.mirror.source import Piece, Source
 from tallymark.mirror.stretch import Stretch
 from tallymark.mirror.target import Target
 from tallymark.mirror.topics import TopicCopier
+from tallymark.net.rate_limit import RateLimit
 from tallymark.protocol.rebatch import is_dense
 from tallymark.protocol.records import Record
 
 _POLL_SECONDS: Final = 0.05
-MERGED_BYTES: Final = 256 * 1024
-MERGED_RECORDS: Final = 2000
 _log = logging.getLogger("mirror")
 
 
@@ -57,14 +57,10 @@ class Copier:
         source_id: str,
         target_id: str,
         repeats: Repeats,
-        *,
-        skip_corrupt: bool = False,
     ) -> None:
         self.progress = CopyProgress()
         self.repeats = repeats
-        self._skip_corrupt = skip_corrupt
-        self._unreadable: set[tuple[Partition, int]] = set()
-        """Batches that do not decode, by their first offsets."""
+        self._lines = RateLimit()
         self.copied = self.copied_bytes = self.whole = self.returned = 0
         self.failure: UserError | None = None
         """A batch that the target refuses: the mirror cannot go on."""
@@ -83,8 +79,7 @@ class Copier:
         """Send on the first piece, and small ones behind it, unless this run has sent it already.
         False: offsets have to be stored before it may be sent (:mod:`.repeats`). What passes by
         itself (ConnectError, TimedOutError, retriable KafkaError ...) leaves it where it is: try
-        again. UnreadableBatchError: this one does not decode, or a small one behind it; then what
-        stands before that is sent by trying again."""
+        again. One that has to be taken apart and cannot is left out, and told of."""
         piece = waiting[0]
         partition = (piece.topic, piece.partition)
         header = piece.batch.header
@@ -99,6 +94,10 @@ class Copier:
             self._pass_by(partition, piece, first)
             waiting.popleft()
             return True
+        if is_absurd(piece.batch):
+            self._leave_out(partition, piece, first, f"it claims {header.record_count} records")
+            waiting.popleft()
+            return True
         if not self.repeats.may_send(header.record_count):
             return False
         layout = self._layout(piece)
@@ -111,13 +110,29 @@ class Copier:
         whole = layout.keeps and first == header.base_offset and is_dense(piece.batch)
         if not whole or self._copy_of(partition).next != first:
             self._topics.is_compacted(piece.topic)  # asked before anything is sent: it may fail
-        if whole and len(pieces) == 1:
+        try:
+            found = gather([one.batch for one in pieces], whole)
+        except CorruptRecordError as error:
+            self._leave_out(partition, piece, first, str(error))
+            waiting.popleft()
+            return True
+        if found is None:
+            found = [[]]
             self._send_whole(partition, piece, layout, origin)
         else:
-            self._send_recoded(partition, pieces, first, layout, origin)
-        for _ in pieces:
+            records = [record for some in found for record in some if record.offset >= first]
+            last = pieces[len(found) - 1]
+            self._send_recoded(partition, records, last, first, layout, origin)
+        for _ in found:
             waiting.popleft()
         return True
+
+    def pass_over(self, partition: Partition, end: int) -> None:
+        """Before ``end`` there is nothing to copy, and nothing has come from behind it."""
+        copy = self.progress.get(partition)
+        if copy is not None and copy.next != NONE and copy.next < end:
+            self._tell_hole(partition, copy.next, end)
+            copy.passed(end, copy.epoch)
 
     def settle(self, seconds: float = 0.0) -> None:
         """Take note of what has arrived; wait up to ``seconds`` for news."""
@@ -207,18 +222,14 @@ class Copier:
     def _send_recoded(
         self,
         partition: Partition,
-        pieces: Sequence[Piece],
+        records: Sequence[Record],
+        piece: Piece,
         first: int,
         layout: Layout,
         origin: Origin,
     ) -> None:
-        last = pieces[-1].batch.header
-        records = [
-            record
-            for piece in pieces
-            for record in self._records(partition, piece)
-            if record.offset >= first
-        ]
+        """``piece`` is the last that the records come from."""
+        last = piece.batch.header
         copy = self._copy_of(partition)
         holes = gaps_of(records, copy.next, last.next_offset)
         if not records:
@@ -242,19 +253,22 @@ class Copier:
         for hole in holes:  # once it is sent: what fails before that is tried again
             self._tell_hole(partition, *hole)
 
-    def _records(self, partition: Partition, piece: Piece) -> Sequence[Record]:
-        try:
-            return piece.batch.records()
-        except CorruptRecordError as error:
-            header = piece.batch.header
-            if not self._skip_corrupt:
-                self._unreadable.add((partition, header.base_offset))
-                stopped = Stopped(*partition, header.base_offset, str(error))
-                raise UnreadableBatchError(stopped) from error
-            text = "%s-%d: offsets %d to %d cannot be read and are left out: %s"
-            _log.error(text, *partition, header.base_offset, header.last_offset, error)
-            self._source.holes.corrupt(partition, header.base_offset, header.next_offset)
-            return ()
+    def _leave_out(self, partition: Partition, piece: Piece, first: int, why: str) -> None:
+        """A batch that has to be taken apart, and cannot: nobody will ever read it."""
+        copy, header = self._copy_of(partition), piece.batch.header
+        self._topics.is_compacted(piece.topic)  # asked before anything is told: it may fail
+        self._source.holes.corrupt(partition, first, header.next_offset)
+        self._tell_hole(partition, copy.next, header.next_offset)
+        copy.passed(header.next_offset, header.partition_leader_epoch)
+        self._log_left_out(partition, first, header.next_offset, why)
+
+    def _log_left_out(self, partition: Partition, first: int, end: int, why: str) -> None:
+        """Whoever sends such batches does not choose how many lines they make."""
+        before = self._lines.passes(partition)
+        if before is not None:
+            more = f" ({before} more batches of it since the last such line)" if before else ""
+            text = "%s-%d: offsets %d to %d cannot be copied and are left out: %s%s"
+            _log.error(text, *partition, first, end - 1, why, more)
 
     def _alike(self, waiting: deque[Piece], layout: Layout, came_from: Origin) -> list[Piece]:
         """The first piece, and the small ones behind it that may go out in one batch with it."""
@@ -275,8 +289,6 @@ class Copier:
             if size > MERGED_BYTES or count > most:
                 break
             if self._origins.of(header.producer_id) != came_from:
-                break
-            if ((piece.topic, piece.partition), header.base_offset) in self._unreadable:
                 break
             pieces.append(piece)
         return pieces
@@ -320,8 +332,14 @@ class Copier:
             self._observers.on_gap(*partition, hole.start, hole.end, reason)
 
     def _refused(self, stretch: Stretch, error: Exception) -> None:
-        """Not acknowledged: its offset is never stored, so the next start copies it again."""
+        """Not acknowledged: its offset is never stored, so the next start copies it again; unless
+        the records are the reason, which no start will mend."""
         topic, number = stretch.partition
+        if isinstance(error, UnfitBatchError):
+            stretch.copy.acknowledged(stretch.first, stretch.ticket, ())
+            self._observers.on_gap(*stretch.partition, stretch.first, stretch.end, CORRUPT)
+            self._log_left_out(stretch.partition, stretch.first, stretch.end, str(error))
+            return
         where = f"{topic}-{number} offset {stretch.first}"
         self.failure = self.failure or UserError(
             f"{where} cannot be copied: {error}",

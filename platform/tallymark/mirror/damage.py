@@ -1,22 +1,34 @@
-"""Batches that cannot be read, and where a log goes on behind one.
+"""Batches that cannot be read, and what becomes of them.
 
-Such a batch stops its partition, and no other, until the log is mended; unless the settings say
-that it may be left out. Then it has to be
-known where it ends, and the only one to tell is its own header, which may be damaged too. So it is
-believed only if the log bears it out: what is read from there on begins there. A damage that the
-next reading does not find was on the way, not in the log.
+::
+
+    the CRC does not hold     read three times, then left out (or its partition waits, as the
+                              settings say), and told of; see tallymark.client.reading.behind
+    the CRC holds, and the    somebody sent that, and nothing will mend it. Passed on as it is
+    records do not decode,    where nobody has to open it; else, or where the target refuses it,
+    or hold too much          left out and told of
+
+Whatever it is, it is the matter of its own partition.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from tallymark.client.reading.fetched import Fetched
-from tallymark.errors import CODES, CorruptMessageError, CorruptRecordError, KafkaError
-from tallymark.mirror.progress import Partition
+from tallymark.errors import CODES, CorruptRecordError, KafkaError
+from tallymark.protocol.records import Batch
 
-TIMES: Final = 3
-"""How often in a row a batch has to be unreadable before it counts as damaged in the log."""
+_UNFIT: Final = CODES["INVALID_RECORD"]
+_PERHAPS: Final = frozenset(
+    CODES[name]
+    for name in (
+        "CORRUPT_MESSAGE",
+        "MESSAGE_TOO_LARGE",
+        "RECORD_LIST_TOO_LARGE",
+        "UNKNOWN_SERVER_ERROR",
+    )
+)
+"""What brokers say of records that they cannot take apart, and of others."""
 
 
 class Stopped(NamedTuple):
@@ -35,34 +47,8 @@ class Stopped(NamedTuple):
         )
 
 
-class UnreadableBatchError(Exception):
-    """A batch whose CRC may be right, and whose records do not decode."""
-
-    def __init__(self, stopped: Stopped) -> None:
-        super().__init__(str(stopped))
-        self.stopped = stopped
-
-
-class Unchecked(Protocol):
-    """A consumer that does not check CRCs."""
-
-    def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int) -> Fetched: ...
-
-
-class Damage:
-    """What was found to be unreadable, by partition. For one thread."""
-
-    def __init__(self) -> None:
-        self._met: dict[Partition, tuple[int, int]] = {}
-        """Offset, and how often it has been met."""
-
-    def is_lasting(self, error: CorruptMessageError) -> bool:
-        """Whether it has been met often enough."""
-        partition = (error.topic, error.partition)
-        offset, times = self._met.get(partition, (error.offset, 0))
-        times = times + 1 if offset == error.offset else 1
-        self._met[partition] = (error.offset, times)
-        return times >= TIMES
+class UnfitBatchError(Exception):
+    """The target refuses a batch for the records in it, and will whenever it is sent."""
 
 
 def as_trouble(stopped: Stopped) -> KafkaError:
@@ -71,31 +57,15 @@ def as_trouble(stopped: Stopped) -> KafkaError:
     return KafkaError(CODES["KAFKA_STORAGE_ERROR"], str(stopped))
 
 
-def end_of_damage(reader: Unchecked, error: CorruptMessageError) -> Fetched | None:
-    """An empty fetch that goes on behind the batch; None when nobody can say where that is, or
-    there is no damage. ConnectError, KafkaError, TimedOutError: the cluster does not answer."""
-    topic, partition, offset = error.topic, error.partition, error.offset
+def is_unfit(batch: Batch, error: Exception) -> bool:
+    """Whether the target's ``error`` means the records of the batch: it says so, or they cannot be
+    taken apart here either."""
+    if isinstance(error, CorruptRecordError) and not isinstance(error, KafkaError):
+        return True
+    if not isinstance(error, KafkaError) or error.code not in _PERHAPS:
+        return isinstance(error, KafkaError) and error.code == _UNFIT
     try:
-        found = reader.fetch(topic, partition, offset, max_wait_ms=0)
-        if not found.batches or _is_sound(found):
-            return None
-        end = found.batches[0].header.next_offset
-        if end != found.high_watermark:
-            behind = reader.fetch(topic, partition, end, max_wait_ms=0)
-            if not behind.batches or behind.batches[0].header.base_offset < end:
-                return None
-    except KafkaError as problem:
-        if problem.retriable and not isinstance(problem, CorruptMessageError):
-            raise
-        return None
-    return Fetched(
-        topic, partition, offset, found.high_watermark, found.log_start_offset, (), end, -1
-    )
-
-
-def _is_sound(found: Fetched) -> bool:
-    try:
-        found.batches[0].check_crc()
+        batch.columns(batch.usual_max_size)
     except CorruptRecordError:
-        return False
-    return True
+        return True
+    return False

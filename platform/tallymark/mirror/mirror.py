@@ -18,12 +18,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack
+from functools import partial
 
 from tallymark.coordination import CoordinationError, SessionLostError
 from tallymark.deployment import Deployment
 from tallymark.errors import ConnectError, KafkaError, TimedOutError
 from tallymark.mirror.checkpoints import Checkpoints
-from tallymark.mirror.damage import Stopped, UnreadableBatchError
+from tallymark.mirror.damage import Stopped
 from tallymark.mirror.finding import find_mirror
 from tallymark.mirror.lag import MirrorState
 from tallymark.mirror.news import News
@@ -172,7 +173,7 @@ class Mirror:
             self._tell_begun()
             if not self._source.knows(partition):  # it went to somebody else, unsent
                 self._waiting.popleft()
-            elif not self._copy_one(piece):
+            elif not self._copier.copy(self._waiting):
                 self._make_room()
                 break
             else:
@@ -181,19 +182,6 @@ class Mirror:
                     self._copier.settle()
                     self._tried("store offsets", self._store)
         return stale
-
-    def _copy_one(self, piece: Piece) -> bool:
-        """As :meth:`.copier.Copier.copy`; the partition of a batch that does not decode stops."""
-        try:
-            return self._copier.copy(self._waiting)
-        except UnreadableBatchError as error:
-            if error.stopped.offset == piece.batch.header.base_offset:
-                self._source.stop(error.stopped)
-                partition = (piece.topic, piece.partition)
-                rest = [one for one in self._waiting if (one.topic, one.partition) != partition]
-                self._waiting.clear()
-                self._waiting.extend(rest)
-            return True
 
     def _make_room(self) -> None:
         """As much is sent as may be there twice: store what has arrived. TimedOutError: nothing has
@@ -287,6 +275,7 @@ class Mirror:
             self._tick_at = now + TICK_SECONDS
             self._tell_begun()
             self._tell_stopped()
+            self._pass_empty()
             self._tell_copied()
             self._tell_passed()
             waiting: dict[Partition, int] = {}
@@ -361,8 +350,7 @@ class Mirror:
             if self._stopped.get(partition) != one:
                 _log.error(
                     "%s. The other partitions go on, and so does this one when the log is mended: "
-                    'tallymark verify-log shows what is there. With on_corrupt = "skip" in its '
-                    "settings the mirror leaves such a batch out",
+                    "tallymark verify-log shows what is there",
                     one,
                 )
                 self._observers.on_gap(*partition, one.offset, one.offset + 1, DAMAGED)
@@ -370,6 +358,13 @@ class Mirror:
             if (topic, number) in self._source.owned:
                 _log.info("%s-%d can be read again", topic, number)
         self._stopped = stopped
+
+    def _pass_empty(self) -> None:
+        """What was left out at the end of a log is done with: nothing may ever come behind it."""
+        waiting = {(piece.topic, piece.partition) for piece in self._waiting}
+        for partition, end in self._source.empty_until().items():
+            if partition not in waiting:
+                self._tried("look at topics", partial(self._copier.pass_over, partition, end))
 
     def _tell_copied(self) -> None:
         for (topic, number), ranges in sorted(self._copier.progress.take_copied().items()):

@@ -88,7 +88,6 @@ def open_parts(
         ends.source_id,
         ends.target_id,
         Repeats(settings.max_repeated_records),
-        skip_corrupt=settings.on_corrupt == "skip",
     )
     observers.attach(_context(deployment, settings, ends, sends))
     return Parts(reads, sends, copier, ends, session)

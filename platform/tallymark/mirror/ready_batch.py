@@ -63,7 +63,7 @@ class ReadyBatch(ProducerBatch):
     def halves(self) -> tuple[ReadyBatch, ReadyBatch]:
         """Two batches in place of this one, which the target found too large. This one is settled
         when both are. CorruptRecordError: the records do not decode."""
-        records = self.batch.records()
+        records = self.batch.records(self.batch.usual_max_size)
         middle = len(records) // 2
         left = 2
 

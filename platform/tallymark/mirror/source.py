@@ -14,14 +14,16 @@ from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.client.connector.stream import Stream
 from tallymark.client.connector.stream_queue import Chunk
 from tallymark.client.metadata import TopicInfo
+from tallymark.client.reading.behind import Met, goes_on_at
+from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.isolation import Isolation
 from tallymark.client.reading.message import Gap
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.client.security.security import SecuritySettings
-from tallymark.errors import CorruptMessageError, KafkaError
+from tallymark.errors import BatchCutError, CorruptMessageError, KafkaError
 from tallymark.mirror.catalog import NO_ID
-from tallymark.mirror.damage import Damage, Stopped, as_trouble, end_of_damage
+from tallymark.mirror.damage import Stopped, as_trouble
 from tallymark.mirror.holes import HoleNotes
 from tallymark.mirror.identity import TopicIdentities
 from tallymark.mirror.progress import UNKNOWN, Partition
@@ -39,7 +41,7 @@ class SourceSettings:
     """``connect`` is ``host:port/chroot`` of the source's ZooKeeper, ``topics`` a regular
     expression on whole names. ``bootstrap_servers``: of a source that is not in ZooKeeper itself,
     where then only the group is. ``isolation``: whether what was aborted is read too.
-    ``skip_corrupt``: whether batches that cannot be read are left out."""
+    ``skip_corrupt``: whether batches whose CRC does not hold are left out."""
 
     connect: str
     group: str
@@ -47,7 +49,7 @@ class SourceSettings:
     session_timeout_ms: int
     bootstrap_servers: str | None = None
     isolation: Isolation = "read_committed"
-    skip_corrupt: bool = False
+    skip_corrupt: bool = True
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
 
@@ -94,8 +96,6 @@ class Source:
         """What the connector has told of, oldest first. Whoever deals with one removes it."""
         self.stopped: dict[Partition, Stopped] = {}
         """Where a batch cannot be read; of the partitions that are ours."""
-        self._undecodable: set[Partition] = set()
-        """Those of them whose batch came, and could not be taken apart."""
         self.begun: dict[Partition, int] = {}
         """Where the reading of partitions began, until somebody takes note."""
         self._read: set[Partition] = set()
@@ -139,15 +139,7 @@ class Source:
         if self._connector is None or self._stream is None:
             return []
         chunks = self._stream.poll_chunks(seconds, POLL_BYTES)
-        found = [piece for chunk in chunks for piece in self._pieces(chunk)]
-        return [one for one in found if (one.topic, one.partition) not in self._undecodable]
-
-    def stop(self, stopped: Stopped) -> None:
-        """A batch that came cannot be taken apart: nothing of the partition is handed out any more,
-        until somebody takes it over anew, who begins at the stored offset."""
-        partition = (stopped.topic, stopped.partition)
-        self._undecodable.add(partition)
-        self.stopped[partition] = stopped
+        return [piece for chunk in chunks for piece in self._pieces(chunk)]
 
     def _pieces(self, chunk: Chunk) -> Iterator[Piece]:
         partition = (chunk.progress.topic, chunk.progress.partition)
@@ -161,6 +153,10 @@ class Source:
             start = batch.header.next_offset
         if not chunk.batches:
             self._empty[partition] = (start, chunk.next_offset)
+
+    def empty_until(self) -> dict[Partition, int]:
+        """Up to where there was nothing to be read, of partitions of which nothing came since."""
+        return {partition: end for partition, (start, end) in self._empty.items() if end > start}
 
     @property
     def owned(self) -> set[Partition]:
@@ -260,7 +256,6 @@ class Source:
         offsets = self._before_release()
         self._ids = {}
         self._empty = {}
-        self._undecodable.clear()
         self.stopped.clear()
         self._read.clear()
         self.begun.clear()
@@ -273,7 +268,8 @@ class Source:
 
 class _NotingClient:
     """A simple consumer that notes what is remarkable in the batches it fetches, where the logs
-    end, and which cannot be read on; and that leaves out what cannot be read, if it may."""
+    end, and which cannot be read on; and that leaves out what cannot be read, unless its partition
+    is to wait there."""
 
     def __init__(
         self,
@@ -286,7 +282,8 @@ class _NotingClient:
         self._holes = holes
         self._ends = ends
         self._stopped = stopped
-        self._damage = Damage()
+        self._met = Met()
+        self._skips = settings.skip_corrupt
         self._consumer = SimpleConsumer(
             bootstrap_servers=servers,
             client_id=settings.group,
@@ -294,16 +291,6 @@ class _NotingClient:
             isolation=settings.isolation,
             **settings.security,
         )
-        self._unchecked: SimpleConsumer | None = None
-        """For looking at what cannot be read."""
-        if settings.skip_corrupt:
-            self._unchecked = SimpleConsumer(
-                bootstrap_servers=servers,
-                client_id=settings.group,
-                request_timeout_ms=REQUEST_TIMEOUT_MS,
-                check_crcs=False,
-                **settings.security,
-            )
 
     def multifetch(
         self, specs: Sequence[FetchSpec], *, max_bytes: int, max_wait_ms: int, min_bytes: int
@@ -324,18 +311,33 @@ class _NotingClient:
         return [None if answer is None else self._mended(answer) for answer in answers]
 
     def _mended(self, answer: Fetched | KafkaError) -> Fetched | KafkaError:
-        if not isinstance(answer, CorruptMessageError) or not self._damage.is_lasting(answer):
+        if not isinstance(answer, CorruptMessageError):
             return answer
-        behind = end_of_damage(self._unchecked, answer) if self._unchecked is not None else None
-        if behind is None:
+        cut = isinstance(answer, BatchCutError)
+        if not cut and not self._met.is_lasting(answer):
+            return answer
+        if cut or not self._skips:
             stopped = Stopped(answer.topic, answer.partition, answer.offset, answer.reason)
             self._stopped[answer.topic, answer.partition] = stopped
             return as_trouble(stopped)
+        try:
+            return self._passed_over(answer)
+        except KafkaError as error:  # the log is another one by now: look again
+            where = (answer.topic, answer.partition, answer.offset)
+            return error if error.retriable else as_trouble(Stopped(*where, str(error)))
+
+    def _passed_over(self, answer: CorruptMessageError) -> Fetched:
+        """An empty fetch that goes on behind the batch. ConnectError, TimedOutError, KafkaError:
+        the cluster does not say where."""
+        where = (answer.topic, answer.partition)
+        (end,) = self._consumer.get_offsets_before(*where, LATEST)
+        (start,) = self._consumer.get_offsets_before(*where, EARLIEST)
+        behind = goes_on_at(answer, lambda at: self._consumer.fetch(*where, at, max_wait_ms=0), end)
         text = "%s-%d: offsets %d to %d cannot be read and are left out: %s"
-        where = (behind.topic, behind.partition)
-        _log.error(text, *where, behind.offset, behind.next_offset - 1, answer)
-        self._holes.corrupt(where, behind.offset, behind.next_offset)
-        return behind
+        _log.error(text, *where, answer.offset, behind - 1, answer)
+        self._holes.corrupt(where, answer.offset, behind)
+        self._met.forget(*where)
+        return Fetched(*where, answer.offset, end, start, (), behind, -1)
 
     def _note(self, answers: Sequence[Fetched | KafkaError | None]) -> None:
         for answer in answers:
@@ -356,5 +358,3 @@ class _NotingClient:
 
     def close(self) -> None:
         self._consumer.close()
-        if self._unchecked is not None:
-            self._unchecked.close()
