@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from tallymark.cli.publishing.times import ago_ms
 from tallymark.errors import UserError
@@ -11,6 +12,9 @@ TIME_FORMS = (
     "a date (2026-01-31), a time (2026-01-31T12:40:05Z; without an offset it is UTC), or 10m for "
     "ten minutes ago"
 )
+LARGEST: Final = 2**63 - 1
+"""What the store can hold of a time, ms."""
+DIGITS: Final = 19
 
 
 def utc(timestamp_ms: int) -> str:
@@ -49,7 +53,9 @@ def parse_time(text: str, now_ms: int | None = None) -> int:
     """ISO date or time (UTC where it names no zone), ms, or ``90s``, ``10m``, ``2h``, ``7d`` before
     now, as ms UTC. UserError: none of these, or before 1970."""
     text = text.strip()
-    if text.isdigit():
+    if text.isdecimal():
+        if len(text) > DIGITS or int(text) > LARGEST:
+            raise UserError(f"{text[:50]} ms is too late to be a time", f"give {TIME_FORMS}")
         return int(text)
     ago = ago_ms(text, now_ms)
     if ago is not None and ago >= 0:

@@ -3,6 +3,7 @@ page swaps in when the store has changed, from the same template."""
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import asdict
 from typing import Any
@@ -12,13 +13,17 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from tallymark_audit.store import queries
-from tallymark_audit.text import utc
+from tallymark_audit.text import LARGEST, utc
 from tallymark_dashboards import view
 from tallymark_dashboards.context import Context, context_of
 from tallymark_dashboards.marks import MARKS
 
 PAGE = 50
 """Rows of topics a page."""
+CELLS = 100
+"""Cells of a verdict, and rows of each side, that a page shows; the JSON has more."""
+MAX_NAME = 300
+_NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 
 router = APIRouter(include_in_schema=False)
 
@@ -38,13 +43,13 @@ def overview_fragment(
 
 
 @router.get("/window", response_class=HTMLResponse)
-def window(request: Request, edge: str, topic: str, window: int) -> Response:
+def window(request: Request, edge: str, topic: str, window: str) -> Response:
     """The evidence of one window."""
     return _render(request, "window.html", _evidence(context_of(request), edge, topic, window))
 
 
 @router.get("/fragment/window", response_class=HTMLResponse)
-def window_fragment(request: Request, edge: str, topic: str, window: int) -> Response:
+def window_fragment(request: Request, edge: str, topic: str, window: str) -> Response:
     """The changing part of the evidence."""
     return _render(request, "_window.html", _evidence(context_of(request), edge, topic, window))
 
@@ -84,7 +89,7 @@ def _overview(context: Context, q: str, page: int) -> dict[str, Any]:
             "q": q,
             "page": page,
             "pages": max(1, -(-len(found) // PAGE)),
-            "reporters": queries.all_reporters(connection, live_only=True)[:PAGE],
+            "reporters": queries.all_reporters(connection, live_only=True, limit=PAGE),
             "incidents": queries.all_incidents(connection, 10),
             "runs": queries.all_runs(connection, 8),
             "disagreements": queries.disagreements(connection, 20),
@@ -94,20 +99,39 @@ def _overview(context: Context, q: str, page: int) -> dict[str, Any]:
 
 def _strip_windows(connection: Any, one: queries.TopicSummary, window_ms: int) -> list[Any]:
     start = one.last_window - (view.STRIP - 1) * window_ms
-    return queries.windows(connection, one.edge, one.topic, start=start, limit=view.STRIP)
+    place = one.edge, one.topic
+    return queries.windows(connection, *place, start=start, limit=view.STRIP, cells=False)
 
 
-def _evidence(context: Context, edge: str, topic: str, window: int) -> dict[str, Any]:
+def _evidence(context: Context, edge: str, topic: str, window: str) -> dict[str, Any]:
+    place = {"edge": edge[:MAX_NAME], "topic": topic[:MAX_NAME]}
+    start = _start_of(window)
+    if start is None or not (edge + topic).isprintable():
+        return {
+            **place,
+            "window": 0,
+            "window_end": 0,
+            "unknown": True,
+            "fragment": "",
+            "said": window[:MAX_NAME],
+        }
     with context.store.read() as connection:
-        evidence = queries.shown_evidence(queries.evidence(connection, edge, topic, window))
+        found = queries.evidence(connection, edge, topic, start, CELLS)
+    evidence = queries.shown_evidence(found)
     return {
-        "edge": edge,
-        "topic": topic,
-        "window": window,
-        "window_end": window + context.deployment.audit.window_ms,
+        **place,
+        "window": start,
+        "window_end": start + context.deployment.audit.window_ms,
         "unknown": not evidence.verdicts,
         "disagreement": view.disagreement(evidence.verdicts),
-        "fragment": view.evidence_href(edge, topic, window, "/fragment/window"),
-        "json_href": view.evidence_href(edge, topic, window, "/api/v1/audit/evidence"),
+        "fragment": view.evidence_href(edge, topic, start, "/fragment/window"),
+        "json_href": view.evidence_href(edge, topic, start, "/api/v1/audit/evidence"),
         **asdict(evidence),
     }
+
+
+def _start_of(window: str) -> int | None:
+    """The start of a window (ms), as an address has it; None: no window can be called that."""
+    if _NUMBER.fullmatch(window) is None or abs(int(window)) > LARGEST:
+        return None
+    return int(window)

@@ -166,7 +166,8 @@ def test_evidence_names_what_is_missing_and_the_copies(client: TestClient, store
     (cell,) = found["verdicts"][0]["cells"]
     assert (cell["missing"], cell["copies"]) == ([3, 3], [[0, 77, 1]])
     assert set(found) == {
-        "verdicts", "upstream", "downstream", "reporters", "history", "incidents", "repairs"
+        "verdicts", "upstream", "downstream", "reporters", "history", "incidents", "repairs",
+        "left_out",
     }  # fmt: skip
     answer = client.get("/evidence", params={**params, "window": NOON + W})
     assert answer.status_code == 404
@@ -216,6 +217,65 @@ def test_cells_come_in_bounded_pages(
         cursor = page["next"] or ""
     assert found == [NOON + n * W for n in range(4)]
     assert asked == pages
+
+
+@on_both
+@pytest.mark.parametrize("tier", ["cluster", "producer"])
+def test_the_cells_of_one_large_window_come_in_pages(
+    client: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch, tier: str
+) -> None:
+    """Pages held whole windows: one with 50,000 forged runs was one answer."""
+    monkeypatch.setattr("tallymark_audit.api.routes.MAX_CELLS", 7)
+    table = observations if tier == "cluster" else claims
+    where = {"seen_topic": "clicks", "seen_partition": 0} if tier == "cluster" else {"part": 0}
+    names = {(n, f"{chr(97 + k)}{n}") for n in range(3) for k in range(10)}
+    for window, server in names:
+        who = {} if tier == "cluster" else {"reporter": server}
+        key = cell_row(NOON + window * W, tier, **where, **who)
+        put(store, table, key | {"server": server, "instance": "b"})
+    found: list[tuple[int, str]] = []
+    cursor, pages = "", list[int]()
+    while not pages or cursor:
+        asked = {"cluster": "dc1", "topic": "clicks", "tier": tier, "cursor": cursor}
+        page = client.get("/cells", params=asked).json()
+        pages.append(len(page["cells"]))
+        found += [((row["window"] - NOON) // W, row["server"]) for row in page["cells"]]
+        cursor = page["next"] or ""
+    assert found == sorted(names)
+    assert max(pages) <= 7
+
+
+def test_an_answer_is_bounded_in_bytes(store: Store, client: TestClient) -> None:
+    """A few cells of ten thousand ranges each are as large as many cells."""
+    ranges = [x for n in range(10_000) for x in (2 * n, 2 * n)]
+    for n in range(80):
+        seen = {"seen_topic": "clicks", "seen_partition": 0, "ranges": ranges}
+        put(store, observations, cell_row(NOON, "cluster", **seen) | {"server": f"{n:02}"})
+    record(store, healthy(NOON, edge="producer-to-dc1"))
+    where: dict[str, Any] = {"edge": "producer-to-dc1", "topic": "clicks", "window": NOON}
+    answer = client.get("/evidence", params=where)
+    assert len(answer.content) < 8 << 20
+    told = answer.json()
+    assert told["left_out"] == {"downstream": 80 - len(told["downstream"])}
+    assert told["downstream"]
+    many = {"cluster": "dc1", "topic": "clicks"}
+    for n in range(80, 160):
+        seen = {"seen_topic": "clicks", "seen_partition": 0, "ranges": ranges}
+        put(store, observations, cell_row(NOON, "cluster", **seen) | {"server": f"{n:03}"})
+    page = client.get("/cells", params=many)
+    assert len(page.content) < 24 << 20
+    assert page.json()["next"]
+
+
+def test_the_overview_in_pages(client: TestClient, store: Store) -> None:
+    record(store, *(healthy(NOON, topic=f"t{n}") for n in range(5)))
+    path, found = "/overview?limit=2", list[str]()
+    while path:
+        answer = client.get(path)
+        found += [one["topic"] for one in answer.json()]
+        link = answer.headers.get("link", "")
+        path = link[link.index("/overview") : link.index(">")] if link else ""
+    assert found == [f"t{n}" for n in range(5)]
 
 
 @on_both

@@ -15,12 +15,13 @@ from judged_world import W, World, heartbeats, publisher, steady, world_in
 from sqlalchemy import func, select
 
 from tallymark.client.producing.stamps import Stamp
+from tallymark_audit.alerts.facts import judged_edges
 from tallymark_audit.cells import OVERFLOW
 from tallymark_audit.collector.openings import Budget
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.metrics_source import AuditMetrics
-from tallymark_audit.store import counts, openings, queries, recounts
-from tallymark_audit.store.tables import observations
+from tallymark_audit.store import counts, facts, openings, queries, recounts
+from tallymark_audit.store.tables import observations, reporter_topics, reporters, watermarks
 from tallymark_audit.testing import Told
 
 MOST = 5
@@ -204,6 +205,31 @@ def test_counting_again_opens_no_cells(world: World) -> None:
     with world.store.read() as connection:
         kept = counts.cells_of_window(connection, "dc1", "t", 0, at)
     assert {seen.key.overflow for seen in kept} == {True, False}
+
+
+def test_groups_that_somebody_makes_up_are_not_all_judged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write to the audit topic reports as the member of any group: each became a hop
+    of its own, with verdicts, watermarks and metrics. Those that are judged stay."""
+    monkeypatch.setattr(facts, "MOST_GROUPS", 3)
+    with world.store.write() as connection:
+        for group in ("z", "y"):
+            connection.execute(
+                watermarks.insert().values(edge=f"dc1-to-group:{group}", topic="t", holes=[])
+            )
+        told = {"cluster": "dc1", "tier": "consumer", "kind": "consumer"}
+        for group in ("z", "y", *(f"a{n}" for n in range(50))):
+            row = {**told, "reporter": f"consumer-{group}", "consumer_group": group}
+            connection.execute(reporters.insert().values(**row))
+            topic = {"cluster": "dc1", "topic": "t", "reporter": f"consumer-{group}"}
+            connection.execute(reporter_topics.insert().values(**topic))
+        assert facts.first_groups(connection, "dc1") == ["a0", "y", "z"]
+        assert set(facts.groups_on(connection, "dc1")) == {"a0", "y", "z"}
+    world.run(3000)
+    with world.store.read() as connection:
+        edges = judged_edges(connection, world.deployment, "dc1")
+    assert sum(edge.kind == "consumer" for edge in edges) == 3
 
 
 def test_no_stamp_names_the_overflow_cell(world: World) -> None:

@@ -16,6 +16,7 @@ from tallymark_audit.cli.tables import evidence_tables
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store import Store, queries
+from tallymark_audit.store.tables import observations
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_dashboards.app import create_app
 from tallymark_dashboards.view import short_time
@@ -41,6 +42,47 @@ def test_the_overview_shows_the_worst_first_and_what_is_missing(client: TestClie
 
 def test_99_99_percent_never_shows_as_100(client: TestClient) -> None:
     assert "99.99 %" in text_of(client.get("/").text)
+
+
+@pytest.mark.parametrize("page", ["/window", "/fragment/window"])
+@pytest.mark.parametrize("window", ["9" * 26, "-" + "9" * 26, "9" * 19, "9" * 5000, "noon", "²"])
+def test_a_window_that_no_store_can_hold_is_a_page_that_does_not_exist(
+    client: TestClient, page: str, window: str
+) -> None:
+    """A number of 26 digits in the address was an error of the database, shown as a traceback."""
+    place = {"edge": "dc1-to-aggregate", "topic": "clicks", "window": window}
+    found = client.get(page, params=place)
+    assert found.status_code == 404
+    assert found.headers["content-type"].startswith("text/html")
+    assert "No window is called" in found.text
+    assert client.get("/api/v1/audit/evidence", params=place).status_code == 422
+
+
+def test_a_page_shows_the_first_cells_and_says_how_many_there_are(
+    client: TestClient, store: Store
+) -> None:
+    """Somebody stamped 50,000 runs into a window: its page was of 26 MB, and took 23 seconds."""
+    with store.write() as connection:
+        connection.execute(
+            observations.insert(),
+            [
+                {
+                    "tier": "cluster", "cluster": "aggregate", "topic": "clicks", "window": NOON,
+                    "partition": 0, "server": f"host-{n}", "instance": f"{n:016x}",
+                    "seen_topic": "clicks", "seen_partition": 0, "count": 1,
+                    "ranges": [x for one in range(1_000) for x in (3 * one, 3 * one)],
+                }
+                for n in range(3_000)
+            ],
+        )  # fmt: skip
+    page = client.get(EVIDENCE)
+    assert len(page.content) < 200_000
+    assert re.search(r"and 2,9\d\d more", page.text)
+    found = client.get(f"/api/v1/audit{EVIDENCE.replace('/window', '/evidence')}")
+    assert len(found.content) < 12 << 20
+    told = found.json()
+    assert len(told["downstream"]) <= 500
+    assert len(told["downstream"]) + told["left_out"]["downstream"] >= 3_000
 
 
 def test_what_is_still_open_is_not_shown_as_wrong(store: Store, deployment: Deployment) -> None:

@@ -17,6 +17,7 @@ from tallymark_audit.judge.judging import SettleTimes
 from tallymark_audit.judge.states import State
 from tallymark_audit.store import queries, watching
 from tallymark_audit.store.damage import damaged
+from tallymark_audit.store.facts import first_groups
 from tallymark_audit.store.openings import overflowed
 from tallymark_audit.store.rows import Row, holes_of
 from tallymark_audit.store.verdict_changes import Answers
@@ -92,7 +93,7 @@ def judged_edges(connection: Connection, deployment: Deployment, cluster: str) -
     names = {edge.name for edge in declared}
     found = [
         consumer_edge(cluster, group, deployment.audit.topics)
-        for group in watching.reporting_groups(connection, cluster)
+        for group in first_groups(connection, cluster)
     ]
     return (*declared, *(edge for edge in found if edge.name not in names))
 

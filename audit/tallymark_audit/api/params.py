@@ -7,6 +7,7 @@ import base64
 import binascii
 import json
 import re
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Query
@@ -14,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from tallymark.errors import UserError
 from tallymark_audit.api.problems import Problem
-from tallymark_audit.text import TIME_FORMS, parse_time
+from tallymark_audit.text import LARGEST, TIME_FORMS, parse_time
 
 LAST_MS: Final = 253_402_300_799_999
 """The last ms of the year 9999."""
@@ -99,6 +100,14 @@ def cursor_of(key: list[Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
 
 
+def cell_key_of(cursor: str) -> list[Any]:
+    """Where a page of cells ended: behind a window, ``[window]``, or behind a cell of it."""
+    for kinds in ((int,), (int, int, str, str, str, int)):
+        with suppress(Problem):
+            return key_of(cursor, *kinds) or []
+    raise Problem(422, "the cursor is not one that was given here", "begin without a cursor")
+
+
 def key_of(cursor: str, *kinds: type) -> list[Any] | None:
     """The inverse of :func:`cursor_of`, None for none; 422 where it is not one of ours."""
     if not cursor:
@@ -112,7 +121,7 @@ def key_of(cursor: str, *kinds: type) -> list[Any] | None:
         isinstance(key, list)
         and len(key) == len(kinds)
         and all(type(part) is kind for part, kind in zip(key, kinds, strict=True))
-        and all(abs(part) <= LAST_MS for part in key if isinstance(part, int))
+        and all(abs(part) <= LARGEST for part in key if isinstance(part, int))
         and all(part.isprintable() for part in key if isinstance(part, str))
     ):
         return key

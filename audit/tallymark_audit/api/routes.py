@@ -14,13 +14,15 @@ from tallymark_audit.api.problems import Answer, AuditRoute, Problem
 from tallymark_audit.api.state import api_of
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.store import paging, queries
-from tallymark_audit.store.rows import Row, shown_verdict
+from tallymark_audit.store.rows import shown_verdict
+from tallymark_audit.text import LARGEST
 
 PREFIX: Final = "/api/v1/audit"
 MAX_WINDOWS: Final = 100
 """Windows of cells in one answer ..."""
 MAX_CELLS: Final = 5_000
-"""... and cells, but for those of its last window."""
+"""... and cells."""
+MAX_TOPICS: Final = 10_000
 router = APIRouter(route_class=AuditRoute, default_response_class=Answer, tags=["audit"])
 
 
@@ -28,17 +30,27 @@ router = APIRouter(route_class=AuditRoute, default_response_class=Answer, tags=[
 def overview(
     request: Request,
     start: params.From = None,
+    limit: Annotated[
+        int, Query(ge=1, le=MAX_TOPICS, description="At most so many in one answer.")
+    ] = MAX_TOPICS,
+    cursor: params.Cursor = "",
 ) -> Answer:
     """Every topic on every edge: windows by state, sums in messages, how far it is complete (ms).
 
-    ``through`` and ``horizon`` are -1 where there is no watermark yet."""
+    ``through`` and ``horizon`` are -1 where there is no watermark yet. Where there is more than
+    ``limit``, the header ``Link`` names the next page (``rel="next"``)."""
+    after = tuple(params.key_of(cursor, str, str) or ("", ""))
     with api_of(request).store.read() as connection:
-        return Answer(
-            [
-                asdict(one)
-                for one in queries.overview(connection, start, time.time_ns() // 1_000_000)
-            ]
+        found = queries.overview(connection, start, time.time_ns() // 1_000_000)
+    rest = [one for one in found if (one.edge, one.topic) > after]
+    answer = Answer([asdict(one) for one in rest[:limit]])
+    if len(rest) > limit:
+        last = rest[limit - 1]
+        following = request.url.include_query_params(
+            cursor=params.cursor_of([last.edge, last.topic]), limit=limit
         )
+        answer.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+    return answer
 
 
 @router.get("/verdicts")
@@ -80,20 +92,17 @@ def cells(
     ] = 10,
     cursor: params.Cursor = "",
 ) -> Answer:
-    """What was counted of each producer run in each window, oldest window first, whole windows a
+    """What was counted of each producer run in each window, oldest window first, so many cells a
     page. ``ranges``, ``accepted`` and the like are sequences as flat ranges: first, last, first,
     last. Latencies are sketches of ms, hashes of 64 bits may need more than a double holds."""
-    key = params.key_of(cursor, int)
-    first = key[0] + 1 if key else start or -params.LAST_MS
-    last = params.LAST_MS if end is None else end
+    after = params.cell_key_of(cursor)
+    first = after[0] + (len(after) == 1) if after else start or -LARGEST
+    last = LARGEST if end is None else end
     with api_of(request).store.read() as connection:
         found = paging.cell_windows(connection, cluster, topic, tier, first, last, windows)
-        told, rows = 0, list[Row]()
-        while told < len(found) and len(rows) < MAX_CELLS:
-            rows += paging.cells(connection, cluster, topic, tier, [found[told]])
-            told += 1
-    more = told < len(found) or told == windows
-    return Answer({"cells": rows, "next": params.cursor_of([found[told - 1]]) if more else None})
+        page = paging.cell_page(connection, cluster, topic, tier, found, after[1:], MAX_CELLS)
+    more = page.after or ([found[-1]] if len(found) == windows else None)
+    return Answer({"cells": page.rows, "next": params.cursor_of(more) if more else None})
 
 
 @router.get("/evidence")
@@ -102,12 +111,15 @@ def evidence(
     edge: Annotated[params.Name, Query(description="The edge, as in producer-to-dc1.")],
     topic: Annotated[params.Name, Query(description="The topic, as it is called upstream.")],
     window: Annotated[params.Moment, Query(description="The start of the window.")],
+    limit: params.Limit = 500,
 ) -> Answer:
-    """All about one window: ``verdicts`` (the one that holds first) whose ``cells`` name what is
+    """About one window: ``verdicts`` (the one that holds first) whose ``cells`` name what is
     missing, where it is ``located``, the ``copies`` and blocks; both sides; ``reporters``; what
-    happened (``incidents``), every revision (``history``), and ``repairs``."""
+    happened (``incidents``), the revisions (``history``), and ``repairs``. Each list has ``limit``
+    rows at most, and is bounded in bytes; ``left_out`` says how many there are besides, and
+    ``/cells`` gives all cells of a window in pages."""
     with api_of(request).store.read() as connection:
-        found = queries.shown_evidence(queries.evidence(connection, edge, topic, window))
+        found = queries.shown_evidence(queries.evidence(connection, edge, topic, window, limit))
     if not found.verdicts:
         raise Problem(
             404,

@@ -103,8 +103,7 @@ def make_plan(
         raise UserError(
             f"there is no edge {edge!r}", f"the settings make these: {', '.join(by_name)}"
         )
-    some = {"edge": edge, "topic": topic}
-    rows = queries.windows(connection, **some, start=start, end=end, states=WRONG, limit=MOST)
+    rows = queries.windows(connection, edge, topic, start, end, WRONG, MOST)
     rows = [row for row in rows if row["edge"] in by_name]
     rows.sort(key=lambda row: (row["window"], row["edge"], row["topic"]))
     items = [item for row in rows for item in _items(connection, by_name, row)]

@@ -14,7 +14,8 @@ from typing import TypeVar
 from sqlalchemy import Connection, Table, exists, func, or_, select, union
 
 from tallymark_audit import sketches
-from tallymark_audit.cells import CellKey
+from tallymark_audit.cells import GROUP, CellKey
+from tallymark_audit.edges import consumer_edge
 from tallymark_audit.judge.passing import Part
 from tallymark_audit.judge.verdicts import ReporterFacts
 from tallymark_audit.ranges import EMPTY, RangeSet
@@ -38,11 +39,14 @@ from tallymark_audit.store.tables import (
     progress,
     reporter_topics,
     reporters,
+    watermarks,
     window_changes,
 )
 
 ByWindow = Mapping[int, dict[CellKey, Observation]]
 T = TypeVar("T")
+MOST_GROUPS = 500
+"""Groups of a cluster that are judged without being declared."""
 CHUNK = 500
 """Values in one IN (...)."""
 
@@ -200,9 +204,25 @@ def members_of(connection: Connection, cluster: str, group: str, topic: str) -> 
     return [reporter_facts(dict(row)) for row in connection.execute(query).mappings()]
 
 
+def first_groups(connection: Connection, cluster: str) -> list[str]:
+    """Of the consumer groups whose runs report on a cluster those that are judged, sorted: those
+    that were judged before come first, so that whoever makes up names takes no hop away."""
+    known = select(reporters.c.consumer_group).where(
+        reporters.c.cluster == cluster,
+        reporters.c.tier == "consumer",
+        reporters.c.consumer_group != "",
+    )
+    names = connection.scalars(known.distinct()).all()
+    edges = {consumer_edge(cluster, name, "").name: name for name in names}
+    judged = select(watermarks.c.edge).where(watermarks.c.edge.startswith(f"{cluster}-to-{GROUP}"))
+    before = {edges.get(edge) for edge in connection.scalars(judged.distinct())}
+    return sorted(sorted(names, key=lambda name: (name not in before, name))[:MOST_GROUPS])
+
+
 def groups_on(connection: Connection, cluster: str) -> dict[str, dict[str, int]]:
-    """The consumer groups whose runs report on a cluster: of each topic that a group has reported
-    on, when (ms) the first of these runs began."""
+    """The consumer groups whose runs report on a cluster (:func:`first_groups`): of each topic that
+    a group has reported on, when (ms) the first of these runs began."""
+    groups = first_groups(connection, cluster)
     reading = (reporter_topics.c.cluster == reporters.c.cluster) & (
         reporter_topics.c.reporter == reporters.c.reporter
     )
@@ -213,7 +233,11 @@ def groups_on(connection: Connection, cluster: str) -> dict[str, dict[str, int]]
             func.min(reporters.c.first_seen),
         )
         .join(reporter_topics, reading)
-        .where(reporters.c.cluster == cluster, reporters.c.tier == "consumer")
+        .where(
+            reporters.c.cluster == cluster,
+            reporters.c.tier == "consumer",
+            reporters.c.consumer_group.in_(groups),
+        )
         .group_by(reporters.c.consumer_group, reporter_topics.c.topic)
     )
     found: dict[str, dict[str, int]] = {}

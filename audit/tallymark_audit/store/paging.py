@@ -3,13 +3,14 @@ stay right while rows come in, and the hundredth costs what the first does."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, or_, select, union
+from sqlalchemy import Connection, Select, and_, literal, or_, select, tuple_, union
 
 from tallymark_audit.store import archive
 from tallymark_audit.store.facts import chunks
+from tallymark_audit.store.portions import MOST_BYTES, first_of, size_of
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.tables import (
     alerts,
@@ -100,6 +101,74 @@ def cells(
     order = ("window", "partition", "server", "instance")
     found = [row for row in rows if row["tier"] == tier]
     return sorted(found, key=lambda row: tuple(row[name] for name in order))
+
+
+class CellPage(NamedTuple):
+    """Cells, and behind what the next page goes on: a window, or where that goes on itself a cell
+    of it, as :data:`_CELL_KEYS` says; None: these were all."""
+
+    rows: list[Row]
+    after: list[Any] | None
+
+
+_CELL_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "observations": ("partition", "server", "instance", "seen_topic", "seen_partition"),
+    "claims": ("partition", "server", "instance", "reporter", "part"),
+}
+
+
+def cell_page(
+    connection: Connection,
+    cluster: str,
+    topic: str,
+    tier: Tier,
+    windows: Sequence[int],
+    after: Sequence[Any],
+    most: int,
+    most_bytes: int = 4 * MOST_BYTES,
+) -> CellPage:
+    """The cells of these windows that were counted in a tier, by window, partition, server and
+    instance; of the first only those behind the cell ``after``."""
+    rows: list[Row] = []
+    room = most_bytes
+    for window in windows:
+        found = _cells_behind(connection, cluster, topic, tier, window, after, most - len(rows))
+        kept, more = first_of(found, most - len(rows), room)
+        rows, after, room = rows + kept, (), max(1, room - sum(map(size_of, kept)))
+        if not more and (len(rows) >= most or room == 1):
+            return CellPage(rows, None if window == windows[-1] else [window])
+        if more:
+            names = _CELL_KEYS[(observations if tier == "cluster" else claims).name]
+            return CellPage(rows, [window, *(rows[-1][name] for name in names)])
+    return CellPage(rows, None)
+
+
+def _cells_behind(
+    connection: Connection,
+    cluster: str,
+    topic: str,
+    tier: Tier,
+    window: int,
+    after: Sequence[Any],
+    most: int,
+) -> list[Row]:
+    """At most one more than ``most``, unless the window is archived: it is one row, then."""
+    table = observations if tier == "cluster" else claims
+    names = _CELL_KEYS[table.name]
+    if archive.packed_rows(connection, table, cluster, topic, [window]):
+        found = cells(connection, cluster, topic, tier, [window])
+        found.sort(key=lambda row: [row[name] for name in names])
+        return [row for row in found if not after or [row[name] for name in names] > list(after)]
+    keys = [table.c[name] for name in names]
+    query = select(table).where(
+        table.c.cluster == cluster,
+        table.c.topic == topic,
+        table.c.window == window,
+        table.c.tier == tier,
+    )
+    if after:
+        query = query.where(tuple_(*keys) > tuple_(*(literal(value) for value in after)))
+    return _rows(connection, query.order_by(*keys).limit(most + 1))
 
 
 def watermark_page(

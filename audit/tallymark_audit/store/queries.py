@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Select, Table, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, or_, select
 
 from tallymark_audit.cells import GROUP, Edge
 from tallymark_audit.edges import PRODUCER
 from tallymark_audit.judge.skewed import SKEWED
 from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.store import archive, graph
-from tallymark_audit.store.rows import Row, holes_of, shown_verdict
+from tallymark_audit.store.portions import MOST_ROWS, Portion, portion, portion_of
+from tallymark_audit.store.rows import Row, holes_of, is_cells, shown_verdict
 from tallymark_audit.store.tables import (
     SUMS,
     claims,
@@ -33,6 +34,10 @@ from tallymark_audit.store.tables import (
 from tallymark_audit.store.verdicts import COLLECTOR, SPARK, effective
 
 WRONG = ("missing", "duplicates", "unclaimed")
+MOST_EVENTS = 200
+"""Revisions, incidents and repairs told of one window, the last ones."""
+MOST_SKEWED = 1_000
+"""Windows of the future that are looked at for whose clock it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,9 @@ class Evidence:
 
     ``verdicts``: one row a source, the one that holds first, each with its ``cells``.
     ``upstream`` and ``downstream``: rows of claims or observations on either side.
-    ``history``: every revision, oldest first. ``incidents``: of the topic, on both clusters."""
+    ``history``: the last revisions, oldest first. ``incidents``: the last of the topic, on both
+    clusters. Each is a portion: ``left_out`` says how many of which there are besides, of what
+    ``cells`` the verdicts', too."""
 
     verdicts: tuple[Row, ...]
     upstream: tuple[Row, ...]
@@ -74,6 +81,7 @@ class Evidence:
     history: tuple[Row, ...]
     incidents: tuple[Row, ...]
     repairs: tuple[Row, ...]
+    left_out: dict[str, int] = field(default_factory=dict[str, int])
 
 
 def overview(
@@ -109,10 +117,12 @@ def overview(
 
 def _skewed(connection: Connection, now: int) -> dict[tuple[str, str], str]:
     """By edge and topic what the newest window of the future says of a clock."""
-    query = select(verdicts).where(verdicts.c.window > now, effective())
+    columns = [verdicts.c[name] for name in ("edge", "topic", "reasons")]
+    query = select(*columns).where(verdicts.c.window > now, effective())
+    newest = _rows(connection, query.order_by(verdicts.c.window.desc()).limit(MOST_SKEWED))
     return {
         (row["edge"], row["topic"]): reason
-        for row in _rows(connection, query.order_by(verdicts.c.window))
+        for row in reversed(newest)
         for reason in row["reasons"]
         if reason.startswith(SKEWED)
     }
@@ -126,10 +136,13 @@ def windows(
     end: int | None = None,
     states: Sequence[str] = (),
     limit: int = 1000,
+    *,
+    cells: bool = True,
 ) -> list[Row]:
     """Verdict rows, the one that holds for each window, newest window first. ``start`` included,
-    ``end`` excluded (ms)."""
-    query = select(verdicts).where(effective())
+    ``end`` excluded (ms). Without their ``cells`` they are short."""
+    columns = [one for one in verdicts.c if cells or one.name != "cells"]
+    query = select(*columns).where(effective())
     for column, value in ((verdicts.c.edge, edge), (verdicts.c.topic, topic)):
         if value is not None:
             query = query.where(column == value)
@@ -143,38 +156,66 @@ def windows(
     return _rows(connection, query.order_by(*order).limit(limit))
 
 
-def evidence(connection: Connection, edge: str, topic: str, window: int) -> Evidence:
-    """Everything about one window; ``edge`` by its name, as in ``producer-to-dc1``."""
+def evidence(
+    connection: Connection, edge: str, topic: str, window: int, most: int = MOST_ROWS
+) -> Evidence:
+    """About one window; ``edge`` by its name, as in ``producer-to-dc1``. ``most``: rows of each
+    side, and cells of each verdict."""
     one = (verdicts.c.edge == edge, verdicts.c.topic == topic, verdicts.c.window == window)
+    known = _edge(connection, edge)
+    clusters = tuple({known.upstream, known.downstream, known.home} - {PRODUCER})
+    names = (topic, known.downstream_topic(topic))
+    past, mended, met = verdict_history.c, repairs.c, incidents.c
+    revisions = select(verdict_history).where(
+        past.edge == edge, past.topic == topic, past.window == window
+    )
+    copies = select(repairs).where(
+        mended.edge == edge, mended.topic == topic, mended.window == window
+    )
+    happened = select(incidents).where(met.cluster.in_(clusters), met.topic.in_(names))
+    parts = {
+        "upstream": _upstream(connection, known, topic, window, most),
+        "downstream": _downstream(connection, known, topic, window, most),
+        "reporters": reporters_of_topic(connection, clusters, topic, most),
+        "history": _last(connection, revisions, past.judged_at, past.revision),
+        "incidents": _last(connection, happened, met.id),
+        "repairs": _last(connection, copies, mended.id),
+    }
+    judged, cells = _judged(connection, one, most)
+    left_out = {name: part.left_out for name, part in parts.items()} | {"cells": cells}
+    return Evidence(
+        verdicts=tuple(judged),
+        left_out={name: count for name, count in left_out.items() if count},
+        **{name: part.rows for name, part in parts.items()},
+    )
+
+
+def _judged(
+    connection: Connection, one: tuple[ColumnElement[bool], ...], most: int
+) -> tuple[list[Row], int]:
+    """The verdicts of a window, the one that holds first, with the worst of their cells; of how
+    many cells no row is given."""
     held = {row["source"] for row in _rows(connection, select(verdicts).where(*one, effective()))}
     found = _rows(connection, select(verdicts).where(*one))
     found.sort(key=lambda row: row["source"] not in held)
-    known = _edge(connection, edge)
-    there = known.downstream_topic(topic)
-    clusters = tuple({known.upstream, known.downstream, known.home} - {PRODUCER})
-    past = select(verdict_history).where(
-        verdict_history.c.edge == edge,
-        verdict_history.c.topic == topic,
-        verdict_history.c.window == window,
-    )
-    mended = select(repairs).where(
-        repairs.c.edge == edge, repairs.c.topic == topic, repairs.c.window == window
-    )
-    met = select(incidents).where(
-        incidents.c.cluster.in_(clusters), incidents.c.topic.in_([topic, there])
-    )
-    return Evidence(
-        verdicts=tuple(found),
-        upstream=tuple(_upstream(connection, known, topic, window)),
-        downstream=tuple(_downstream(connection, known, topic, window)),
-        reporters=tuple(reporters_of_topic(connection, clusters, topic)),
-        history=tuple(_rows(connection, past.order_by(verdict_history.c.judged_at))),
-        incidents=tuple(_rows(connection, met.order_by(incidents.c.id))),
-        repairs=tuple(_rows(connection, mended.order_by(repairs.c.id))),
-    )
+    left = 0
+    for row in found:
+        if is_cells(row["cells"]):
+            part = portion_of(row["cells"], most)
+            row["cells"] = list(part.rows)
+            left += part.left_out
+    return found, left
 
 
-def reporters_of_topic(connection: Connection, clusters: Sequence[str], topic: str) -> list[Row]:
+def _last(connection: Connection, query: Select[Any], *by: ColumnElement[Any]) -> Portion:
+    """The newest rows, in their order."""
+    found = portion(connection, query.order_by(*(one.desc() for one in by)), MOST_EVENTS)
+    return replace(found, rows=tuple(reversed(found.rows)))
+
+
+def reporters_of_topic(
+    connection: Connection, clusters: Sequence[str], topic: str, most: int = MOST_ROWS
+) -> Portion:
     """The reporters that publish to the topic on these clusters."""
     publishing = and_(
         reporter_topics.c.cluster == reporters.c.cluster,
@@ -186,7 +227,7 @@ def reporters_of_topic(connection: Connection, clusters: Sequence[str], topic: s
         .where(reporter_topics.c.topic == topic, reporters.c.cluster.in_(clusters))
         .order_by(reporters.c.server, reporters.c.first_seen)
     )
-    return _rows(connection, query)
+    return portion(connection, query, most)
 
 
 def shown_evidence(found: Evidence) -> Evidence:
@@ -198,12 +239,15 @@ def shown_evidence(found: Evidence) -> Evidence:
     )
 
 
-def all_reporters(connection: Connection, live_only: bool = False) -> list[Row]:
-    """Every reporter; with ``live_only`` those that have neither closed nor been retired."""
+def all_reporters(
+    connection: Connection, live_only: bool = False, limit: int | None = None
+) -> list[Row]:
+    """Every reporter, or so many, those first that were heard of last in each cluster; with
+    ``live_only`` those that have neither closed nor been retired."""
     query = select(reporters).order_by(reporters.c.cluster, reporters.c.last_heard.desc())
     if live_only:
         query = query.where(reporters.c.closed.is_(False), reporters.c.retired_at == 0)
-    return _rows(connection, query)
+    return _rows(connection, query.limit(limit))
 
 
 def disagreements(connection: Connection, limit: int = 100) -> list[Row]:
@@ -301,38 +345,59 @@ def _edge(connection: Connection, name: str) -> Edge:
     return Edge(name, upstream, downstream, kind)
 
 
-def _upstream(connection: Connection, edge: Edge, topic: str, window: int) -> list[Row]:
+def _upstream(connection: Connection, edge: Edge, topic: str, window: int, most: int) -> Portion:
     if edge.kind != "producer":
-        return _cells(connection, observations, edge.upstream, topic, window)
-    rows = _cells(connection, claims, edge.downstream, topic, window)
-    return [row for row in rows if row["tier"] == "producer"]
+        return _cells(connection, observations, edge.upstream, topic, window, "cluster", most)
+    return _cells(connection, claims, edge.downstream, topic, window, "producer", most)
 
 
-def _downstream(connection: Connection, edge: Edge, topic: str, window: int) -> list[Row]:
+def _downstream(connection: Connection, edge: Edge, topic: str, window: int, most: int) -> Portion:
     """What was seen there; of a group, what each of its runs says it has processed."""
     if edge.kind != "consumer":
         there = edge.downstream_topic(topic)
-        return _cells(connection, observations, edge.downstream, there, window)
+        return _cells(connection, observations, edge.downstream, there, window, "cluster", most)
     members = select(reporters.c.reporter).where(
         reporters.c.cluster == edge.upstream, reporters.c.consumer_group == edge.group
     )
-    names = {row.reporter for row in connection.execute(members)}
-    return [
-        {**row, "ranges": row["acknowledged"]}
-        for row in _cells(connection, claims, edge.upstream, topic, window)
-        if row["reporter"] in names
-    ]
+    found = _cells(connection, claims, edge.upstream, topic, window, "consumer", most, members)
+    return replace(found, rows=tuple({**row, "ranges": row["acknowledged"]} for row in found.rows))
 
 
 def _cells(
-    connection: Connection, source: Table, cluster: str, topic: str, window: int
-) -> list[Row]:
+    connection: Connection,
+    source: Table,
+    cluster: str,
+    topic: str,
+    window: int,
+    tier: str,
+    most: int,
+    members: Select[tuple[str]] | None = None,
+) -> Portion:
+    """The first cells of a window, by partition, server and instance; ``members``: only what these
+    have reported."""
+    t = source.c
     query = select(source).where(
-        source.c.cluster == cluster, source.c.topic == topic, source.c.window == window
+        t.cluster == cluster, t.topic == topic, t.window == window, t.tier == tier
     )
-    rows = _rows(connection, query)
-    rows += archive.packed_rows(connection, source, cluster, topic, [window])
-    return sorted(rows, key=lambda row: (row["partition"], row["server"], row["instance"]))
+    if members is not None:
+        query = query.where(t.reporter.in_(members))
+    found = portion(connection, query.order_by(t.partition, t.server, t.instance), most)
+    packed = [
+        row
+        for row in archive.packed_rows(connection, source, cluster, topic, [window])
+        if row["tier"] == tier
+    ]
+    if not packed:
+        return found
+    if members is not None:
+        ours = set(connection.scalars(members))
+        packed = [row for row in packed if row["reporter"] in ours]
+    rows = sorted([*found.rows, *packed], key=lambda row: [row[name] for name in _ORDER])
+    both = portion_of(rows, most)
+    return replace(both, left_out=both.left_out + found.left_out)
+
+
+_ORDER = ("partition", "server", "instance")
 
 
 def _rows(connection: Connection, query: Select[Any]) -> list[Row]:

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, o
 from tallymark.errors import UserError
 from tallymark_audit.judge.apart import is_unjudged
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
+from tallymark_audit.store.portions import first_of
 from tallymark_audit.store.rows import Row, cell_to_json, is_cells
 from tallymark_audit.store.tables import SUMS, verdict_history, verdicts
 from tallymark_audit.store.upsert import upsert
@@ -20,6 +21,8 @@ from tallymark_audit.text import utc
 COLLECTOR, SPARK = "collector", "spark"
 MAX_CELLS = 1000
 """Cells kept with one verdict, the worst first; the sums are always of all of them."""
+MAX_CELL_BYTES = 1 << 20
+"""And about so many bytes of them as JSON."""
 Window = tuple[str, str, int]
 """Edge, topic, start (ms)."""
 _UNDECIDED = tuple(str(state) for state in UNDECIDED)
@@ -218,7 +221,7 @@ def _row(verdict: Verdict, source: str, now_ms: int, before: Row | None) -> Row:
         "judged_at": now_ms,
         **{name: getattr(verdict, name) for name in SUMS},
         "reasons": list(verdict.reasons),
-        "cells": [cell_to_json(cell) for cell in verdict.cells[:MAX_CELLS]],
+        "cells": _first_cells(verdict),
         "accepted_by": before["accepted_by"] if before and not _worse(verdict, before) else "",
     }
     if before:
@@ -228,6 +231,10 @@ def _row(verdict: Verdict, source: str, now_ms: int, before: Row | None) -> Row:
         elif source == COLLECTOR:
             row["judged_at"] = before["judged_at"]
     return row
+
+
+def _first_cells(verdict: Verdict) -> list[Row]:
+    return first_of(map(cell_to_json, verdict.cells), MAX_CELLS, MAX_CELL_BYTES)[0]
 
 
 def _worse(verdict: Verdict, before: Row) -> bool:
