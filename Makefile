@@ -44,6 +44,7 @@ java:
 # Other people's clients that pip does not bring, PostgreSQL and Apache Kafka.
 others:
 	@deploy/ensure-kcat
+	@deploy/ensure-chromium
 	@deploy/ensure-postgresql
 	@deploy/ensure-java-clients
 	@deploy/ensure-apache-kafka $(BIN)/python

@@ -34,6 +34,7 @@ def command(settings: str | None, access_log: Path | None) -> None:
             port=deployment.registry.port,
             access_log=access_log or deployment.log_dir / "registry-access.log",
             cluster_id=deployment.name,
+            known_as=deployment.names_of_registry,
         )
         _log.info("ready %s", server.url)
         servers.append(server)

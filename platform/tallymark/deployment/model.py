@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from socket import gethostname
 from typing import Annotated, Literal, Self, cast
 
 from pydantic import Field, model_validator
@@ -253,6 +254,15 @@ class DashboardSettings(Part):
         return f"http://{self.host}:{self.port}"
 
 
+class HttpSecurity(Part):
+    """How everything that speaks HTTP is secured: the registry, the dashboards with the API, and
+    the metrics of collectors and mirrors."""
+
+    allowed_hosts: tuple[str, ...] = ()
+    """Names, beside those that are configured and advertised, by which browsers may come: such of a
+    proxy in front, for example."""
+
+
 class LakeSettings(Part):
     """Where the load job puts its tables."""
 
@@ -295,6 +305,8 @@ class Deployment(Part):
     """Counting and judging."""
     dashboards: DashboardSettings = DashboardSettings()
     """The web pages."""
+    security: HttpSecurity = HttpSecurity()
+    """TLS, log-ins and names of what speaks HTTP; that of a cluster's clients stands with it."""
     lake: LakeSettings = LakeSettings()
     """The tables of the load job."""
 
@@ -349,6 +361,23 @@ class Deployment(Part):
     def registry_store(self) -> str:
         """SQLAlchemy address of the schema registry's store."""
         return self.registry.store or f"sqlite:///{self.data_dir.absolute() / 'registry.db'}"
+
+    @property
+    def names_of_registry(self) -> tuple[str, ...]:
+        """The hosts by which the registry is known."""
+        registry = self.registry
+        return (
+            registry.host,
+            registry.advertised_host,
+            gethostname(),
+            *self.security.allowed_hosts,
+        )
+
+    @property
+    def names_of_dashboards(self) -> tuple[str, ...]:
+        """The hosts by which the dashboards are known."""
+        console = self.audit.alerts.console_url
+        return (self.dashboards.host, console, gethostname(), *self.security.allowed_hosts)
 
     @property
     def lake_path(self) -> str:

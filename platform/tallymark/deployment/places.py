@@ -22,6 +22,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,48}")
 _TABLES: Final = frozenset({"name", "data_dir", "zookeeper", "clusters", "mirrors", "registry"}) | {
     "audit",
     "dashboards",
+    "security",
     "lake",
 }
 
@@ -137,6 +138,7 @@ def places(raw: Mapping[str, Any]) -> Places | None:
     if not raw.keys() <= _TABLES:
         return None
     try:
+        _only(_table(raw, "security"), {"allowed_hosts"})
         clusters = _clusters(raw)
         return Places(
             Path(_text(raw, "data_dir", ".tallymark")),

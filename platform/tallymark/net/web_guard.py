@@ -1,0 +1,170 @@
+"""Keeps web pages of others out of what serves HTTP here, as an ASGI middleware.
+
+A browser on a machine that reaches us runs pages of anybody. Two ways lead in:
+
+* *Rebinding*: ``evil.example`` first stands for its own server, then for 127.0.0.1. To the browser
+  our answers are that page's own, and it reads them all. But the request says ``Host:
+  evil.example``: whatever is neither loopback, nor the address that it came in by, nor a name that
+  we are known by is refused (421).
+* *Foreign requests*: a page may send forms and simple POSTs to any address, without being shown
+  the answer. Browsers say who asks, in ``Origin`` and ``Sec-Fetch-Site`` (W3C Fetch Metadata):
+  what another site, or another port of this machine, sends is refused (403), unless somebody
+  follows a link to a page.
+
+Clients that are no browsers send neither of the two, and are not kept from anything here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from tallymark.net.access_log import App, Message, Receive, Send
+from tallymark.net.rate_limit import RateLimit
+
+log = logging.getLogger(__name__)
+
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([a-z0-9._-]+))(?::([0-9]{1,5}))?")
+_SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+_WILDCARDS: Final = frozenset(("", "0.0.0.0", "::", "*"))
+_KEEP_OUT: Final = ((b"cross-origin-resource-policy", b"same-origin"),)
+
+
+class Refusal(NamedTuple):
+    """HTTP status and the reason."""
+
+    status: int
+    reason: str
+
+
+class OwnNames:
+    """The names by which we are known: hosts as they are configured and advertised, ``host:port``
+    and addresses of pages (``https://tallymark.example/audit``) included."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self.hosts: frozenset[str] = frozenset(
+            host for text in texts if (host := _own(text)) not in _WILDCARDS
+        )
+
+    def knows(self, host: str, local: str = "") -> bool:
+        """Whether ``host`` is one of ours, loopback, or ``local``, the address that the
+        connection came in by: no page of others can have any of them for its own."""
+        return host in self.hosts or host == "localhost" or _is_local(host, local)
+
+
+def refusal(
+    method: str, headers: Mapping[bytes, bytes], names: OwnNames, local: str = ""
+) -> Refusal | None:
+    """Why a request is not served, None if it is. ``headers`` have names in lower case; who sends
+    none of those that only browsers send is let through."""
+    netloc = headers.get(b"host", b"").decode("latin-1").strip().lower()
+    if netloc:
+        host = host_of(netloc)
+        if host is None or not names.knows(host, local):
+            return Refusal(
+                421,
+                f"Host {netloc[:100]!r} is no name of this server: add it to [security] "
+                "allowed_hosts in the settings if it is one",
+            )
+    origin = headers.get(b"origin", b"").decode("latin-1").strip().lower()
+    if origin and method not in _SAFE and not _same(origin, netloc):
+        return Refusal(403, f"a page of {origin[:100]!r} may change nothing here")
+    site = headers.get(b"sec-fetch-site", b"none").decode("latin-1").strip().lower()
+    if site not in ("same-origin", "none") and not _follows_a_link(method, headers):
+        return Refusal(403, "a page of another site may not ask for this")
+    return None
+
+
+class WebGuard:
+    """Wraps ``app``. What it refuses is logged, each address once in a while, and told as
+    ``{"error_code", "message"}``."""
+
+    def __init__(self, app: App, names: OwnNames) -> None:
+        self._app = app
+        self._names = names
+        self._told = RateLimit()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        server = scope.get("server")
+        found = refusal(
+            scope["method"],
+            dict(reversed(scope["headers"])),
+            self._names,
+            server[0] if server else "",
+        )
+        if found is None:
+            await self._app(scope, receive, _closed_to_others(send))
+            return
+        self._tell(scope, found)
+        await _answer(send, found)
+
+    def _tell(self, scope: Message, found: Refusal) -> None:
+        client = scope.get("client")
+        host = client[0] if client else "?"
+        held = self._told.passes(host)
+        if held is not None:
+            log.warning("refused from=%s held_back=%d: %s", host, held, found.reason)
+
+
+def host_of(netloc: str) -> str | None:
+    """The host of ``host:port`` without port, brackets and trailing dot; None for anything else."""
+    match = _HOST.fullmatch(netloc.lower())
+    return None if match is None else (match[1] or match[2].rstrip("."))
+
+
+def _own(text: str) -> str:
+    netloc = text.strip().lower().partition("://")
+    rest = (netloc[2] or netloc[0]).partition("/")[0]
+    # An IPv6 host stands in the settings without its brackets.
+    return host_of(rest) or rest
+
+
+def _is_local(host: str, local: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or (bool(local) and host == local)
+
+
+def _same(origin: str, netloc: str) -> bool:
+    scheme, _, rest = origin.partition("://")
+    port = {"http": ":80", "https": ":443"}.get(scheme)
+    return port is not None and rest.removesuffix(port) == netloc.removesuffix(port)
+
+
+def _follows_a_link(method: str, headers: Mapping[bytes, bytes]) -> bool:
+    return (
+        method in ("GET", "HEAD")
+        and headers.get(b"sec-fetch-mode") == b"navigate"
+        and headers.get(b"sec-fetch-dest") == b"document"
+    )
+
+
+def _closed_to_others(send: Send) -> Send:
+    """Says to browsers that pages of others may not embed what is answered."""
+
+    async def closed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *_KEEP_OUT]
+        await send(message)
+
+    return closed
+
+
+async def _answer(send: Send, found: Refusal) -> None:
+    body = json.dumps({"error_code": found.status, "message": found.reason}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        *_KEEP_OUT,
+    ]
+    await send({"type": "http.response.start", "status": found.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

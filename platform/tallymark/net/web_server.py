@@ -1,0 +1,264 @@
+"""An ASGI application over HTTP, in a thread of its own, with bounds on what strangers can take.
+
+uvicorn serves, but waits for ever for the head of a request, for its body, and for whoever does not
+read the answer; a connection that has sent nothing yet counts nowhere. So connections are counted
+when they are accepted, and each has a clock::
+
+    accepted -> counted -> [handshake 10 s] -> head 10 s -> body 30 s -> the application
+       |                                        ^                            |
+       too many: closed                         +---- kept alive 5 s <-------+ answer: every 64 KiB
+                                                                               within 30 s
+    out of time: closed
+
+It needs uvicorn, which the extras for the registry and the dashboards bring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import socket
+import ssl
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tallymark.errors import TallymarkError, UserError
+from tallymark.net.access_log import App
+from tallymark.net.connection_quota import ConnectionQuota
+from tallymark.net.rate_limit import RateLimit
+from tallymark.net.tls_accept import Successor, TlsHandshake
+
+START_SECONDS: Final = 30.0
+CLOSE_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class WebLimits:
+    """What strangers may take. Times in seconds."""
+
+    max_connections: int = 512
+    """Altogether; and no more than half of the descriptors that the process may open."""
+    max_per_host: int = 384
+    """Of one address, so that others still get in."""
+    handshake: float = 10.0
+    head: float = 10.0
+    """From the first moment of a connection, or the first byte of a later request."""
+    body: float = 30.0
+    unread: float = 30.0
+    """How long the other side may leave 64 KiB of an answer unread."""
+
+
+class WebServer:
+    """Serves ``app`` on ``listener`` from construction on, until :meth:`close`.
+
+    ``tls`` is what it speaks TLS with; ``name`` is that of its thread. TallymarkError where it does
+    not start."""
+
+    def __init__(
+        self,
+        app: App,
+        listener: socket.socket,
+        name: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        limits: WebLimits | None = None,
+    ) -> None:
+        self._name = name
+        self._listener = listener
+        bounds = _within_descriptors(limits or WebLimits())
+        self.quota = ConnectionQuota(bounds.max_connections, bounds.max_per_host)
+        self._server = uvicorn.Server(_config(app, _Connections(bounds, self.quota, tls)))
+        logging.getLogger("uvicorn.error").addFilter(_RATED)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+        deadline = time.monotonic() + START_SECONDS
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                self.close()
+                raise TallymarkError(f"the server of {name} did not start; its log says why")
+            self._thread.join(0.01)
+
+    def check(self) -> None:
+        """Raises if the server's thread is gone."""
+        if not self._thread.is_alive():
+            raise TallymarkError(f"the server of {self._name} has stopped; its log says why")
+
+    def close(self) -> None:
+        """Finish the requests that are being answered, then stop. Idempotent."""
+        self._server.should_exit = True
+        self._thread.join(CLOSE_SECONDS)
+        self._listener.close()
+
+    def _run(self) -> None:
+        self._server.run(sockets=[self._listener])
+
+
+def listen(host: str, port: int, what: str, setting: str) -> socket.socket:
+    """A socket for ``what``; port 0 takes a free one. UserError names the ``setting`` to change."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise UserError(f"the host {host} of {what} is not known: {error.strerror}") from error
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise UserError(
+            f"{what} cannot listen on {host}:{port}: {error.strerror}",
+            f"stop what listens there, or set {setting} in the settings",
+        ) from error
+    return listener
+
+
+class _Connections:
+    """Makes the protocol of each accepted connection, where uvicorn expects its class."""
+
+    def __init__(
+        self, limits: WebLimits, quota: ConnectionQuota, tls: ssl.SSLContext | None
+    ) -> None:
+        self.limits = limits
+        self.quota = quota
+        self._tls = tls
+
+    def __call__(self, **of_uvicorn: Any) -> asyncio.Protocol:
+        if self._tls is None:
+            return _BoundedHttp(self, counted=False, **of_uvicorn)
+        counted = False
+
+        def admit(handshake: TlsHandshake) -> bool:
+            nonlocal counted
+            counted = self.quota.take(handshake.host) is None
+            return counted
+
+        def serve(_handshake: TlsHandshake) -> Successor:
+            return _BoundedHttp(self, counted=True, **of_uvicorn)
+
+        def ended(handshake: TlsHandshake, _why: str) -> None:
+            if counted:
+                self.quota.give_back(handshake.host)
+
+        return TlsHandshake(self._tls, self.limits.handshake, admit, serve, ended)
+
+
+class _BoundedHttp(H11Protocol):
+    """uvicorn's protocol with clocks. ``counted``: the quota knows of the connection already."""
+
+    def __init__(self, connections: _Connections, counted: bool, **of_uvicorn: Any) -> None:
+        super().__init__(**of_uvicorn)
+        self._limits = connections.limits
+        self._quota = connections.quota
+        self._counted = counted
+        self._host = "?"
+        self._awaited = ""
+        self._clock: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        super().connection_made(transport)
+        self._host = self.client[0] if self.client else "?"
+        if not self._counted and self._quota.take(self._host) is not None:
+            transport.abort()
+            return
+        self._counted = True
+        self._await("head")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._counted:
+            self._counted = False
+            self._quota.give_back(self._host)
+        self._await("")
+        self._stop_unread()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        state = self.conn.their_state
+        self._await({h11.IDLE: "head", h11.SEND_BODY: "body"}.get(state, ""))
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(self._limits.unread, self._give_up)
+
+    def resume_writing(self) -> None:
+        self._stop_unread()
+        super().resume_writing()
+
+    def _await(self, part: str) -> None:
+        """The clock runs from when a part is first waited for, whatever of it trickles in."""
+        if part == self._awaited:
+            return
+        self._awaited = part
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+        if part:
+            seconds = self._limits.head if part == "head" else self._limits.body
+            self._clock = self.loop.call_later(seconds, self._give_up)
+
+    def _stop_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _give_up(self) -> None:
+        self.transport.abort()
+
+
+class _Rated(logging.Filter):
+    """Any client can make uvicorn log a line for every request that it sends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limit = RateLimit()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno < logging.WARNING or self._limit.passes(record.msg) is not None
+
+
+_RATED: Final = _Rated()
+
+
+def _within_descriptors(limits: WebLimits) -> WebLimits:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return limits
+    most = max(8, min(limits.max_connections, soft // 2))
+    return WebLimits(
+        most,
+        min(limits.max_per_host, max(8, most * 3 // 4)),
+        limits.handshake,
+        limits.head,
+        limits.body,
+        limits.unread,
+    )
+
+
+def _config(app: App, connections: _Connections) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        # Without TLS of uvicorn's own, and on asyncio's loop: see tls_accept.
+        http=connections,  # type: ignore[arg-type]
+        loop="asyncio",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        backlog=128,
+        timeout_graceful_shutdown=int(CLOSE_SECONDS) // 2,
+    )
