@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged_world import Publisher, W, World, heartbeats, publisher, steady, world_in
+from judged_world import (
+    Publisher,
+    W,
+    World,
+    heartbeats,
+    parts_of,
+    publisher,
+    steady,
+    world_in,
+)
 
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.cells import EXPIRED, CellKey
@@ -260,3 +269,55 @@ def test_a_partition_is_called_deleted_when_it_was_not_named_for_a_while() -> No
     following.noted([("t", 1)], [], [])
     assert following.look({("t", 0)}, 99_000) == ([], [])
     assert following.look({("t", 0), ("t", 1)}, 99_000) == ([], [("t", 1)])
+
+
+@pytest.mark.parametrize("partitions", [(0,), ()])
+def test_what_a_mirror_had_fetched_of_a_log_that_is_gone_is_not_lost_at_once(
+    world: World, partitions: tuple[int, ...]
+) -> None:
+    """A topic was deleted (and made again) while its mirror waited for a broker of the target, with
+    a second of the old log in its hands. As soon as the collector at home noticed, the other one
+    called that LOSS, and took it back when the mirror brought it."""
+    one = publisher(world, "dc1", b"a")
+    steady(world, one)
+    mirror_tells(world)
+    known = len(world.clusters["dc1"].log("t", 0).batches)
+    one.publish(world.now, 10)
+    fetched = world.clusters["dc1"].log("t", 0).batches[known:]
+    for _ in range(3):
+        one.report(world.now)
+        mirror_tells(world, behind=10)
+        world.run(1000)
+    delete_topic(world, "dc1")
+    for partition in partitions:
+        world.clusters["dc1"].log("t", partition)
+    told: set[str] = set()
+    for second in range(20):
+        if second == 2:
+            for batch in fetched:
+                log = world.clusters["aggregate"].log("t", 0)
+                log.append_records([parts_of(record) for record in batch.records()])
+        one.report(world.now)
+        world.mirror_reports("dc1")
+        world.run(1000)
+        told |= set(world.states("dc1-to-aggregate").values())
+    assert State.LOSS not in told
+    assert set(world.states("dc1-to-aggregate").values()) == {State.COMPLETE}
+
+
+def test_what_a_mirror_never_brings_of_a_log_that_is_gone_is_lost(world: World) -> None:
+    """It is waited for, not for ever."""
+    one = publisher(world, "dc1", b"a")
+    steady(world, one)
+    one.publish(world.now, 10)
+    for _ in range(3):
+        one.report(world.now)
+        mirror_tells(world, behind=10)
+        world.run(1000)
+    delete_topic(world, "dc1")
+    world.clusters["dc1"].log("t", 0)
+    for _ in range(20):
+        one.report(world.now)
+        world.mirror_reports("dc1")
+        world.run(1000)
+    assert State.LOSS in world.states("dc1-to-aggregate").values()

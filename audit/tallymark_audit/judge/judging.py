@@ -22,7 +22,7 @@ from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge,
 from tallymark_audit.sides import CellFacts
 from tallymark_audit.store import carried, facts
 from tallymark_audit.store.damage import damaged, is_spread
-from tallymark_audit.store.deleted import began_anew, deletion_gaps, passed_by_deletion
+from tallymark_audit.store.deleted import began_anew, deletion_gaps, with_deletions
 from tallymark_audit.store.openings import hidden_records
 from tallymark_audit.text import utc
 
@@ -95,7 +95,7 @@ def judge_windows(
     known = topics_known(connection, hop)
     downstream, upstream = counters_through(connection, hop, topic, known, undamaged=True)
     mirror = carried.mirror_reporter(connection, hop.edge) if hop.edge.kind == "mirror" else None
-    passed = _passed(connection, hop.edge, topic, told=mirror is not None)
+    passed = _passed(connection, hop.edge, topic, mirror is not None, settings.silence_ms)
     damage = damage_of(connection, hop, topic, known, passed)
     cells = _Gathering(connection, hop, topic, windows, known).cells(passed, downstream)
     collides = hop.edge.kind == "mirror" and collision(
@@ -194,9 +194,11 @@ def _changes(
     return latest
 
 
-def _passed(connection: Connection, edge: Edge, topic: str, told: bool) -> Mapping[int, Passed]:
+def _passed(
+    connection: Connection, edge: Edge, topic: str, told: bool, patience_ms: int
+) -> Mapping[int, Passed]:
     """How far whoever carries the topic over the edge has come in each partition upstream. With one
-    that was deleted it is done."""
+    that was deleted it is done, after ``patience_ms``."""
     if edge.kind == "mirror":
         way = carried.passed_by_mirror if told else carried.mirrored_through
         passed = way(connection, edge, topic)
@@ -206,7 +208,7 @@ def _passed(connection: Connection, edge: Edge, topic: str, told: bool) -> Mappi
         passed = carried.passed_by_group(connection, edge.upstream, names, topic)
     else:
         return {}
-    return passed | passed_by_deletion(connection, edge.upstream, topic)
+    return with_deletions(connection, edge.upstream, topic, passed, patience_ms)
 
 
 @dataclass(frozen=True, slots=True)

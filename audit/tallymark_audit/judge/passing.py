@@ -49,10 +49,12 @@ Parts = Mapping[CellKey, Iterable[Part]]
 
 
 class Passed(NamedTuple):
-    """Everything below ``offset`` of a partition was passed by ``at`` (ms)."""
+    """Everything below ``offset`` of a partition was passed by ``at`` (ms); of the log that the
+    partition had before its topic was made again, nothing more is brought after ``let_go`` (ms)."""
 
     offset: int
     at: int = 0
+    let_go: int = 0
 
 
 def standing_still(
@@ -107,6 +109,7 @@ def in_flight(
         for partition, seen in some
         if (at := passed.get(partition, nowhere)).offset <= seen.last_offset
         or at.at >= counted_through
+        or (seen.detached and at.let_go >= counted_through)
     )
 
 

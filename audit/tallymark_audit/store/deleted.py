@@ -7,7 +7,7 @@ partition that is there again, under the same id or another, is one as all other
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Table, exists, select
@@ -62,9 +62,26 @@ def is_there(table: Table) -> ColumnElement[bool]:
     )
 
 
-def passed_by_deletion(connection: Connection, cluster: str, topic: str) -> dict[int, Passed]:
-    """By deleted partition: whoever carries the topic on is done with it, since the deletion."""
-    return {partition: Passed(FOREVER, at) for partition, at in _of(connection, cluster, topic)}
+def with_deletions(
+    connection: Connection,
+    cluster: str,
+    topic: str,
+    passed: Mapping[int, Passed],
+    patience_ms: int,
+) -> dict[int, Passed]:
+    """How far whoever carries the topic on has come, by partition, with those that were deleted and
+    those of a topic that was made again: with a log that is gone it is done. But what it had
+    fetched of it, it may still bring for ``patience_ms``."""
+    found = dict(passed)
+    for partition, at in _of(connection, cluster, topic):
+        found[partition] = Passed(FOREVER, at + patience_ms)
+    query = select(detached.c.partition, detached.c.at).where(
+        detached.c.cluster == cluster, detached.c.topic == topic
+    )
+    for partition, at in connection.execute(query):
+        known = found.get(partition, Passed(0))
+        found[partition] = known._replace(let_go=at + patience_ms)
+    return found
 
 
 def deletion_gaps(connection: Connection, cluster: str, topic: str) -> list[GapOf]:
