@@ -37,10 +37,12 @@ from tallymark_audit.store.tables import verdicts, window_changes
 from tallymark_audit.store.verdict_changes import Answers
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.text import utc
+from tallymark_audit.turns import Turns, monotonic_ms
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 500
-"""Windows judged in one step, those first that wait longest; the others are for the next one."""
+"""Windows judged in one step, of each topic those first that wait longest and in fair turns
+(:mod:`tallymark_audit.turns`); the others are for the next one."""
 SLACK_MS: Final = 30_000
 """Changes are looked for this far back: clocks differ, and transactions take their time."""
 LATEST_MS: Final = 300_000
@@ -162,17 +164,21 @@ class _HopLoop:
         self._signs: Signs = ()
         self._waiting = Waiting()
         self._collisions: set[str] = set()
+        self._turns = Turns[int](monotonic_ms)
 
     def step(self, ledger: Ledger, now: int) -> list[Verdict]:
         with ledger.store.read() as connection:
             self._look(connection, now)
         due = sorted((at, key) for key, at in self._due.items() if at <= now)
         by_topic: dict[str, list[int]] = {}
-        for _, (topic, window) in due[:AT_ONCE]:
+        for _, (topic, window) in due:
             by_topic.setdefault(topic, []).append(window)
         news: list[Verdict] = []
-        for topic, windows in by_topic.items():
-            news += self._judge(ledger, topic, windows, now)
+        self._turns.run(
+            by_topic,
+            lambda topic, windows: news.extend(self._judge(ledger, topic, windows, now)),
+            AT_ONCE,
+        )
         return news
 
     def _look(self, connection: Connection, now: int) -> None:
@@ -262,7 +268,7 @@ class _HopLoop:
         since = self._owed_from(edge, topic)
         return not since or window >= since  # what carries no time lies before all time
 
-    def _judge(self, ledger: Ledger, topic: str, windows: list[int], now: int) -> list[Verdict]:
+    def _judge(self, ledger: Ledger, topic: str, windows: Sequence[int], now: int) -> list[Verdict]:
         with ledger.store.read() as connection:
             doubted = self._in_doubt(connection, topic, windows, now)
             windows = [window for window in windows if window not in doubted]
@@ -290,7 +296,7 @@ class _HopLoop:
         return news
 
     def _in_doubt(
-        self, connection: Connection, topic: str, windows: list[int], now: int
+        self, connection: Connection, topic: str, windows: Sequence[int], now: int
     ) -> set[int]:
         """Windows that are about to be counted again: what was counted of them, and whatever is
         added to that, would make a verdict that does not hold."""

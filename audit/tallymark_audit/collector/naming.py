@@ -25,6 +25,7 @@ from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store.rows import Row, cell_from_json, is_cells
 from tallymark_audit.store.tables import verdicts
 from tallymark_audit.store.verdicts import COLLECTOR, locate_cells
+from tallymark_audit.turns import Turns, monotonic_ms
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 10
@@ -59,29 +60,47 @@ class Namer:
             if edge.kind in ("mirror", "consumer") and edge.home == ledger.cluster
         }
         self._queue: deque[tuple[Window, int]] | None = None
+        self._turns = Turns[tuple[Window, int]](monotonic_ms)
 
     def step(self, news: Iterable[Verdict], now: int) -> None:
-        """Name the losses among the news, a few at a time; at first those of before, too."""
+        """Name the losses among the news, a few at a time and topic by topic in turn; at first
+        those of before, too."""
         if self._queue is None:
             self._queue = deque(self._unnamed())
         for verdict in news:
             if self._edge(verdict.edge) and verdict.state in NAMED:
                 self._queue.append(((verdict.edge, verdict.topic, verdict.window), 1))
-        for _ in range(min(AT_ONCE, len(self._queue))):
-            window, tries = self._queue.popleft()
-            try:
-                self._name(window, now)
-            except FencedError:
-                raise
-            except TallymarkError as error:
-                log.info("cannot name the losses of %s %s %d yet: %s", *window, error)
-                if tries < TRIES:
-                    self._queue.append((window, tries + 1))
-            except SQLAlchemyError:
-                raise
-            except Exception as error:
-                told = (*window, reason_of(error))
-                log.warning("cannot name the losses of %s %s %d: %s", *told, exc_info=error)
+        todo: dict[str, list[tuple[Window, int]]] = {}
+        for one in self._queue:
+            todo.setdefault(one[0][1], []).append(one)
+        done: set[tuple[Window, int]] = set()
+        again: list[tuple[Window, int]] = []
+
+        def some(_topic: str, pieces: Sequence[tuple[Window, int]]) -> None:
+            for one in pieces:
+                again.extend(self._try(*one, now))
+                done.add(one)
+
+        try:
+            self._turns.run(todo, some, AT_ONCE)
+        finally:
+            self._queue = deque([*(one for one in self._queue if one not in done), *again])
+
+    def _try(self, window: Window, tries: int, now: int) -> list[tuple[Window, int]]:
+        """Name the losses of a window; what to try again."""
+        try:
+            self._name(window, now)
+        except FencedError:
+            raise
+        except TallymarkError as error:
+            log.info("cannot name the losses of %s %s %d yet: %s", *window, error)
+            return [(window, tries + 1)] if tries < TRIES else []
+        except SQLAlchemyError:
+            raise
+        except Exception as error:
+            told = (*window, reason_of(error))
+            log.warning("cannot name the losses of %s %s %d: %s", *told, exc_info=error)
+        return []
 
     def _edge(self, name: str) -> Edge | None:
         """The edge, if there is something to read upstream; groups are found on the way."""

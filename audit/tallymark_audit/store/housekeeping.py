@@ -29,6 +29,7 @@ from tallymark_audit.store.collapse import (
 from tallymark_audit.store.engine import Store
 from tallymark_audit.store.retention import PORTIONS
 from tallymark_audit.store.verdict_changes import last_change
+from tallymark_audit.turns import Turns, monotonic_ms
 
 log: Final = logging.getLogger(__name__)
 LOOK_AT: Final = 500
@@ -73,6 +74,8 @@ class Housekeeper:
         self._round_ms = ROUND_MS
         self._forget_at = 0
         self._forgetting = 0
+        self._todo: list[Changed] = []
+        self._turns = Turns[Changed](monotonic_ms)
 
     def step(self, now: int) -> int:
         """Do a portion of what there is to do at ``now`` (ms): how many windows were archived, and
@@ -80,27 +83,44 @@ class Housekeeper:
         return self._archive(now) + self._forget(now)
 
     def _archive(self, now: int) -> int:
-        if now < self._round_at:
+        if not self._todo and now < self._round_at:
             return 0
+        if not self._todo:
+            self._find(now)
+        packed = 0
+
+        def pack(_topic: str, some: Sequence[Changed]) -> None:
+            nonlocal packed
+            for start in range(0, len(some), PACK_AT_ONCE):
+                packed += self._pack(some[start : start + PACK_AT_ONCE], now)
+            done.update(some)
+
+        done = set[Changed]()
+        by_topic: dict[str, list[Changed]] = {}
+        for one in self._todo:
+            by_topic.setdefault(one.topic, []).append(one)
+        self._turns.run(by_topic, pack, LOOK_AT)
+        self._todo = [one for one in self._todo if one not in done]
+        if packed:
+            self._round_ms = ROUND_MS
+        return packed
+
+    def _find(self, now: int) -> None:
+        """The next windows to archive."""
         before = now - self._settings.collapse_after_ms
         cluster = self._keeper.cluster
         with self._keeper.store.read() as connection:
             if self._resting:
                 self._begin_round(last_change(connection), now)
             quiet = quiet_windows(connection, cluster, before, self._after, LOOK_AT)
-            well = healthy(connection, self._edges, cluster, quiet) if quiet else []
-        packed = 0
-        for start in range(0, len(well), PACK_AT_ONCE):
-            some = well[start : start + PACK_AT_ONCE]
-            packed += self._pack(some, now)
-        if packed:
+            self._todo = healthy(connection, self._edges, cluster, quiet) if quiet else []
+        if self._todo:
             self._round_ms = ROUND_MS
         if quiet:
             self._after = quiet[-1]
         if len(quiet) < LOOK_AT:
             self._resting, self._round_at = True, now + self._round_ms
             self._round_ms = min(2 * self._round_ms, self._longest_ms)
-        return packed
 
     @property
     def _longest_ms(self) -> int:

@@ -1,0 +1,91 @@
+"""Whose turn it is where the work of several topics is done one after the other. Pure.
+
+What one topic costs, however much of it there is, must not be waited for by the others. So each
+topic that has something to do gets a slice of time in turn, and one that has taken more than its
+slice, since a single piece of its work is long, rests until the others could have had as much.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+SLICE_MS: Final = 200
+"""Of a topic, before others have their turn."""
+ALONE_MS: Final = 1_000
+"""Of one that nobody else waits for now."""
+FIRST: Final = 2
+"""Pieces of a topic whose cost is not known yet."""
+REST: Final = 2
+"""A topic rests so many times as long as it has worked beyond its slice."""
+LONGEST_REST_MS: Final = 30_000
+LEAST_MS: Final = 0.01
+"""What a piece is taken to cost at least."""
+FORGET: Final = 10_000
+"""Topics of which it is remembered what a piece of their work takes."""
+T = TypeVar("T")
+
+
+def monotonic_ms() -> float:
+    """The clock that turns are measured by, ms."""
+    return time.monotonic_ns() / 1_000_000
+
+
+@dataclass(slots=True)
+class Turns(Generic[T]):
+    """What is to be done, by topic; ``clock`` in ms. One that is never more than a slice behind is
+    not made to rest."""
+
+    clock: Callable[[], float]
+    _rests: dict[str, float] = field(default_factory=dict[str, float])
+    """Until when."""
+    _cost: dict[str, float] = field(default_factory=dict[str, float])
+    """What one piece took lately, ms."""
+
+    def run(
+        self,
+        todo: Mapping[str, Sequence[T]],
+        work: Callable[[str, Sequence[T]], object],
+        most: int,
+    ) -> None:
+        """Do of each topic what a slice has time for, at most ``most`` pieces of all together, at
+        least one of each that does not rest. ``work`` does some pieces of one topic."""
+        order = self._order(todo)
+        alone = len(order) == 1
+        for at, topic in enumerate(order):
+            fair = -(-most // (len(order) - at))
+            pieces = todo[topic][: min(fair, self._at_once(topic, alone))]
+            if not pieces:
+                continue
+            began = self.clock()
+            work(topic, pieces)
+            most -= len(pieces)
+            self._note(topic, len(pieces), self.clock() - began, alone)
+        self._forget()
+
+    def _order(self, todo: Iterable[str]) -> list[str]:
+        """The topics that do not rest; those first whose pieces are short."""
+        now = self.clock()
+        awake = [topic for topic in todo if self._rests.get(topic, 0) <= now]
+        return sorted(awake, key=lambda topic: (self._cost.get(topic, 0), topic))
+
+    def _at_once(self, topic: str, alone: bool) -> int:
+        """How many pieces fit into a slice, by what one took lately."""
+        cost = self._cost.get(topic)
+        if cost is None:
+            return FIRST
+        return max(1, int((ALONE_MS if alone else SLICE_MS) / max(cost, LEAST_MS)))
+
+    def _note(self, topic: str, pieces: int, spent: float, alone: bool) -> None:
+        each, known = spent / pieces, self._cost.get(topic)
+        self._cost[topic] = each if known is None else max(each, (known + each) / 2)
+        if spent > SLICE_MS and not alone:
+            self._rests[topic] = self.clock() + min(LONGEST_REST_MS, REST * (spent - SLICE_MS))
+
+    def _forget(self) -> None:
+        now = self.clock()
+        self._rests = {topic: until for topic, until in self._rests.items() if until > now}
+        if len(self._cost) > FORGET:
+            self._cost.clear()
