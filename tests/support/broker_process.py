@@ -17,7 +17,8 @@ from tallymark.testing.zookeeper import free_port
 
 class BrokerProcess:
     """A broker with its data and its log below ``folder``; the same port at every start.
-    ``settings`` are Kafka's names. As a context manager it leaves nothing running."""
+    ``settings`` are Kafka's names; ``{port}`` in a value is the port. As a context manager it
+    leaves nothing running."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
         self.port = free_port()
@@ -25,7 +26,10 @@ class BrokerProcess:
         self.data = folder / "data"
         self.log = folder / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
-        extra = [f"--set={name.replace('_', '.')}={value}" for name, value in settings.items()]
+        extra = [
+            f"--set={name.replace('_', '.')}={str(value).replace('{port}', str(self.port))}"
+            for name, value in settings.items()
+        ]
         self._command = [
             *(sys.executable, "-m", "tallymark", "broker", "--no-zookeeper"),
             *("--data", str(self.data), "--port", str(self.port), *extra),

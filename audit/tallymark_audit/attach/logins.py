@@ -6,11 +6,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tallymark.client.security.security import SecuritySettings
 from tallymark.deployment import ClusterSecurity
 from tallymark.errors import UserError
+
+_SECRETS: Final = (
+    *("sasl_password", "ssl_key_password"),
+    "sasl_oauthbearer_client_credentials_client_secret",
+)
 
 
 class LogIn(NamedTuple):
@@ -31,7 +36,7 @@ def log_in(given: SecuritySettings, cluster: str, folder: Path) -> LogIn:
         if value is None or value == "":
             continue
         text = str(value)
-        if name in ("sasl_password", "ssl_key_password"):
+        if name in _SECRETS:
             path = (folder / f"{cluster}.{name.replace('_', '-')}").absolute()
             if "\n" in text or "\r" in text:
                 raise UserError(f"{name} of {cluster} has a line break", "no file could keep it")
@@ -45,7 +50,7 @@ def log_in(given: SecuritySettings, cluster: str, folder: Path) -> LogIn:
     try:
         return LogIn(given, ClusterSecurity.model_validate(values), secrets)
     except ValueError as error:
-        wrong = ", ".join(sorted(values.keys() - {"sasl_password_file", "ssl_key_password_file"}))
+        wrong = ", ".join(sorted(values.keys() - {f"{each}_file" for each in _SECRETS}))
         raise UserError(
             f"one of {wrong} for {cluster} cannot be: {str(error).splitlines()[2].strip()}",
             "mend the file of --command-config",

@@ -6,6 +6,9 @@
                    └── no ──► ApiVersions, SaslHandshake, SaslAuthenticate: the broker's handler
                               a bare frame, after a handshake of version 0: a token
                               anything else: the connection is closed
+
+A connection whose session ends (KIP-368) before its client has logged in again is closed by
+:class:`~tallymark.broker.logins.Logins`.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ class SaslGate:
         session = connection.sasl
         if session is None:
             session = connection.sasl = self._logins.session()
-        if session.state is SaslState.DONE or header.api_key in _BEFORE:
+        if session.user is not None or header.api_key in _BEFORE:
             return self._handler(header, body, connection)
         if header is BARE:
             return self._bare(bytes(body), connection)
@@ -49,7 +52,7 @@ class SaslGate:
 
     async def _bare(self, token: bytes, connection: ServerConnection) -> Answer:
         try:
-            reply = await self._logins.take(connection, token)
+            reply, _ = await self._logins.take(connection, token)
         except SaslError as error:
             raise RemoteProtocolError(f"the log-in failed: {error}") from error
         connection.bare_frames = connection.sasl is not None and (

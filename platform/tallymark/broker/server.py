@@ -154,6 +154,7 @@ class Broker:
         dynamic = Dynamic.of(security.records.brokers, settings.node_id)
         static, settings = settings, dynamic.on(settings)
         logins = Logins(settings, security)
+        await logins.start()
         state = self.state = BrokerState(
             settings, partitions, cluster, offsets, self._now_ms, security, logins
         )
@@ -302,6 +303,7 @@ class Broker:
         if self.state is not None:
             self.state.offsets.close()
             await self.state.patience.stop()
+            await self.state.logins.stop()
         leadership, self._leadership = self._leadership, None
         if leadership is not None:
             await leadership.stop()

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from tallymark.broker.config_types import LONG_MAX, list_of
+from tallymark.broker.config_types import LONG_MAX, list_of, split
 from tallymark.broker.listeners import (
     WILDCARDS,
     Listener,
@@ -27,8 +27,9 @@ from tallymark.broker.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
+from tallymark.net.oauth_urls import check_oauth_url
 from tallymark.net.principals import PrincipalRules
-from tallymark.net.sasl import MECHANISMS
+from tallymark.net.sasl import ALL_MECHANISMS, OAUTHBEARER
 from tallymark.net.tls import ClientAuth
 
 WEEK_MS: Final = 7 * 24 * 3_600_000
@@ -66,7 +67,7 @@ def _principal_rules(text: str) -> str:
 
 
 def _mechanisms(text: str) -> str:
-    list_of(*MECHANISMS)(text)
+    list_of(*ALL_MECHANISMS)(text)
     return text
 
 
@@ -150,8 +151,43 @@ class BrokerSettings(BaseModel):
     sasl_enabled_mechanisms: Annotated[str, AfterValidator(_mechanisms)] = (
         "SCRAM-SHA-256,SCRAM-SHA-512"
     )
-    """How clients of SASL listeners may log in: ``SCRAM-SHA-256``, ``SCRAM-SHA-512``, ``PLAIN``.
-    All of them check the same users (``tallymark users``)."""
+    """How clients of SASL listeners may log in: ``SCRAM-SHA-256``, ``SCRAM-SHA-512``, ``PLAIN``,
+    which check the same users (``tallymark users``), and ``OAUTHBEARER``: the holder of a JSON Web
+    Token (JWT) is who the token says."""
+
+    sasl_oauthbearer_jwks_endpoint_url: str = ""
+    """Where the public keys are that tokens are checked with, a JSON Web Key Set:
+    ``https://...`` or ``file:///...`` (``http`` on this machine alone). They are read again from
+    time to time, and when a token names a key that is not known, at most once in 10 seconds."""
+
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: Annotated[int, Field(ge=1000, le=86_400_000)] = (
+        3_600_000
+    )
+    """How often the keys are read again."""
+
+    sasl_oauthbearer_expected_audience: str = ""
+    """For whom tokens must be made (``aud``): one of these, comma separated. Empty: for whomever,
+    so whoever has a token of the issuer for another service can log in, too."""
+
+    sasl_oauthbearer_expected_issuer: str = ""
+    """Who must have made tokens (``iss``); empty: whoever has the keys."""
+
+    sasl_oauthbearer_sub_claim_name: Annotated[str, Field(min_length=1)] = "sub"
+    """The claim that says who it is: ``alice`` there is ``User:alice``."""
+
+    sasl_oauthbearer_scope_claim_name: Annotated[str, Field(min_length=1)] = "scope"
+    """The claim that lists scopes: a text with blanks, or a list."""
+
+    sasl_oauthbearer_required_scope: str = ""
+    """A scope that tokens must have; empty: none. (Not one of Kafka's settings.)"""
+
+    sasl_oauthbearer_clock_skew_seconds: Annotated[int, Field(ge=0, le=3600)] = 30
+    """How far the clocks of the issuer and the broker may be apart."""
+
+    connections_max_reauth_ms: Annotated[int, Field(ge=0, le=LONG_MAX)] = 0
+    """Clients have to log in again on their open connection before so long (KIP-368); it is closed
+    otherwise. A token holds until it expires, and no longer than this. 0: the other mechanisms hold
+    for as long as the connection is open."""
 
     sasl_server_max_receive_size: Annotated[int, Field(ge=1024, le=2**31 - 1)] = 524_288
     """The largest request of a client that has not logged in yet."""
@@ -421,6 +457,18 @@ class BrokerSettings(BaseModel):
                     f"{listener} is reached from other machines without TLS: use SSL or SASL_SSL, "
                     "or say listeners.allow.plaintext=true"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _tokens_can_be_checked(self) -> Self:
+        if OAUTHBEARER not in split(self.sasl_enabled_mechanisms):
+            return self
+        if not self.sasl_oauthbearer_jwks_endpoint_url:
+            raise ValueError("OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url")
+        try:
+            check_oauth_url(self.sasl_oauthbearer_jwks_endpoint_url)
+        except ValueError as error:
+            raise ValueError(f"sasl.oauthbearer.jwks.endpoint.url: {error}") from None
         return self
 
     @model_validator(mode="after")

@@ -50,14 +50,17 @@ class Users:
         """The user's credential; for a user that has none a false one, which nothing fits."""
         return self.credentials.get(name, {}).get(mechanism) or self._false(name, mechanism)
 
+    def password_credential(self, name: str) -> ScramCredential | None:
+        """What a password of the user is checked with; None: there is no such user."""
+        held = self.credentials.get(name, {})
+        return held.get(SCRAM_SHA_512) or held.get(SCRAM_SHA_256)
+
     def fits(self, name: str, password: str) -> bool:
         """Whether the password is the user's. Takes milliseconds, also where there is no user."""
-        held = self.credentials.get(name, {})
-        for mechanism in (SCRAM_SHA_512, SCRAM_SHA_256):
-            if mechanism in held:
-                return held[mechanism].fits(password)
-        self._false(name, SCRAM_SHA_512).fits(password)
-        return False
+        held = self.password_credential(name)
+        if held is None:
+            self._false(name, SCRAM_SHA_512).fits(password)
+        return held is not None and held.fits(password)
 
     def _false(self, name: str, mechanism: str) -> ScramCredential:
         def made(what: str) -> bytes:

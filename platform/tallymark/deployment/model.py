@@ -66,7 +66,7 @@ class ClusterSecurity(Part):
     """File whose first line is the password of that key, if it is encrypted."""
     ssl_endpoint_identification_algorithm: Literal["https", ""] = "https"
     """Empty: the broker's certificate may be for any name."""
-    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = ""
     """How clients log in."""
     sasl_username: str = ""
     """As whom."""
@@ -74,6 +74,15 @@ class ClusterSecurity(Part):
     """File whose first line is the password."""
     sasl_password_env: str = ""
     """Or the name of an environment variable that holds it."""
+    sasl_oauthbearer_token_endpoint_url: str = ""
+    """For OAUTHBEARER, where tokens come from: ``https://...``, which gives them for a client id
+    and its secret, or ``file:///...``, a file that holds one and that somebody renews."""
+    sasl_oauthbearer_client_credentials_client_id: str = ""
+    """As which client."""
+    sasl_oauthbearer_client_credentials_client_secret_file: str = ""
+    """File whose first line is its secret."""
+    sasl_oauthbearer_scope: str = ""
+    """The scope that is asked for; empty: the endpoint's default."""
 
 
 class Cluster(Part):

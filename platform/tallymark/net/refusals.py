@@ -77,12 +77,19 @@ def not_logged_in(address: str, error: TallymarkError | TimeoutError) -> Connect
     """The SASL log-in failed."""
     if isinstance(error, TimeoutError):
         return ConnectError(address, "sasl", "no answer in time")
+    if isinstance(error, ConnectError):  # no token
+        return type(error)(error.address, error.stage, error.reason)
     if not isinstance(error, KafkaError):  # the broker could not prove that it knows the password
         return AuthenticationError(address, "sasl", str(error))
     if error.code not in _LOG_IN_REFUSED:
         return ConnectError(address, "sasl", str(error))
     if error.code == CODES["SASL_AUTHENTICATION_FAILED"]:
-        why = f"{error.context}; are name and password right?"
+        hint = (
+            "is the token one for this broker, and its key known there? (its log says more)"
+            if "OAUTHBEARER" in error.context
+            else "are name and password right?"
+        )
+        why = f"{error.context}; {hint}"
     elif error.code == CODES["UNSUPPORTED_SASL_MECHANISM"]:
         why = f"mechanism not enabled: {error.context}; set sasl_mechanism to one of those"
     else:

@@ -1,12 +1,14 @@
 """SASL (RFC 4422) in the words that both sides share: errors, credentials, and an exchange.
 
-Who is who: :mod:`.scram` (SCRAM-SHA-256 and -512) and :mod:`.sasl_plain` (PLAIN) hold both sides of
-a mechanism, without I/O; :mod:`.sasl_server` is the order of steps on a broker's connection,
-:mod:`.sasl_client` on a client's.
+Who is who: :mod:`.scram` (SCRAM-SHA-256 and -512), :mod:`.sasl_plain` (PLAIN) and
+:mod:`.sasl_oauthbearer` (OAUTHBEARER) hold both sides of a mechanism, without I/O;
+:mod:`.sasl_server` is the order of steps on a broker's connection, :mod:`.sasl_client` on a
+client's, :mod:`.log_in_again` how that goes on while it is open.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -16,6 +18,9 @@ PLAIN: Final = "PLAIN"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
 SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
+"""Those by name and password."""
+OAUTHBEARER: Final = "OAUTHBEARER"
+ALL_MECHANISMS: Final = (*MECHANISMS, OAUTHBEARER)
 """What can be enabled."""
 
 
@@ -26,16 +31,21 @@ class SaslError(TallymarkError):
 
 @dataclass(frozen=True, slots=True)
 class SaslCredentials:
-    """What a client logs in with."""
+    """What a client logs in with: a name and its password, or tokens."""
 
     username: str
     password: str = field(repr=False)
     mechanism: str = SCRAM_SHA_256
-    """One of :data:`MECHANISMS`. PLAIN shows the password to the broker: only over TLS."""
+    """One of :data:`ALL_MECHANISMS`. PLAIN shows the password to the broker, OAUTHBEARER the token:
+    only over TLS."""
+    token: Callable[[], Awaitable[str]] | None = field(default=None, repr=False)
+    """For OAUTHBEARER: a token that is good now. May raise AuthenticationError or ConnectError."""
 
     def __post_init__(self) -> None:
-        if self.mechanism not in MECHANISMS:
-            raise ValueError(f"no such mechanism: {self.mechanism} (there are {MECHANISMS})")
+        if self.mechanism not in ALL_MECHANISMS:
+            raise ValueError(f"no such mechanism: {self.mechanism} (there are {ALL_MECHANISMS})")
+        if (self.mechanism == OAUTHBEARER) != (self.token is not None):
+            raise ValueError("tokens are for OAUTHBEARER, and it needs them")
 
 
 class ServerExchange(Protocol):
@@ -51,6 +61,11 @@ class ServerExchange(Protocol):
     @property
     def user(self) -> str | None:
         """Who it is, once that is proven."""
+        ...
+
+    @property
+    def expires(self) -> float | None:
+        """Until when that holds, seconds since 1970 (UTC); None: for ever."""
         ...
 
 

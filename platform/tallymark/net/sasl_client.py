@@ -1,4 +1,4 @@
-"""Logging in on a fresh connection to a broker: SaslHandshake, then tokens in SaslAuthenticate."""
+"""Logging in on a connection to a broker: SaslHandshake, then tokens in SaslAuthenticate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeVar
 
 from tallymark.errors import CODES, KafkaError
 from tallymark.net.sasl import PLAIN, ClientExchange, SaslCredentials, SaslError
+from tallymark.net.sasl_oauthbearer import OAuthClient
 from tallymark.net.sasl_plain import PlainClient
 from tallymark.net.scram import ScramClient
 from tallymark.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -24,29 +25,35 @@ class Requester(Protocol):
     def submit(self, message: Request[R], /) -> Awaitable[R]: ...
 
 
-async def authenticate(connection: Requester, credentials: SaslCredentials) -> None:
-    """Log in. KafkaError with what the broker says (SASL_AUTHENTICATION_FAILED,
+async def authenticate(connection: Requester, credentials: SaslCredentials) -> float:
+    """Log in, or again on a connection that is (KIP-368). For how many seconds it holds; 0: for
+    ever. KafkaError with what the broker says (SASL_AUTHENTICATION_FAILED,
     UNSUPPORTED_SASL_MECHANISM), SaslError when the broker cannot be trusted."""
     chosen = credentials.mechanism
+    # Before anything is sent: a token may take seconds, and within an exchange nobody waits.
+    exchange = await _exchange(credentials)
     shaken = await connection.submit(SaslHandshakeRequest(mechanism=chosen))
     if shaken.error_code:
         offered = ", ".join(shaken.mechanisms)
         raise KafkaError(shaken.error_code, f"{chosen}; the broker offers {offered or 'nothing'}")
-    exchange = _exchange(credentials)
     token = exchange.first()
     for _ in range(_MOST_STEPS):
         answer = await connection.submit(SaslAuthenticateRequest(auth_bytes=token))
         if answer.error_code:
             why = answer.error_message or ""
-            raise KafkaError(answer.error_code, f"{credentials.username} by {chosen}: {why}")
+            raise KafkaError(
+                answer.error_code, f"{credentials.username} by {chosen}: {why}".strip()
+            )
         next_token = exchange.respond(bytes(answer.auth_bytes))
         if next_token is None:
-            return
+            return answer.session_lifetime_ms / 1000
         token = next_token
     raise KafkaError(CODES["ILLEGAL_SASL_STATE"], f"{chosen} does not come to an end")
 
 
-def _exchange(credentials: SaslCredentials) -> ClientExchange:
+async def _exchange(credentials: SaslCredentials) -> ClientExchange:
+    if credentials.token is not None:
+        return OAuthClient(await credentials.token())
     if credentials.mechanism == PLAIN:
         return PlainClient(credentials.username, credentials.password)
     return ScramClient(

@@ -16,11 +16,14 @@ _MAX_TOKEN: Final = 4096
 
 
 class PlainServer:
-    """``check(user, password)`` says whether they fit; it hashes, so it takes milliseconds."""
+    """``check(user, password)`` says whether they fit; it hashes, so it takes milliseconds. Who
+    does not want to block so long gives none, and calls :meth:`read` and :meth:`decide` in the
+    place of :meth:`respond`."""
 
+    expires = None
     slow = True
 
-    def __init__(self, check: Callable[[str, str], bool]) -> None:
+    def __init__(self, check: Callable[[str, str], bool] | None = None) -> None:
         self._check = check
         self._user: str | None = None
 
@@ -31,6 +34,12 @@ class PlainServer:
 
     def respond(self, token: bytes) -> bytes:
         """See :class:`~tallymark.net.sasl.ServerExchange`."""
+        assert self._check is not None
+        user, password = self.read(token)
+        return self.decide(user, self._check(user, password))
+
+    def read(self, token: bytes) -> tuple[str, str]:
+        """User and password of the client's token. SaslError."""
         if self._user is not None or len(token) > _MAX_TOKEN:
             raise SaslError("a PLAIN message too many, or too long")
         try:
@@ -42,7 +51,11 @@ class PlainServer:
         authzid, user, password = parts
         if authzid not in ("", user):
             raise SaslError(f"{user!r} may not act as somebody else")
-        if not self._check(user, password):
+        return user, password
+
+    def decide(self, user: str, fits: bool) -> bytes:
+        """The answer to the token. SaslError where the password does not fit."""
+        if not fits:
             raise SaslError(f"wrong name or password: {user!r}")
         self._user = user
         return b""

@@ -3,8 +3,14 @@
 ::
 
     START ── handshake ──► HANDSHAKEN ── token ──► (VERIFYING ──►) HANDSHAKEN ... ──► DONE
-      ▲          │ mechanism not enabled               │ wrong
-      └──────────┘ (the client may choose again)       └──► FAILED, the connection closes
+      ▲          │ mechanism not enabled    ▲          │ wrong                         │
+      └──────────┘ (the client may choose   │          └──► FAILED, the connection     │
+                    again)                  │               closes                     │
+                                            └──── handshake: the client logs in again ─┘
+
+Logging in again (KIP-368) renews the session of an open connection, by the same mechanism and as
+the same user, a second after the last time or later. Until it has succeeded the connection is who
+it was, and requests are served.
 
 SaslHandshake version 0 means that tokens follow as bare frames without a request around them
 (KIP-43), from version 1 on they come in SaslAuthenticate requests (KIP-152).
@@ -14,10 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
+from typing import Final
 
 from tallymark.net.sasl import SaslError, ServerExchange
 
 MakeExchange = Callable[[], ServerExchange]
+AGAIN_SECONDS: Final = 1.0
+"""Apache Kafka's too: nobody keeps a broker busy by logging in again and again."""
 
 
 class SaslState(Enum):
@@ -36,24 +45,25 @@ class SaslSession:
     def __init__(self, mechanisms: Mapping[str, MakeExchange]) -> None:
         self.state = SaslState.START
         self.mechanism = ""
+        self.user: str | None = None
+        """Who it is, from the first log-in that succeeded on."""
         self._mechanisms = mechanisms
         self._exchange: ServerExchange | None = None
+        self._proven_at = 0.0
 
     @property
     def enabled(self) -> tuple[str, ...]:
         """The mechanisms to choose from."""
         return tuple(self._mechanisms)
 
-    @property
-    def user(self) -> str | None:
-        """Who it is, once DONE."""
-        return self._exchange.user if self._exchange and self.state is SaslState.DONE else None
-
-    def handshake(self, mechanism: str) -> bool:
+    def handshake(self, mechanism: str, now: float = 0.0) -> bool:
         """Whether the mechanism is enabled; if it is, its tokens come next. SaslError when this
-        is not the time for a handshake."""
-        if self.state is not SaslState.START:
+        is not the time for a handshake. ``now``: seconds of a monotonic clock."""
+        again = self.state is SaslState.DONE
+        if not (again or self.state is SaslState.START):
             raise SaslError(f"a handshake while {self.state.name}")
+        if again and (mechanism != self.mechanism or now - self._proven_at < AGAIN_SECONDS):
+            raise SaslError("logging in again by another mechanism, or too soon")
         make = self._mechanisms.get(mechanism)
         if make is None:
             return False
@@ -69,11 +79,17 @@ class SaslSession:
         self.state = SaslState.VERIFYING
         return self._exchange
 
-    def ended(self, failed: bool) -> None:
-        """The token is judged."""
+    def ended(self, failed: bool, now: float = 0.0) -> None:
+        """The token is judged. SaslError, and the log-in has failed, where it fits and makes
+        somebody else of the connection."""
         assert self._exchange is not None
+        user = self._exchange.user
         if failed:
             self.state = SaslState.FAILED
+        elif user is None:
+            self.state = SaslState.HANDSHAKEN
+        elif self.user is not None and user != self.user:
+            self.state = SaslState.FAILED
+            raise SaslError(f"{self.user!r} logged in again as {user!r}")
         else:
-            proven = self._exchange.user is not None
-            self.state = SaslState.DONE if proven else SaslState.HANDSHAKEN
+            self.state, self.user, self._proven_at = SaslState.DONE, user, now

@@ -88,6 +88,7 @@ class ScramServer:
     nothing fits for a name that there is not, so that both fail alike; ``nonce`` is random,
     printable and without commas."""
 
+    expires = None
     slow = False
 
     def __init__(

@@ -42,6 +42,7 @@ log: Final = logging.getLogger(__name__)
 _IN_MEMORY: Final = (bytes, bytearray, memoryview, list, tuple)
 _TURN: Final = 128
 """Requests handled in one turn of the event loop: what comes behind them lets others go first."""
+_LAST_ANSWERS_SECONDS: Final = 5.0
 _WRITE_AT: Final = 64 * 1024
 """Bytes of answers that are written before more requests are looked at."""
 
@@ -90,6 +91,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._drain_task: asyncio.Task[None] | None = None
+        self._end: asyncio.TimerHandle | None = None
 
     @property
     def unanswered(self) -> int:
@@ -105,6 +107,20 @@ class ServerConnection(asyncio.BufferedProtocol):
     def allow_frames(self, max_bytes: int) -> None:
         """From here on requests may have so many bytes."""
         self._inbox.allow(max_bytes)
+
+    def end_in(self, seconds: float | None) -> None:
+        """Read no more after so long, unless it is called again before, and close: what was taken
+        has a moment to be answered. None: the connection goes on."""
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+        if seconds is not None and not self.closed:
+            self._end = self._loop.call_later(seconds, self._ended)
+
+    def _ended(self) -> None:
+        log.debug("%s: its session has ended; the connection is closed", self.peer)
+        self._end = self._loop.call_later(_LAST_ANSWERS_SECONDS, self.abort)
+        self.finish()
 
     def mute(self, seconds: float) -> None:
         """Hand over and read nothing more for so long; what is answered leaves (KIP-219)."""
@@ -191,6 +207,8 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
+        if self._end is not None:
+            self._end.cancel()  # it would keep the connection in memory
         self._stopping = True
         self._writable.set()
         self._backlog.clear()

@@ -14,7 +14,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from tallymark.errors import CODES, KafkaError, ProtocolError, TallymarkError
 from tallymark.net import refusals
@@ -28,6 +28,9 @@ from tallymark.net.sasl import SaslCredentials
 from tallymark.net.versions import common_version
 from tallymark.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tallymark.protocol.schema import Message, Request
+
+if TYPE_CHECKING:
+    from tallymark.net.log_in_again import Held, LogInAgain
 
 R = TypeVar("R", bound=Message)
 Answered: TypeAlias = Callable[[Any, TallymarkError | None], None]
@@ -72,6 +75,9 @@ class Stream(asyncio.BufferedProtocol):
         self._doubt = ""
         self._stuck: asyncio.TimerHandle | None = None
         self._peer_host = ""
+        self._renewal: LogInAgain | None = None
+        self._held: list[Held] | None = None
+        """What waits until the connection has logged in again, in order. None otherwise."""
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -104,9 +110,7 @@ class Stream(asyncio.BufferedProtocol):
                 await stream._negotiate()
                 if sasl is not None:
                     stage = "sasl"
-                    from tallymark.net.sasl_client import authenticate  # hashes, and their APIs
-
-                    await authenticate(stream, sasl)
+                    await stream._log_in(sasl)
         except (TallymarkError, TimeoutError) as error:
             refusal = (
                 refusals.not_logged_in(str(address), error)
@@ -164,8 +168,29 @@ class Stream(asyncio.BufferedProtocol):
         that the order of calls is the order on the wire. The future ends in every case."""
         transport = self._open_transport()
         chosen = self.version_of(type(message)) if version is None else version
-        correlation_id, data = self._connection.send(message, chosen)
         future: asyncio.Future[R] = self._loop.create_future()
+        if self._held is None:
+            self._send(transport, message, chosen, timeout, future)
+            return future
+
+        def later(error: TallymarkError | None) -> None:
+            if error is not None and not future.done():
+                future.set_exception(error)
+            elif not future.done():
+                self._send(transport, message, chosen, timeout, future)
+
+        self._held.append(later)
+        return future
+
+    def _send(
+        self,
+        transport: asyncio.Transport,
+        message: Request[R],
+        chosen: int,
+        timeout: float,
+        future: asyncio.Future[R],
+    ) -> None:
+        correlation_id, data = self._connection.send(message, chosen)
         self._waiting[correlation_id] = future
         self._deadlines[correlation_id] = self._loop.call_later(
             timeout, self._timed_out, type(message).__name__, timeout
@@ -173,11 +198,13 @@ class Stream(asyncio.BufferedProtocol):
         if self.meter is not None:
             self.meter.sent(correlation_id, type(message).__name__, len(data), answered=True)
         transport.write(data)
-        return future
 
     def post(self, message: Request[R], version: int | None = None) -> None:
         """Send a request that is never answered (Produce with acks=0)."""
         transport = self._open_transport()
+        if self._held is not None:
+            self._held.append(lambda error: None if error else self.post(message, version))
+            return
         chosen = self.version_of(type(message)) if version is None else version
         correlation_id, data = self._connection.send(message, chosen, expects_response=False)
         if self.meter is not None:
@@ -191,6 +218,15 @@ class Stream(asyncio.BufferedProtocol):
         by the caller, ``answered(response, error)`` is called as soon as the answer is read, and
         one timer watches over all that is under way. The bytes leave with :meth:`push`."""
         self._open_transport()
+        if self._held is not None:
+            self._held.append(
+                lambda error: (
+                    answered(None, error)
+                    if error
+                    else self.exchange(write, read, answered, timeout, name)
+                )
+            )
+            return
         correlation_id, parts = self._connection.send_written(write, read)
         self._parts += parts
         if self.meter is not None:
@@ -203,6 +239,9 @@ class Stream(asyncio.BufferedProtocol):
     def post_written(self, write: Writer, name: str) -> None:
         """:meth:`post` in the same way."""
         self._open_transport()
+        if self._held is not None:
+            self._held.append(lambda error: None if error else self.post_written(write, name))
+            return
         correlation_id, parts = self._connection.send_written(write, None)
         self._parts += parts
         if self.meter is not None:
@@ -311,6 +350,31 @@ class Stream(asyncio.BufferedProtocol):
     def memory_granted(self) -> None:
         """Nothing: there is always memory for a response, as far as it has come."""
 
+    # --- log_in_again.Renewed ---------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Send nothing from here on, but by :meth:`submit_now`."""
+        self.push()
+        self._held = []
+
+    def submit_now(self, message: Request[R]) -> asyncio.Future[R]:
+        """:meth:`submit` before all that is held."""
+        future: asyncio.Future[R] = self._loop.create_future()
+        transport, chosen = self._open_transport(), self.version_of(type(message))
+        self._send(transport, message, chosen, REQUEST_TIMEOUT, future)
+        return future
+
+    def release(self) -> None:
+        """Send what was held."""
+        held, self._held = self._held or [], None
+        for later in held:
+            later(self._error)
+        self.push()
+
+    def give_up(self, why: str, cause: BaseException) -> None:
+        """Close, since the log-in cannot be renewed."""
+        self._die(f"{self.address}: {why}", cause)
+
     # --- inside -----------------------------------------------------------------------------
 
     async def _negotiate(self) -> None:
@@ -325,6 +389,14 @@ class Stream(asyncio.BufferedProtocol):
         if response.error_code:
             raise KafkaError(response.error_code, "ApiVersions")
         self.served = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
+
+    async def _log_in(self, credentials: SaslCredentials) -> None:
+        from tallymark.net.log_in_again import LogInAgain  # hashes, and their APIs
+        from tallymark.net.sasl_client import authenticate
+
+        lifetime = await authenticate(self, credentials)
+        self._renewal = LogInAgain(self, credentials)
+        self._renewal.holds_for(lifetime)
 
     def _ask_versions(self, version: int) -> asyncio.Future[ApiVersionsResponse]:
         request = ApiVersionsRequest(
@@ -395,6 +467,11 @@ class Stream(asyncio.BufferedProtocol):
         self._parts = []
         if exchanges:
             self._loop.call_soon(_tell, [one[0] for one in exchanges.values()], error)
+        if self._renewal is not None:
+            self._renewal.cancel()
+        for later in self._held or ():
+            self._loop.call_soon(later, error)
+        self._held = None
 
 
 def _nothing() -> None:

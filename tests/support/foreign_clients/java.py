@@ -58,3 +58,16 @@ def _run(version: str, main: str, *arguments: str) -> list[dict[str, Any]]:
     )
     print(done.stderr)  # what the client had to say, beside a test that fails
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def with_tokens(
+    version: str, servers: str, topic: str, file: Path, seconds: int
+) -> subprocess.Popen[str]:
+    """``Tokens.java`` says what ``file`` holds, and what it prints: one line of JSON."""
+    options = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
+    arguments = (servers, topic, str(file), str(seconds))
+    return subprocess.Popen(
+        ["java", *options, "-cp", driver(version), "foreign.Tokens", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+    )

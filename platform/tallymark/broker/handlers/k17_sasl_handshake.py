@@ -5,12 +5,14 @@ Served 0-1.
 * v0 tokens follow as bare frames, size and bytes, without a request around them (KIP-43)
 * v1 tokens follow in SaslAuthenticate requests (KIP-152)
 
-Kept: after a mechanism that is not enabled the client may propose another one. On a listener
-without SASL, and after the log-in, the answer is ILLEGAL_SASL_STATE. Simplified: a session never
-ends, so there is no logging in again (KIP-368).
+Kept: after a mechanism that is not enabled the client may propose another one. After the log-in it
+may log in again (KIP-368), with v1, by the same mechanism, a second later or more. On a listener
+without SASL, and whenever it is not the time for it, the answer is ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.state import BrokerState
@@ -25,7 +27,9 @@ def handle(state: BrokerState, request: SaslHandshakeRequest, call: Call) -> Sas
     if session is None:
         return SaslHandshakeResponse(error_code=CODES["ILLEGAL_SASL_STATE"])
     try:
-        known = session.handshake(request.mechanism)
+        if call.version == 0 and session.user is not None:
+            raise SaslError("logging in again takes SaslAuthenticate")
+        known = session.handshake(request.mechanism, asyncio.get_running_loop().time())
     except SaslError:
         return SaslHandshakeResponse(
             error_code=CODES["ILLEGAL_SASL_STATE"], mechanisms=session.enabled

@@ -2,7 +2,8 @@
 
 Served 0-2.
 
-* v1 the session's lifetime: 0, it never ends (KIP-368)
+* v1 for how long the session holds (KIP-368): as long as the token, and
+  ``connections.max.reauth.ms`` at most; 0, it never ends
 * v2 flexible
 
 Kept: a log-in that fails is told after ``connection.failed.authentication.delay.ms``, and the
@@ -31,13 +32,13 @@ async def handle(
         )
     assert state.logins is not None
     try:
-        reply = await state.logins.take(call.connection, bytes(request.auth_bytes))
+        reply, lifetime_ms = await state.logins.take(call.connection, bytes(request.auth_bytes))
     except SaslError:
         return SaslAuthenticateResponse(
             error_code=CODES["SASL_AUTHENTICATION_FAILED"],
             error_message=f"Authentication failed: invalid credentials ({session.mechanism})",
         )
-    return SaslAuthenticateResponse(auth_bytes=reply)
+    return SaslAuthenticateResponse(auth_bytes=reply, session_lifetime_ms=lifetime_ms)
 
 
 register(SaslAuthenticateRequest, handle)

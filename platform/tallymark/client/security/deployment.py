@@ -11,6 +11,7 @@ from pathlib import Path
 from tallymark.client.security.security import SecuritySettings
 from tallymark.deployment import Cluster, ClusterSecurity
 from tallymark.errors import UserError
+from tallymark.net.sasl import OAUTHBEARER
 
 
 class ConnectionSettings(SecuritySettings, total=False):
@@ -37,8 +38,24 @@ def security_settings(security: ClusterSecurity) -> SecuritySettings:
             found["ssl_key_password"] = secret_in(security.ssl_key_password_file)
     if security.security_protocol.startswith("SASL"):
         found["sasl_mechanism"] = security.sasl_mechanism
+    if security.sasl_mechanism == OAUTHBEARER:
+        found |= _token_settings(security)
+    elif security.security_protocol.startswith("SASL"):
         found["sasl_username"] = security.sasl_username
         found["sasl_password"] = _sasl_password(security)
+    return found
+
+
+def _token_settings(security: ClusterSecurity) -> SecuritySettings:
+    found: SecuritySettings = {
+        "sasl_oauthbearer_token_endpoint_url": security.sasl_oauthbearer_token_endpoint_url,
+        "sasl_oauthbearer_client_credentials_client_id": (
+            security.sasl_oauthbearer_client_credentials_client_id
+        ),
+        "sasl_oauthbearer_scope": security.sasl_oauthbearer_scope,
+    }
+    if path := security.sasl_oauthbearer_client_credentials_client_secret_file:
+        found["sasl_oauthbearer_client_credentials_client_secret"] = secret_in(path)
     return found
 
 

@@ -9,11 +9,20 @@ from typing import Any, Final, cast
 
 from tallymark.client.security.security import NAMES, SecuritySettings
 from tallymark.errors import UserError
+from tallymark.net.sasl import OAUTHBEARER
 
 _OTHER_NAMES: Final = {
     # librdkafka's names, for files that are shared with its tools (kcat -F)
     "sasl.mechanisms": "sasl.mechanism",
     "ssl.ca.location": "ssl.truststore.location",
+    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
+}
+_JAAS_OPTIONS: Final = {
+    # Java's names of before KIP-1139
+    "clientId": "sasl_oauthbearer_client_credentials_client_id",
+    "clientSecret": "sasl_oauthbearer_client_credentials_client_secret",
+    "scope": "sasl_oauthbearer_scope",
 }
 _JAAS: Final = "sasl.jaas.config"
 _STORE_TYPES: Final = ("ssl.truststore.type", "ssl.keystore.type")
@@ -21,7 +30,7 @@ _ALIKE: Final = 0.92
 _OPTION: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;"']+))""")
 
 PROPERTIES: Final = (
-    *sorted(name.replace("_", ".") for name in NAMES),
+    *sorted(name.replace("_", ".") for name in NAMES if not name.endswith("_provider")),
     _JAAS,
     *_STORE_TYPES,
     *_OTHER_NAMES,
@@ -45,10 +54,11 @@ def security_of_properties(properties: Mapping[str, str], where: str) -> Securit
     settings: dict[str, Any] = {
         name.replace(".", "_"): value
         for name, value in given.items()
-        if name.replace(".", "_") in NAMES
+        if name.replace(".", "_") in NAMES and not name.endswith(".provider")
     }
     if _JAAS in given:
-        settings |= _log_in(given[_JAAS], where)
+        by_token = given.get("sasl.mechanism") == OAUTHBEARER
+        settings |= _client(given[_JAAS]) if by_token else _log_in(given[_JAAS], where)
     return cast("SecuritySettings", settings)
 
 
@@ -61,10 +71,21 @@ def _refuse_misspelled(name: str, where: str) -> None:
 
 def _log_in(jaas: str, where: str) -> dict[str, str]:
     """User and password of ``Module required username="..." password="...";``."""
-    options = {
-        name: re.sub(r"\\(.)", r"\1", quoted) or single or bare
-        for name, quoted, single, bare in _OPTION.findall(jaas)
-    }
+    options = _options(jaas)
     if "username" not in options or "password" not in options:
         raise UserError(f"{where}: {_JAAS} has no username and password", "write both")
     return {"sasl_username": options["username"], "sasl_password": options["password"]}
+
+
+def _client(jaas: str) -> dict[str, str]:
+    """What ``OAuthBearerLoginModule required clientId="..." clientSecret="..." scope="...";`` says,
+    if it says it."""
+    options = _options(jaas)
+    return {ours: options[java] for java, ours in _JAAS_OPTIONS.items() if java in options}
+
+
+def _options(jaas: str) -> dict[str, str]:
+    return {
+        name: re.sub(r"\\(.)", r"\1", quoted) or single or bare
+        for name, quoted, single, bare in _OPTION.findall(jaas)
+    }

@@ -15,14 +15,15 @@ from __future__ import annotations
 import inspect
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from tallymark.errors import UserError
 from tallymark.net import SaslCredentials
-from tallymark.net.sasl import MECHANISMS
+from tallymark.net.oauth_urls import check_oauth_url, file_of
+from tallymark.net.sasl import ALL_MECHANISMS, OAUTHBEARER
 from tallymark.net.tls import client_context
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -41,7 +42,12 @@ class SecuritySettings(TypedDict, total=False):
     * ``ssl_endpoint_identification_algorithm``: "https" (default): the certificate must be for the
       name connected to; "": any name will do.
     * ``sasl_mechanism``: SCRAM-SHA-256, SCRAM-SHA-512 or PLAIN, with ``sasl_username`` and
-      ``sasl_password``.
+      ``sasl_password``; or OAUTHBEARER with one of the following.
+    * ``sasl_oauthbearer_token_endpoint_url``: ``https://...``, which gives a token for
+      ``sasl_oauthbearer_client_credentials_client_id``, ``..._client_secret`` and
+      ``sasl_oauthbearer_scope``; or ``file:///...``, which holds one.
+    * ``sasl_oauthbearer_token_provider``: a function that returns a token. It is called in a thread
+      of its own, for each log-in.
     """
 
     security_protocol: str | None
@@ -52,9 +58,15 @@ class SecuritySettings(TypedDict, total=False):
     sasl_mechanism: str | None
     sasl_username: str | None
     sasl_password: str | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_token_provider: Callable[[], str] | None
 
 
 NAMES: Final = frozenset(SecuritySettings.__annotations__)
+_BY_PASSWORD: Final = ("sasl_username", "sasl_password")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +147,65 @@ def _tls(settings: Mapping[str, Any], owner: str) -> ssl.SSLContext:
 
 def _sasl(settings: Mapping[str, Any], owner: str) -> SaslCredentials:
     mechanism = settings.get("sasl_mechanism", "")
-    if mechanism not in MECHANISMS:
+    if mechanism not in ALL_MECHANISMS:
         raise UserError(
             f"{owner}: sasl_mechanism={mechanism!r} is none that can be used",
-            f"give one of {', '.join(MECHANISMS)}",
+            f"give one of {', '.join(ALL_MECHANISMS)}",
         )
+    for_tokens = mechanism == OAUTHBEARER
+    unused = [
+        name
+        for name, value in settings.items()
+        if value and (name in _BY_PASSWORD if for_tokens else name.startswith("sasl_oauthbearer_"))
+    ]
+    if unused:
+        raise UserError(
+            f"{owner}: {unused[0]} is given, but sasl_mechanism={mechanism} does not use it",
+            "leave it out, or mend sasl_mechanism",
+        )
+    if for_tokens:
+        return SaslCredentials("", "", mechanism, _tokens(settings, owner))
     username, password = settings.get("sasl_username", ""), settings.get("sasl_password", "")
     if not username or not password:
         missing = "sasl_password" if username else "sasl_username"
         raise UserError(f"{owner}: {missing} is missing", f"{mechanism} logs in with both")
     return SaslCredentials(username, password, mechanism)
+
+
+def _tokens(settings: Mapping[str, Any], owner: str) -> Callable[[], Awaitable[str]]:
+    from tallymark.client.security.oauth_tokens import TokenEndpoint, from_thread, in_file
+
+    url = settings.get("sasl_oauthbearer_token_endpoint_url", "")
+    provider = settings.get("sasl_oauthbearer_token_provider")
+    if bool(url) == (provider is not None):
+        raise UserError(
+            f"{owner}: OAUTHBEARER takes tokens from one place, "
+            f"{'two are' if url else 'none is'} given",
+            "give sasl_oauthbearer_token_endpoint_url or sasl_oauthbearer_token_provider",
+        )
+    if provider is not None:
+        if not callable(provider):
+            raise UserError(
+                f"{owner}: sasl_oauthbearer_token_provider cannot be called",
+                "give a function that returns a token",
+            )
+        return from_thread(provider)
+    try:
+        path = file_of(check_oauth_url(url))
+    except ValueError as error:
+        raise UserError(
+            f"{owner}: sasl_oauthbearer_token_endpoint_url={url!r} cannot be used", str(error)
+        ) from None
+    if path is not None:
+        return from_thread(in_file(path))
+    client = [
+        settings.get(f"sasl_oauthbearer_client_credentials_client_{name}", "")
+        for name in ("id", "secret")
+    ]
+    if not all(client):
+        raise UserError(
+            f"{owner}: {url} gives tokens for a client id and its secret, one is missing",
+            "give sasl_oauthbearer_client_credentials_client_id and ..._client_secret",
+        )
+    scope = settings.get("sasl_oauthbearer_scope", "")
+    return from_thread(TokenEndpoint(url, client[0], client[1], scope))

@@ -1,0 +1,81 @@
+"""Whose password is hashed next. Pure.
+
+A hash takes milliseconds on purpose, so a flood of wrong passwords is a queue. Its order keeps
+those who send the flood to themselves: addresses take turns, users of one address take turns, and
+of one user's log-ins at one address the newest is next (who waits for long has given up; a flood
+that waits for its answers then stands in its own way).
+
+A wrong password costs its price from a purse that fills up at a fixed rate, a right one nothing: so
+wrong ones take a bounded share of the processor, and a thousand clients that come back at the same
+time are not held up.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+MAX_WAITING: Final = 10_000
+_MAX_OF_ONE: Final = 1_000
+
+
+class LoginQueue(Generic[T]):
+    """``T`` is one log-in that waits."""
+
+    def __init__(self) -> None:
+        self._hosts: OrderedDict[str, OrderedDict[str, deque[T]]] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, host: str, user: str, item: T) -> T | None:
+        """Let ``item`` wait. What is returned has to go: the oldest of the same address and user,
+        or ``item`` itself where nobody else can wait."""
+        if self._size >= MAX_WAITING:
+            return item
+        waiting = self._hosts.setdefault(host, OrderedDict()).setdefault(user, deque())
+        waiting.append(item)
+        self._size += 1
+        if len(waiting) > _MAX_OF_ONE:
+            self._size -= 1
+            return waiting.popleft()
+        return None
+
+    def take(self) -> T:
+        """The next; IndexError where nobody waits."""
+        if not self._hosts:
+            raise IndexError("nobody waits")
+        host, users = self._hosts.popitem(last=False)
+        user, waiting = users.popitem(last=False)
+        item = waiting.pop()
+        self._size -= 1
+        if waiting:
+            users[user] = waiting
+        if users:
+            self._hosts[host] = users
+        return item
+
+
+class Purse:
+    """``rate`` a second, up to ``most``; ``now`` is monotonic, in seconds."""
+
+    def __init__(self, rate: float, most: float, now: float) -> None:
+        self._rate, self._most = rate, most
+        self._held, self._at = most, now
+
+    def wait(self, now: float) -> float:
+        """How long until something may be bought again, seconds."""
+        self._fill(now)
+        return max(0.0, -self._held / self._rate)
+
+    def pay(self, price: float, now: float) -> None:
+        """May go below zero: then :meth:`wait` says for how long."""
+        self._fill(now)
+        self._held -= price
+
+    def _fill(self, now: float) -> None:
+        self._held = min(self._most, self._held + (now - self._at) * self._rate)
+        self._at = now

@@ -1,0 +1,36 @@
+"""Where tokens and the keys that check them may come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+
+
+def check_oauth_url(url: str) -> str:
+    """The URL itself. ValueError for one whose answers can be read or changed on the way: who
+    changes keys there can log in as everybody, who reads tokens as their owner."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError as error:
+        raise ValueError(f"{url!r} is no URL: {error}") from None
+    if file_of(url) is not None or (parts.scheme == "https" and host):
+        return url
+    if parts.scheme == "http" and host in LOOPBACK:
+        return url
+    raise ValueError("give https://... or file:///... (http:// leads no further than 127.0.0.1)")
+
+
+def file_of(url: str) -> Path | None:
+    """The file behind ``file:///...``; None for other URLs."""
+    parts = urlsplit(url)
+    if (
+        parts.scheme != "file"
+        or not parts.path.startswith("/")
+        or parts.netloc not in ("", "localhost")
+    ):
+        return None
+    return Path(unquote(parts.path))
