@@ -35,11 +35,13 @@ class BrokerProcess:
             *("--data", str(self.data), "--port", str(self.port), *extra),
         ]
 
-    def start(self, seconds: float = 30) -> None:
-        """Start it and wait until it says that it is ready."""
+    def start(self, seconds: float = 30, descriptors: int | None = None) -> None:
+        """Start it, perhaps with so many descriptors at most, and wait until it says that it is
+        ready."""
+        limit = [] if descriptors is None else ["prlimit", f"--nofile={descriptors}:{descriptors}"]
         with self.log.open("ab") as log:
             begin = log.tell()
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self._process = subprocess.Popen([*limit, *self._command], stdout=log, stderr=log)
         deadline = time.monotonic() + seconds
         while f"ready {self.address}".encode() not in self._log_from(begin):
             assert self._process.poll() is None, self.log.read_text()[-5000:]

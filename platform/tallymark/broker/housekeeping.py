@@ -17,6 +17,7 @@ from tallymark.broker.partitions import Partitions
 from tallymark.broker.settings import BrokerSettings
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import LogManager
+from tallymark.net.rate_limit import RateLimit
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Housekeeper:
         self._flushing = ThreadPoolExecutor(_FLUSHES, "tallymark-flush")
         self._upkeep = ThreadPoolExecutor(1, "tallymark-upkeep")
         self._told: set[str] = set()
+        self._failures = RateLimit()
         self._tasks: list[asyncio.Task[None]] = []
 
     def want_flush(self, partition: Partition) -> None:
@@ -77,8 +79,9 @@ class Housekeeper:
         while True:
             await asyncio.sleep(tick)
             now_ms = self._now_ms()
+            short = self._manager.take_shortage()
             for number, partition in enumerate(self._partitions):
-                if partition.log.flush_due(now_ms):
+                if short or partition.log.flush_due(now_ms):
                     self.want_flush(partition)
                 if number % _TURN == _TURN - 1:
                     await asyncio.sleep(0)
@@ -95,7 +98,7 @@ class Housekeeper:
                 await self._flush_one(partition)
             except KafkaError as error:
                 self._counts.flush_failures += 1
-                log.error("flush failed partition=%s: %s", partition, error)
+                self._tell("flush", partition, error)
                 partition.failed(error)
 
     async def _flush_one(self, partition: Partition) -> None:
@@ -110,6 +113,13 @@ class Housekeeper:
         self._counts.flushes += 1
         self._counts.flush_seconds += time.perf_counter() - began
         partition.flushed()
+
+    def _tell(self, what: str, partition: Partition, error: KafkaError) -> None:
+        """Once in a while: out of descriptors every partition fails at every tick."""
+        cause = error.__cause__
+        held = self._failures.passes((what, getattr(cause, "errno", None)))
+        if held is not None:
+            log.error("%s failed partition=%s: %s; repeated=%d", what, partition, error, held)
 
     def _tell_failures(self) -> None:
         """Say once of each disk that failed what was acknowledged and is not known to be on it."""
@@ -147,7 +157,7 @@ class Housekeeper:
                     await self._retain_one(partition, now_ms)
                 except KafkaError as error:
                     if self._partitions.get(partition.topic, partition.index) is partition:
-                        log.error("retention failed partition=%s: %s", partition, error)
+                        self._tell("retention", partition, error)
 
     async def _retain_one(self, partition: Partition, now_ms: int) -> None:
         found, loop = partition.log, asyncio.get_running_loop()

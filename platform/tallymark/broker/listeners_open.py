@@ -7,8 +7,10 @@ import logging
 import ssl
 from dataclasses import replace
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit
 from typing import Final
 
+from tallymark.broker.connection_limit import connections_allowed, is_scarce
 from tallymark.broker.image import Endpoint
 from tallymark.broker.listeners import Listener, endpoints, off_loopback
 from tallymark.broker.logins import Logins
@@ -16,6 +18,7 @@ from tallymark.broker.sasl_gate import SaslGate
 from tallymark.broker.settings import BrokerSettings
 from tallymark.errors import UserError
 from tallymark.net import Address, Handler, Server, ServerLimits
+from tallymark.net.accept_errors import ACCEPTS, FEW_ACCEPTS
 from tallymark.net.connection_quota import ConnectionQuota
 from tallymark.net.principals import PrincipalRules
 from tallymark.net.request_memory import RequestMemory
@@ -28,7 +31,9 @@ class Listeners:
     """Starts and stops what ``settings`` ask for; requests go to ``handler``."""
 
     def __init__(self, settings: BrokerSettings, handler: Handler, logins: Logins) -> None:
-        self.quota = ConnectionQuota(settings.max_connections, settings.max_connections_per_ip)
+        self._descriptors = getrlimit(RLIMIT_NOFILE)[0]
+        self.quota = ConnectionQuota(1)
+        self.take_limits(settings)
         most = settings.queued_max_request_bytes
         self._request_memory = RequestMemory(None if most < 0 else most)
         self.servers: dict[str, Server] = {}
@@ -36,6 +41,19 @@ class Listeners:
         self._settings = settings
         self._handler = handler
         self._logins = logins
+
+    def take_limits(self, settings: BrokerSettings) -> None:
+        """How many connections there may be from now on, as far as descriptors reach."""
+        asked = settings.max_connections
+        allowed = connections_allowed(asked, self._descriptors)
+        if allowed < asked and allowed != self.quota.max_connections:
+            log.warning(
+                "max.connections=%d is more than the descriptors allow: taken=%d descriptors=%d; "
+                "raise the limit of open files (ulimit -n, LimitNOFILE)",
+                *(asked, allowed, self._descriptors),
+            )
+        self.quota.max_connections = allowed
+        self.quota.max_per_host = settings.max_connections_per_ip
 
     @property
     def address(self) -> Address:
@@ -85,6 +103,7 @@ class Listeners:
             idle_timeout=settings.connections_max_idle_ms / 1000,
             request_timeout=settings.request_arrival_max_ms / 1000,
             handshake_timeout=settings.ssl_handshake_timeout_ms / 1000,
+            backlog=FEW_ACCEPTS if is_scarce(self._descriptors) else ACCEPTS,
         )
         handler = self._handler
         if listener.sasl:

@@ -42,8 +42,7 @@ class LiveSettings:
             log.error("settings stay as they were: %s", error)
             return
         before, state.settings, state.dynamic = state.settings, settings, dynamic
-        self._listeners.quota.max_connections = settings.max_connections
-        self._listeners.quota.max_per_host = settings.max_connections_per_ip
+        self._listeners.take_limits(settings)
         self._leadership.take_settings(settings)
         self._cleaner.settings = settings
         for name, value in settings:

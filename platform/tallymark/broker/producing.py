@@ -117,7 +117,7 @@ class Producing:
                 except KafkaError as error:
                     done.append(Refused(index, error))
                     self._refused_one(error)
-                    _tell(name, index, error)
+                    self._tell(name, index, error)
         return outcomes
 
     async def ready(self, outcomes: Outcomes) -> None:
@@ -134,7 +134,7 @@ class Producing:
             except KafkaError as error:
                 done[place] = Refused(index, error)
                 self._refused_one(error)
-                _tell(name, index, error)
+                self._tell(name, index, error)
 
     async def expose(self, timeout_ms: int, outcomes: Sequence[tuple[str, list[Outcome]]]) -> None:
         """Wait until readers see what was appended, at most ``timeout_ms``; put the error into the
@@ -234,6 +234,16 @@ class Producing:
             current_leader=leader,
         )
 
+    def _tell(self, topic: str, index: int, error: KafkaError) -> None:
+        """In the log: what is our fault once in a while, since its client tries again at once."""
+        if error.fault != "broker":
+            log.debug("produce refused partition=%s-%d: %s", topic, index, error)
+            return
+        key = error.name, getattr(error.__cause__, "errno", None)
+        held = self._state.refusals.passes(key)
+        if held is not None:
+            log.error("produce refused partition=%s-%d: %s; repeated=%d", topic, index, error, held)
+
     def _log_start(self, topic: str, index: int, error: KafkaError) -> int:
         """Where the log begins, where the log itself refused the batch for what is in it; -1 with
         the other errors, as from Kafka."""
@@ -254,13 +264,3 @@ def _see(seen: set[tuple[str, int]], topic: str, index: int) -> None:
     if (topic, index) in seen:
         raise KafkaError(CODES["INVALID_REQUEST"], f"{topic}-{index} is named twice")
     seen.add((topic, index))
-
-
-def _tell(topic: str, index: int, error: KafkaError) -> None:
-    log.log(
-        logging.ERROR if error.fault == "broker" else logging.DEBUG,
-        "produce refused partition=%s-%d: %s",
-        topic,
-        index,
-        error,
-    )

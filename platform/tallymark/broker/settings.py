@@ -349,7 +349,8 @@ class BrokerSettings(BaseModel):
     """A connection on which nothing moved for so long is closed."""
 
     max_connections: Positive = 10_000
-    """Connections beyond this number, of all listeners together, are closed at once."""
+    """Connections beyond this number, of all listeners together, are closed at once. Half of the
+    descriptors that the process may have (``ulimit -n``), less 32, is the most."""
 
     max_connections_per_ip: Positive = 2**31 - 1
     """The same for the connections from one address."""

@@ -19,6 +19,7 @@ from tallymark.broker.patience import Patience
 from tallymark.broker.security import Security
 from tallymark.broker.settings import BrokerSettings
 from tallymark.log import LogManager
+from tallymark.net.rate_limit import RateLimit
 
 
 @dataclass(slots=True)
@@ -50,6 +51,8 @@ class BrokerState:
     """Runs changes that their client may stop waiting for."""
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
     """What readers with a session read."""
+    refusals: RateLimit = field(default_factory=RateLimit)
+    """Which refusals of Produce that are our fault have just been told."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when everything this broker leads is open."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import click
 
+from tallymark.cli.descriptors import raise_descriptor_limit
 from tallymark.cli.output import json_option, show, tell
 from tallymark.cli.process import configure_logging, die_with_parent, stop_signals
 from tallymark.deployment import load
@@ -134,6 +135,7 @@ def _copy(
 ) -> None:
     configure_logging()
     die_with_parent()
+    raise_descriptor_limit()
     deployment = load(settings)
     wanted = find_mirrors(deployment, sources, target)
     port = max(one.metrics_port for one in wanted) if metrics_port is None else metrics_port

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol
 
+from tallymark.cli.descriptors import raise_descriptor_limit
 from tallymark.cli.json_log import JsonLines
 from tallymark.untrusted import escaped
 
@@ -102,6 +103,7 @@ def run_process(
     """
     configure_logging()
     die_with_parent()
+    raise_descriptor_limit()
     log = logging.getLogger(name)
     with stop_signals() as stopped:
         service = start()

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tallymark.cli.checks import check_disk, check_java, check_packages, check_ports
+from tallymark.cli.descriptors import raise_descriptor_limit
 from tallymark.cli.ports import with_free_ports
 from tallymark.cli.process import die_with_parent, stop_signals
 from tallymark.cli.supervisor.plan import ProcessSpec
@@ -40,6 +41,7 @@ def command(settings: str | None, data: str | None, free_ports: bool) -> None:
 def run_stack(deployment: Deployment, announce: Callable[[], None]) -> None:
     """Start what the deployment embeds and keep it running until SIGINT or SIGTERM; ``announce`` is
     called once, when all of it serves. UserError: it cannot be started here, and why."""
+    raise_descriptor_limit()
     refuse_early(deployment)
     supervisor = Supervisor(deployment, report)
     supervisor.start()

@@ -265,7 +265,7 @@ class Log(ReadableLog):
             return
         self._unflushed_since_ms = job.since_ms
         if job.error is not None:
-            raise self._health.failed(job.error, f"flush {self.name}")
+            raise self._health.failed(job.error, f"flush {self.name}") from job.error
 
     def flush(self) -> None:
         """Return when everything is on the disk."""
@@ -344,7 +344,7 @@ class Log(ReadableLog):
     def finish_deletion(self, job: DeletionJob) -> None:
         """The last step. Raises KAFKA_STORAGE_ERROR where the disk failed."""
         if job.error is not None and not self._closed:
-            raise self._health.failed(job.error, f"delete segments of {self.name}")
+            raise self._health.failed(job.error, f"delete segments of {self.name}") from job.error
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete segments that are too old or too many, all steps; how many went. Readers keep
@@ -400,6 +400,12 @@ class Log(ReadableLog):
         )
 
     # --- end
+
+    def let_go(self) -> int:
+        """Close the files of all segments that are on the disk wholly, until they are needed; how
+        many. Any thread may."""
+        flushed = self.recovery_point
+        return sum(each.let_go() for each in self._segments if each.next_offset <= flushed)
 
     def close(self) -> None:
         """Flush, write the producer snapshot, let go of the files. Readers keep what they hold."""

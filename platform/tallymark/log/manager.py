@@ -30,6 +30,7 @@ from tallymark.log.partition_folder import (
 )
 from tallymark.log.progress import Progress
 from tallymark.log.results import DirInfo, LogInfo
+from tallymark.log.thrifty_files import ThriftyFiles
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class LogManager:
 
     def __init__(self, files: Files, config_of: ConfigOf, broker_id: int) -> None:
         self.cluster_id: str | None = None
-        self._files = files
+        self._files = ThriftyFiles(files, self._let_go)
         self._config_of = config_of
         self._broker_id = broker_id
         self._dirs: list[DataDir] = []
@@ -324,6 +325,12 @@ class LogManager:
             with suppress(KafkaError), guarded(home.health, f"checkpoint {home.path}"):
                 self._checkpoint(home)
 
+    def take_shortage(self) -> bool:
+        """Whether logs were out of descriptors since this was asked: what is not on the disk yet
+        keeps its files open, so all of it should be flushed."""
+        short, self._files.is_short = self._files.is_short, False
+        return short
+
     def close(self) -> None:
         """Stop cleanly: flush and close every log, then say so in each directory."""
         for key, each in self._logs.items():
@@ -341,6 +348,9 @@ class LogManager:
         self._release()
 
     # --- inside
+
+    def _let_go(self) -> int:
+        return sum(each.let_go() for each in tuple(self._logs.values()))
 
     def _checkpoint(self, home: DataDir) -> None:
         with self._checkpointing:

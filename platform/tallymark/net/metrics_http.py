@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from tallymark.errors import UserError
 from tallymark.net import Address
+from tallymark.net.accept_errors import FEW_ACCEPTS, rate_accept_errors
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +51,10 @@ class MetricsServer:
 
     async def start(self, host: str, port: int) -> None:
         """Listen; UserError where the address is taken or not ours."""
+        rate_accept_errors(asyncio.get_running_loop())
         try:
             self._listener = await asyncio.start_server(
-                self._accept, host, port, limit=_MAX_HEAD, backlog=_MAX_CONNECTIONS
+                self._accept, host, port, limit=_MAX_HEAD, backlog=FEW_ACCEPTS
             )
         except OSError as error:
             raise UserError(

@@ -10,6 +10,7 @@ import ssl
 from typing import Final
 
 from tallymark.errors import UserError
+from tallymark.net.accept_errors import rate_accept_errors
 from tallymark.net.addresses import Address
 from tallymark.net.connection_quota import ConnectionQuota
 from tallymark.net.inbox import SCRATCH_BYTES
@@ -66,7 +67,8 @@ class Server:
         self._sweep: asyncio.TimerHandle | None = None
         self._quota = quota or ConnectionQuota(self.limits.max_connections)
         self._handshakes: set[TlsHandshake] = set()
-        self._failures = RateLimit()
+        self.told = RateLimit()
+        """What was just said of each host in the log."""
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -80,10 +82,11 @@ class Server:
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """Listen on ``host:port``; UserError when the address is taken or not ours."""
         loop = asyncio.get_running_loop()
+        rate_accept_errors(loop)
         self.tls = tls
         make = self._plain if tls is None else self._secured
         try:
-            self._listener = await loop.create_server(make, host, port, backlog=1024)
+            self._listener = await loop.create_server(make, host, port, backlog=self.limits.backlog)
         except OSError as error:
             raise UserError(f"cannot listen on {host}:{port}: {_why(error)}", _do(error)) from error
         self._sweep = loop.call_later(self._sweep_interval, self._close_idle)
@@ -171,7 +174,7 @@ class Server:
         return connection
 
     def _not_shaken(self, handshake: TlsHandshake, why: str) -> None:
-        held = self._failures.passes(handshake.host)
+        held = self.told.passes(("handshake", handshake.host))
         if held is not None:
             log.warning("TLS handshake with %s failed: %s; repeated=%d", handshake.peer, why, held)
         self._handshakes.discard(handshake)
@@ -187,12 +190,17 @@ class Server:
         for connection in list(self.connections):
             begun = connection.partial_since
             if connection.resting and connection.last_activity < now - self.limits.idle_timeout:
-                log.info("%s is closed: nothing moved on it", connection.peer)
+                self._tell_closed(logging.INFO, connection, "nothing moved on it")
                 connection.abort()
             elif begun is not None and begun < now - self.limits.request_timeout:
-                log.warning("%s is closed: its request never ends", connection.peer)
+                self._tell_closed(logging.WARNING, connection, "its request never ends")
                 connection.abort()
         self._sweep = loop.call_later(self._sweep_interval, self._close_idle)
+
+    def _tell_closed(self, level: int, connection: ServerConnection, why: str) -> None:
+        held = self.told.passes((why, connection.host))
+        if held is not None:
+            log.log(level, "%s is closed: %s; repeated=%d", connection.peer, why, held)
 
 
 def _why(error: OSError) -> str:

@@ -335,13 +335,19 @@ class ServerConnection(asyncio.BufferedProtocol):
         if isinstance(error, ProtocolError):
             self._give_up(f"bad request (api key {api_key}): {error}")
             return
-        log.error(
-            "api key %d of %s failed, its connection is closed", api_key, self.peer, exc_info=error
-        )
+        held = self._server.told.passes((api_key, type(error)))  # a bug of ours, whoever met it
+        if held is not None:
+            log.error(
+                "api key %d of %s failed, its connection is closed; repeated=%d",
+                *(api_key, self.peer, held),
+                exc_info=error,
+            )
         self.abort()
 
     def _give_up(self, why: str) -> None:
-        log.warning("%s: %s; the connection is closed", self.peer, why)
+        held = self._server.told.passes(("gave up", self.host))
+        if held is not None:
+            log.warning("%s: %s; the connection is closed; repeated=%d", self.peer, why, held)
         self.abort()
 
     # --- responses --------------------------------------------------------------------------
@@ -387,15 +393,20 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._drain_task = None
         error = None if task.cancelled() else task.exception()
         if isinstance(error, OSError):
-            log.info("%s went away: %s", self.peer, error)
+            self._tell(logging.INFO, "went away", error)
         elif isinstance(error, CutFileError):
-            log.error("%s: a response was cut short: %s", self.peer, error)
+            self._tell(logging.ERROR, "got a response that was cut short", error)
         elif error is not None:
             log.error("writing to %s failed", self.peer, exc_info=error)
         if task.cancelled() or error is not None:
             self.abort()
         else:
             self._advance()
+
+    def _tell(self, level: int, what: str, error: Exception) -> None:
+        held = self._server.told.passes((what, self.host))
+        if held is not None:
+            log.log(level, "%s %s: %s; repeated=%d", self.peer, what, error, held)
 
     def _take_slot(self) -> Answer:
         slot = self._slots.popleft()

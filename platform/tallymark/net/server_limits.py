@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tallymark.net.accept_errors import ACCEPTS
+
 PRODUCE: Final = 0
 SYNC_GROUP: Final = 14
 
@@ -23,6 +25,8 @@ class ServerLimits:
     """What all requests that are not whole yet may take together (Kafka's
     queued.max.request.bytes); one more request may go beyond it."""
     max_connections: int = 10_000
+    backlog: int = ACCEPTS
+    """Connections that wait to be accepted; as many are accepted before one is counted."""
     max_unanswered: int = 128
     """Requests of one connection that are handled at the same time."""
     max_unanswered_bytes: int = 32 * 1024 * 1024

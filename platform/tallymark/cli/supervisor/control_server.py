@@ -19,14 +19,13 @@ from typing import Any, Final
 
 from tallymark.cli.supervisor.control import ANSWER_SECONDS, socket_path
 from tallymark.errors import UserError
+from tallymark.net.accept_errors import FEW_ACCEPTS, rate_accept_errors
 
 Request = tuple[dict[str, Any], "Future[dict[str, Any]]"]
 _REQUEST_SECONDS: Final = 5.0
 _REQUEST_BYTES: Final = 1 << 16
 _MOST_CONNECTIONS: Final = 32
 _CLOSE_SECONDS: Final = 2.0
-_BACKLOG: Final = 8
-"""Small: asyncio accepts so many in one turn, and complains of each that fails."""
 
 
 class ControlServer:
@@ -65,8 +64,9 @@ class ControlServer:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
+        rate_accept_errors(asyncio.get_running_loop())
         server = await asyncio.start_unix_server(
-            self._accepted, sock=self._socket, limit=_REQUEST_BYTES, backlog=_BACKLOG
+            self._accepted, sock=self._socket, limit=_REQUEST_BYTES, backlog=FEW_ACCEPTS
         )
         await self._ended.wait()
         server.close()
@@ -127,7 +127,7 @@ def _listen(address: Path) -> socket.socket:
         with socket_path(address) as path:
             listener.bind(path)
         address.chmod(0o600)
-        listener.listen(_BACKLOG)  # at once: who asks before the thread runs waits
+        listener.listen(FEW_ACCEPTS)  # at once: who asks before the thread runs waits
     except OSError as error:
         listener.close()
         raise UserError(

@@ -1,0 +1,104 @@
+"""Files that make room where the process is out of descriptors.
+
+Every segment that was read or written keeps its file open, old ones too. Nobody counts them: where
+an operation fails for want of a descriptor, all logs let go of what is on the disk already and not
+in use (:meth:`tallymark.log.log.Log.let_go`; it is opened again when it is needed), and it is done
+once more. What fails again is an error for who asked, not for the disk
+(:mod:`tallymark.log.health`).
+
+Segments that are not on the disk yet stay open, so they could take all there is; then nothing could
+be flushed any more, since a flush opens indexes and folders for a moment. So no segment's file is
+given one of the last :data:`SPARE` descriptors. The kernel gives the lowest number that is free:
+who is given one of the last has left none below.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import time
+from collections.abc import Callable
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+from typing import Final, TypeVar
+
+from tallymark.log.files import File, Files, Handle, Lock
+from tallymark.log.health import is_of_the_disk
+
+log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+SPARE: Final = 16
+_TELL_SECONDS: Final = 60.0
+
+
+class ThriftyFiles:
+    """:class:`~tallymark.log.files.Files` around others. ``let_go`` closes what can be closed and
+    returns how many; any thread may call it."""
+
+    def __init__(self, files: Files, let_go: Callable[[], int]) -> None:
+        self._files = files
+        self._let_go = let_go
+        self._told = -_TELL_SECONDS
+        limit = getrlimit(RLIMIT_NOFILE)[0]
+        self._last = None if limit == RLIM_INFINITY else limit - SPARE
+        self.is_short = False
+        """Whether something failed for want of descriptors; for its reader to take back."""
+        self.exists = files.exists
+        self.size = files.size
+        self.space = files.space
+        self.is_dir = files.is_dir
+        self.make_dirs = files.make_dirs
+        self.remove = files.remove
+        self.remove_dir = files.remove_dir
+        self.rename = files.rename
+
+    def open(self, path: str, *, create: bool = True) -> File:
+        if path.endswith(".log"):
+            return self._again(lambda: self._open_segment(path, create))
+        return self._again(lambda: self._files.open(path, create=create))
+
+    def reader(self, path: str) -> Handle:
+        return self._again(lambda: self._files.reader(path))
+
+    def read(self, path: str) -> bytes:
+        return self._again(lambda: self._files.read(path))
+
+    def listdir(self, path: str) -> list[str]:
+        return self._again(lambda: self._files.listdir(path))
+
+    def sync_dir(self, path: str) -> None:
+        self._again(lambda: self._files.sync_dir(path))
+
+    def lock(self, path: str, owner: str) -> Lock:
+        return self._again(lambda: self._files.lock(path, owner))
+
+    def _open_segment(self, path: str, create: bool) -> File:
+        file = self._files.open(path, create=create)
+        if self._last is not None and _number(file) >= self._last:
+            file.close()
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return file
+
+    def _again(self, operation: Callable[[], T]) -> T:
+        try:
+            return operation()
+        except OSError as error:
+            if is_of_the_disk(error):
+                raise
+            self.is_short = True
+            count = self._let_go()
+            if not count:
+                raise
+            now = time.monotonic()
+            if now - self._told >= _TELL_SECONDS:
+                self._told = now
+                log.warning("out of descriptors: %d segments let go of their files", count)
+        return operation()
+
+
+def _number(file: File) -> int:
+    try:
+        return file.handle.fileno()
+    except OSError:  # in memory
+        return -1

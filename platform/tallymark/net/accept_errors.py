@@ -1,0 +1,54 @@
+"""A listener that cannot accept (out of descriptors or of buffers) says so now and then.
+
+asyncio waits a second then, and calls the loop's exception handler for every try of its turn: one
+traceback for each of the listener's backlog, each second, as long as it lasts: 24 MB of log in ten
+seconds. Connections wait in the kernel's queue meanwhile; those that are open are served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from tallymark.net.rate_limit import RateLimit
+
+log: Final = logging.getLogger(__name__)
+
+ACCEPTS: Final = 128
+"""Connections that wait to be accepted, and that asyncio accepts in one turn (Apache Kafka has
+50): none of them is counted, or closed as one too many, before the turn is over."""
+FEW_ACCEPTS: Final = 8
+"""The same where descriptors are scarce."""
+
+_Handler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
+
+
+def rate_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
+    """Have errors of accepting on ``loop`` logged in one line, once in ten seconds. Everything
+    else goes to the exception handler that it has. Idempotent."""
+    before = loop.get_exception_handler()
+    if not isinstance(before, _AcceptErrors):
+        loop.set_exception_handler(_AcceptErrors(before))
+
+
+class _AcceptErrors:
+    def __init__(self, otherwise: _Handler | None) -> None:
+        self._otherwise = otherwise
+        self._rate = RateLimit()
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, OSError) and str(context.get("message")).startswith("socket.accept()"):
+            held = self._rate.passes(error.errno)
+            if held is not None:
+                log.warning(
+                    "no connection can be accepted: %s; tried again each second, repeated=%d",
+                    error.strerror,
+                    held,
+                )
+        elif self._otherwise is not None:
+            self._otherwise(loop, context)
+        else:
+            loop.default_exception_handler(context)
