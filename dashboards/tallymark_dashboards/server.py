@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tallymark.client.security.http import http_access
 from tallymark.deployment import Deployment
 from tallymark.net.access_log import AccessLog, AccessLogFile
-from tallymark.net.web_guard import OwnNames, WebGuard
 from tallymark.net.web_server import WebServer, listen
 from tallymark_audit.store import open_store
 from tallymark_dashboards.app import create_app
@@ -16,12 +16,20 @@ class DashboardServer:
 
     def __init__(self, deployment: Deployment) -> None:
         settings = deployment.dashboards
+        access = http_access(
+            deployment.security,
+            "the dashboards",
+            settings.host,
+            settings.allow_plaintext,
+            "dashboards.allow_plaintext = true",
+            (deployment.audit.alerts.console_url,),
+        )
         listener = listen(settings.host, settings.port, "the dashboards", "dashboards.port")
         self._store = open_store(deployment.audit_store)
         self._access = AccessLogFile(deployment.log_dir / "dashboards-access.log")
         self._app = create_app(deployment, self._store)
-        app = WebGuard(self._app, OwnNames(deployment.names_of_dashboards))
-        self._server = WebServer(AccessLog(app, self._access), listener, "dashboards")
+        app = AccessLog(access.around(self._app), self._access)
+        self._server = WebServer(app, listener, "dashboards", tls=access.tls)
 
     def check(self) -> None:
         """Raise when the server has died."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tallymark.cli.process import run_process
+from tallymark.client.security.http import http_access
 from tallymark.deployment import load
 from tallymark_schema_registry.embedded import RegistryServer
 
@@ -28,13 +29,21 @@ def command(settings: str | None, access_log: Path | None) -> None:
     servers: list[RegistryServer] = []
 
     def start() -> RegistryServer:
+        access = http_access(
+            deployment.security,
+            "the registry",
+            deployment.registry.host,
+            deployment.registry.allow_plaintext,
+            "registry.allow_plaintext = true",
+            (deployment.registry.advertised_host,),
+        )
         server = RegistryServer(
             deployment.registry_store,
             host=deployment.registry.host,
             port=deployment.registry.port,
             access_log=access_log or deployment.log_dir / "registry-access.log",
             cluster_id=deployment.name,
-            known_as=deployment.names_of_registry,
+            access=access,
         )
         _log.info("ready %s", server.url)
         servers.append(server)

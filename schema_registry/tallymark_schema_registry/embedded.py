@@ -8,11 +8,11 @@ The command stands on it, and so can any test::
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from tallymark.net.access_log import AccessLog, AccessLogFile
-from tallymark.net.web_guard import OwnNames, WebGuard
+from tallymark.net.web_access import WebAccess
+from tallymark.net.web_guard import OwnNames
 from tallymark.net.web_server import WebLimits, WebServer, listen
 from tallymark_schema_registry.service import Registry
 from tallymark_schema_registry.store import Store, open_engine
@@ -20,8 +20,8 @@ from tallymark_schema_registry.web import create_app
 
 
 class RegistryServer:
-    """Serves from construction on; ``url`` is where. ``port`` 0 takes a free one. ``known_as`` are
-    the names, beside ``host``, by which browsers may come.
+    """Serves from construction on; ``url`` is where. ``port`` 0 takes a free one. ``access`` says
+    how it is secured.
 
     Raises UserError if the store cannot be opened or the port cannot be had.
     """
@@ -34,7 +34,7 @@ class RegistryServer:
         port: int = 0,
         access_log: Path | None = None,
         cluster_id: str = "",
-        known_as: Iterable[str] = (),
+        access: WebAccess | None = None,
         limits: WebLimits | None = None,
     ) -> None:
         listener = listen(host, port, "the registry", "registry.port")
@@ -42,11 +42,14 @@ class RegistryServer:
         try:
             self._access_log = AccessLogFile(access_log) if access_log else None
             app = create_app(Registry(Store(open_engine(store))), cluster_id)
-            app = WebGuard(app, OwnNames((host, *known_as)))
+            access = access or WebAccess(OwnNames((host,)))
+            app = access.around(app)
             if self._access_log:
                 app = AccessLog(app, self._access_log)
-            self.url = f"http://{host}:{listener.getsockname()[1]}"
-            self._server = WebServer(app, listener, "schema-registry", limits=limits)
+            self.url = f"{access.scheme}://{host}:{listener.getsockname()[1]}"
+            self._server = WebServer(
+                app, listener, "schema-registry", tls=access.tls, limits=limits
+            )
         except BaseException:
             listener.close()
             self._close_log()

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tallymark.broker import login_queue, password_checks
 from tallymark.broker.login_queue import LoginQueue, Purse
 from tallymark.broker.password_checks import AT_LEAST_SECONDS, PasswordChecks
-from tallymark.broker.users import Users, stored_text
+from tallymark.broker.users import Users
+from tallymark.net.credential_text import stored_text
 from tallymark.net.sasl import SCRAM_SHA_512
 from tallymark.net.scram import ScramCredential
 

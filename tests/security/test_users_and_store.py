@@ -15,9 +15,10 @@ from tallymark.broker.acl_log import DenialLog
 from tallymark.broker.acl_rules import Acl, Pattern
 from tallymark.broker.authorizer import Operation, ResourceType
 from tallymark.broker.security_file import FileSecurityStore
-from tallymark.broker.users import Users, check_user, parse_credential, stored_text
+from tallymark.broker.users import Users, check_user
 from tallymark.errors import KafkaError, UserError
 from tallymark.net.connection_quota import ConnectionQuota
+from tallymark.net.credential_text import parse_credential, stored_text
 from tallymark.net.rate_limit import RateLimit
 from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.net.scram import ScramCredential

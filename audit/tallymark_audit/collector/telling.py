@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from prometheus_client import Metric
 
 from tallymark.client.metrics_page import MetricsPage
+from tallymark.client.security.http import http_access
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark.net import Address
@@ -45,8 +46,16 @@ class CollectorMetrics:
             metrics = AuditMetrics(
                 self._store, deployment, wall_clock, [one.cluster for one in collectors], self._own
             )
+            access = http_access(
+                deployment.security,
+                "the collector's metrics",
+                audit.metrics_host,
+                audit.metrics_allow_plaintext,
+                "audit.metrics_allow_plaintext = true",
+            )
+            self.scheme = access.scheme
             self._page = MetricsPage(
-                metrics, audit.metrics_host, audit.metrics_port, "collector metrics"
+                metrics, audit.metrics_host, audit.metrics_port, "collector metrics", access
             )
         except BaseException:
             self._store.close()
@@ -80,5 +89,5 @@ def serve_metrics(
     except UserError as error:
         log.warning("there are no metrics: %s", error)
         return None
-    log.info("metrics on http://%s/metrics", metrics.address)
+    log.info("metrics on %s://%s/metrics", metrics.scheme, metrics.address)
     return metrics

@@ -7,13 +7,13 @@ part before ``://`` is the listener's name; its security protocol is the one of 
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tallymark.broker.image import Endpoint
+from tallymark.net.addresses import is_loopback
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS: Final = ("0.0.0.0", "::", "")
@@ -78,12 +78,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 def off_loopback(listener: Listener) -> bool:
     """Whether other machines can reach it, as far as its text tells."""
-    if listener.host == "localhost":
-        return False
-    try:
-        return not ipaddress.ip_address(listener.host).is_loopback
-    except ValueError:
-        return True
+    return not is_loopback(listener.host)
 
 
 def endpoints(listening: Sequence[Listener], advertised: Sequence[Listener]) -> dict[str, Endpoint]:

@@ -13,6 +13,8 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
+from pathlib import Path
+from socket import gethostname
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -25,13 +27,17 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tallymark.broker.listeners import Listener, off_loopback
 from tallymark.broker.metrics_families import PREFIX, families
 from tallymark.broker.metrics_lag import LoopLag
 from tallymark.broker.settings import BrokerSettings
 from tallymark.broker.state import BrokerState
 from tallymark.net import Address
+from tallymark.net.addresses import is_loopback
 from tallymark.net.metrics_http import MetricsServer, Page
+from tallymark.net.tls import server_context
+from tallymark.net.web_access import WebAccess, check_exposed
+from tallymark.net.web_guard import OwnNames
+from tallymark.net.web_login import BasicLogin
 
 log = logging.getLogger(__name__)
 
@@ -60,13 +66,11 @@ class MetricsEndpoint:
     async def start(self) -> None:
         """Listen, unless it is off. UserError where the address cannot be had."""
         if self._settings.metrics_port >= 0:
-            server = MetricsServer({"/metrics": self._metrics, "/health": self._health})
+            routes = {"/metrics": self._metrics, "/health": self._health}
+            server = MetricsServer(routes, self._access())
             await server.start(self._settings.metrics_host, self._settings.metrics_port)
             self._server = server
             self._lag.start()
-            host, port = server.address
-            if off_loopback(Listener("metrics", "PLAINTEXT", host, port)):
-                log.warning("metrics are open to other machines, without a password host=%s", host)
 
     async def stop(self) -> None:
         """Listen no more. Idempotent."""
@@ -74,6 +78,19 @@ class MetricsEndpoint:
         if server is not None:
             await self._lag.stop()
             await server.stop()
+
+    def _access(self) -> WebAccess:
+        """On loopback everybody may look; elsewhere the broker's users, by its certificate."""
+        settings = self._settings
+        host = settings.metrics_host
+        access = WebAccess(OwnNames((host, gethostname(), *_advertised(settings))))
+        if settings.ssl_keystore_location and not is_loopback(host):
+            keystore = Path(settings.ssl_keystore_location)
+            tls = server_context(keystore, settings.ssl_key_password)
+            access = WebAccess(access.names, tls, BasicLogin(_BrokerUsers(self._state)))
+        allowed = settings.listeners_allow_plaintext
+        check_exposed("/metrics", host, access, allowed, "listeners.allow.plaintext=true")
+        return access
 
     def _status(self) -> str:
         state = self._state()
@@ -110,6 +127,29 @@ class MetricsEndpoint:
         # Reading /proc and writing the text takes milliseconds, and needs nothing of the broker.
         body = await asyncio.to_thread(generate_latest, _Scrape(found, self._process))
         return Page(HTTPStatus.OK, CONTENT_TYPE_LATEST, body)
+
+
+class _BrokerUsers:
+    """The users that log in at the broker's listeners."""
+
+    def __init__(self, state: Callable[[], BrokerState | None]) -> None:
+        self._state = state
+
+    @property
+    def version(self) -> object:
+        """See :class:`~tallymark.net.web_login.Passwords`."""
+        state = self._state()
+        return None if state is None else state.security.users
+
+    def fits(self, name: str, password: str) -> bool:
+        """See :class:`~tallymark.net.web_login.Passwords`."""
+        state = self._state()
+        return state is not None and state.security.users.fits(name, password)
+
+
+def _advertised(settings: BrokerSettings) -> list[str]:
+    texts = settings.advertised_listeners.split(",")
+    return [text.partition("://")[2] for text in texts] + [settings.advertised_host_name]
 
 
 class _Scrape(Collector):

@@ -385,8 +385,9 @@ class BrokerSettings(BaseModel):
     """The port of ``/metrics`` (Prometheus) and ``/health`` over HTTP; -1: none, 0: a free one."""
 
     metrics_host: str = "127.0.0.1"
-    """The address that ``metrics.port`` is on. Loopback unless you say otherwise: it asks nobody
-    who they are."""
+    """The address that ``metrics.port`` is on. On loopback it asks nobody who they are; elsewhere
+    it speaks TLS with ``ssl.keystore.location`` and asks for one of the broker's users (HTTP
+    Basic), or needs ``listeners.allow.plaintext``."""
 
     metrics_max_topics: Annotated[int, Field(ge=0, le=10_000)] = 200
     """Topics that are counted by themselves in the metrics; what comes later is ``(other)``."""

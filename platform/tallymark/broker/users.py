@@ -6,14 +6,13 @@ the bytes in base64.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hmac
 import logging
 from collections.abc import Mapping
 from typing import Final
 
 from tallymark.errors import CODES, KafkaError
+from tallymark.net.credential_text import parse_credential
 from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.net.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential
 
@@ -85,38 +84,6 @@ def check_iterations(iterations: int) -> None:
         raise _unacceptable(
             f"{iterations} iterations, {MIN_ITERATIONS} to {MAX_ITERATIONS} are possible"
         )
-
-
-def stored_text(credential: ScramCredential) -> str:
-    """A credential as it is kept."""
-    parts = {
-        "salt": credential.salt,
-        "stored_key": credential.stored_key,
-        "server_key": credential.server_key,
-    }
-    text = ",".join(f"{name}={base64.b64encode(data).decode()}" for name, data in parts.items())
-    return f"{text},iterations={credential.iterations}"
-
-
-def parse_credential(mechanism: str, text: str) -> ScramCredential:
-    """A credential as it is kept; ValueError."""
-    parts: dict[str, str] = {}
-    for part in text.split(","):
-        name, _, value = part.strip().partition("=")
-        parts[name] = value
-    try:
-        credential = ScramCredential(
-            mechanism,
-            base64.b64decode(parts["salt"], validate=True),
-            int(parts["iterations"]),
-            base64.b64decode(parts["stored_key"], validate=True),
-            base64.b64decode(parts["server_key"], validate=True),
-        )
-    except (KeyError, binascii.Error) as error:
-        raise ValueError(f"no credential of {mechanism}") from error
-    if not credential.salt or not MIN_ITERATIONS <= credential.iterations <= MAX_ITERATIONS:
-        raise ValueError(f"no credential of {mechanism} that is safe")
-    return credential
 
 
 def _read(name: str, mechanism: str, text: str) -> ScramCredential | None:

@@ -22,6 +22,7 @@ from tallymark.cli.std_streams import drop_output
 from tallymark.cli.target import cluster_options, take_target
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.client.security.deployment import ConnectionSettings
+from tallymark.client.security.http import registry_settings
 from tallymark.deployment import load
 from tallymark.errors import UserError
 from tallymark.untrusted import escaped_bytes
@@ -97,7 +98,8 @@ def _shower(options: dict[str, Any], stack: ExitStack) -> Callable[[Shown], byte
     if url or wanted:
         from tallymark.serialization import AvroDecoder, RegistryClient  # not at every start
 
-        registry = RegistryClient(url or load(options["settings"]).registry.url)
+        known = None if url else registry_settings(load(options["settings"]))
+        registry = RegistryClient(url) if known is None else RegistryClient(**known)
         decode = avro(AvroDecoder(stack.enter_context(registry)))
     json_lines = options.pop("json_lines")
     if sum((form is not None, bool(fields), json_lines)) > 1:

@@ -10,6 +10,7 @@ import click
 from tallymark.cli.descriptors import raise_descriptor_limit
 from tallymark.cli.output import json_option, show, tell
 from tallymark.cli.process import configure_logging, die_with_parent, stop_signals
+from tallymark.client.security.http import http_access
 from tallymark.deployment import load
 from tallymark.errors import UserError
 from tallymark.mirror.checkpoints import carry_group, open_groups
@@ -143,9 +144,17 @@ def _copy(
     with stop_signals() as stopped, ExitStack() as opened:
         mirrors = opened.enter_context(Mirrors(deployment, wanted))
         if port >= 0:
-            metrics = MirrorMetrics(mirrors.states, metrics_host or wanted[0].metrics_host, port)
+            host = metrics_host or wanted[0].metrics_host
+            access = http_access(
+                deployment.security,
+                "the mirror's metrics",
+                host,
+                any(one.metrics_allow_plaintext for one in wanted),
+                "metrics_allow_plaintext = true of the mirror",
+            )
+            metrics = MirrorMetrics(mirrors.states, host, port, access)
             opened.callback(metrics.close)
-            log.info("metrics on http://%s/metrics", metrics.address)
+            log.info("metrics on %s://%s/metrics", access.scheme, metrics.address)
         for one in wanted:
             log.info("ready %s to %s", one.source, one.target)
         mirrors.run(stopped)

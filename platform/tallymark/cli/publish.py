@@ -33,6 +33,7 @@ from tallymark.cli.publishing.sources import (
 )
 from tallymark.cli.publishing.stopping import StopAfter
 from tallymark.cli.target import cluster_options
+from tallymark.client.security.http import registry_settings
 from tallymark.deployment import Deployment, find_settings, load
 from tallymark.deployment.load import ENVIRONMENT
 from tallymark.errors import TimedOutError, UserError
@@ -175,7 +176,7 @@ class _Run:
             return self._report(Counts(), 0)
         if options.shard:
             rows = Shard.parse(options.shard).of(rows)
-        with RegistryClient(self.deployment.registry.url) as registry:
+        with RegistryClient(**registry_settings(self.deployment)) as registry:
             encoder = self._encoder(registry, schema)
             fit = self._fit(encoder)
             schema_id = register(encoder, options.topic)

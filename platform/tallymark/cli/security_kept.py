@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tallymark.broker.acl_rules import Acl
 from tallymark.broker.security_store import SecurityStore
-from tallymark.broker.users import parse_credential, stored_text
+from tallymark.net.credential_text import parse_credential, stored_text
 from tallymark.net.scram import HASHES, ScramCredential
 
 _SALT_BYTES = 32

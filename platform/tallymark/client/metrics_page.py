@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from tallymark.client.io_thread import IoThread
 from tallymark.net import Address
 from tallymark.net.metrics_http import MetricsServer, Page
+from tallymark.net.web_access import WebAccess
 
 
 class MetricsPage:
@@ -24,11 +25,18 @@ class MetricsPage:
 
     The collector is asked at each scrape, in another thread: what it reads must not change."""
 
-    def __init__(self, collector: Collector, host: str, port: int, name: str) -> None:
+    def __init__(
+        self,
+        collector: Collector,
+        host: str,
+        port: int,
+        name: str,
+        access: WebAccess | None = None,
+    ) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._registry.register(collector)
-        self._server = MetricsServer({"/metrics": self._page})
+        self._server = MetricsServer({"/metrics": self._page}, access)
         self._io = IoThread(name)
         try:
             self._io.run(self._server.start(host, port), 10.0, "opening the metrics")

@@ -86,6 +86,8 @@ class AuditSettings(Part):
     """Where the collectors' ``/metrics`` listen."""
     metrics_port: Annotated[int, Field(ge=-1, le=65535)] = -1
     """Their port; 0: any that is free; -1: there are no metrics."""
+    metrics_allow_plaintext: bool = False
+    """Whether other machines may reach them without TLS or without a log-in."""
     store: str = ""
     """SQLAlchemy address; empty: SQLite in ``data_dir/audit.db``."""
     alerts: AlertSettings = AlertSettings()

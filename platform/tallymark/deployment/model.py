@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from socket import gethostname
 from typing import Annotated, Literal, Self, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from tallymark.deployment.audit import AuditSettings
 from tallymark.deployment.parts import LOOPBACK, Name, Part, Port
@@ -172,6 +171,8 @@ class Mirror(Part):
     """Where ``/metrics`` listens."""
     metrics_port: Annotated[int, Field(ge=-1, le=65535)] = -1
     """Its port; -1: there are no metrics."""
+    metrics_allow_plaintext: bool = False
+    """Whether other machines may reach it without TLS or without a log-in."""
 
     @model_validator(mode="after")
     def _rules_can_be_read(self) -> Self:
@@ -240,12 +241,19 @@ class RegistrySettings(Part):
     """What clients use; empty: the same as ``host``."""
     embedded: bool = True
     """Whether ``tallymark up`` starts it."""
+    allow_plaintext: bool = False
+    """Whether other machines may reach it without TLS or without a log-in."""
     store: str = ""
     """SQLAlchemy address; empty: SQLite in ``data_dir/registry.db``."""
+    _scheme: str = PrivateAttr("http")
 
     @property
     def url(self) -> str:
-        return f"http://{self.advertised_host or self.host}:{self.port}"
+        return f"{self._scheme}://{self.advertised_host or self.host}:{self.port}"
+
+    def secured(self) -> None:
+        """It speaks TLS, as ``[security]`` says."""
+        self._scheme = "https"
 
 
 class DashboardSettings(Part):
@@ -257,16 +265,39 @@ class DashboardSettings(Part):
     """Their port."""
     embedded: bool = True
     """Whether ``tallymark up`` starts them."""
+    allow_plaintext: bool = False
+    """Whether other machines may reach them without TLS or without a log-in."""
+    _scheme: str = PrivateAttr("http")
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        return f"{self._scheme}://{self.host}:{self.port}"
+
+    def secured(self) -> None:
+        """They speak TLS, as ``[security]`` says."""
+        self._scheme = "https"
 
 
 class HttpSecurity(Part):
     """How everything that speaks HTTP is secured: the registry, the dashboards with the API, and
     the metrics of collectors and mirrors."""
 
+    ssl_keystore_location: str = ""
+    """PEM file with private key and certificate chain: with it they speak TLS."""
+    ssl_key_password_file: str = ""
+    """File whose first line is the password of that key, if it is encrypted."""
+    users_file: str = ""
+    """Who may log in (HTTP Basic): the ``security.json`` that ``tallymark users add NAME --data
+    FOLDER`` writes. With it nobody gets in without."""
+    ssl_truststore_location: str = ""
+    """PEM file of the authorities that our own clients of the registry trust; empty: the
+    system's."""
+    username: str = ""
+    """As whom our own clients log in at the registry."""
+    password_file: str = ""
+    """File whose first line is the password."""
+    password_env: str = ""
+    """Or the name of an environment variable that holds it."""
     allowed_hosts: tuple[str, ...] = ()
     """Names, beside those that are configured and advertised, by which browsers may come: such of a
     proxy in front, for example."""
@@ -308,11 +339,11 @@ class Deployment(Part):
     """Default: ``dc1``, ``dc2`` and ``aggregate``, one broker each."""
     mirrors: tuple[Mirror, ...] = Field(default_factory=_mirrors)
     """Default: ``dc1`` and ``dc2`` into ``aggregate``, where there are clusters of these names."""
-    registry: RegistrySettings = RegistrySettings()
+    registry: RegistrySettings = Field(default_factory=RegistrySettings)
     """The schema registry."""
     audit: AuditSettings = AuditSettings()
     """Counting and judging."""
-    dashboards: DashboardSettings = DashboardSettings()
+    dashboards: DashboardSettings = Field(default_factory=DashboardSettings)
     """The web pages."""
     security: HttpSecurity = HttpSecurity()
     """TLS, log-ins and names of what speaks HTTP; that of a cluster's clients stands with it."""
@@ -332,6 +363,13 @@ class Deployment(Part):
         names = [_name_of(one) for one in cast("Iterable[object]", clusters)]
         kept = tuple(one for one in _mirrors() if one.source in names and one.target in names)
         return {**raw, "mirrors": kept}
+
+    @model_validator(mode="after")
+    def _addresses_say_how_they_are_spoken_to(self) -> Self:
+        if self.security.ssl_keystore_location:
+            self.registry.secured()
+            self.dashboards.secured()
+        return self
 
     @model_validator(mode="after")
     def _mirrors_name_clusters(self) -> Self:
@@ -370,23 +408,6 @@ class Deployment(Part):
     def registry_store(self) -> str:
         """SQLAlchemy address of the schema registry's store."""
         return self.registry.store or f"sqlite:///{self.data_dir.absolute() / 'registry.db'}"
-
-    @property
-    def names_of_registry(self) -> tuple[str, ...]:
-        """The hosts by which the registry is known."""
-        registry = self.registry
-        return (
-            registry.host,
-            registry.advertised_host,
-            gethostname(),
-            *self.security.allowed_hosts,
-        )
-
-    @property
-    def names_of_dashboards(self) -> tuple[str, ...]:
-        """The hosts by which the dashboards are known."""
-        console = self.audit.alerts.console_url
-        return (self.dashboards.host, console, gethostname(), *self.security.allowed_hosts)
 
     @property
     def lake_path(self) -> str:

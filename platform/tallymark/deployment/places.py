@@ -25,6 +25,13 @@ _TABLES: Final = frozenset({"name", "data_dir", "zookeeper", "clusters", "mirror
     "security",
     "lake",
 }
+_SECURITY: Final = {"ssl_keystore_location", "ssl_key_password_file", "users_file"} | {
+    "ssl_truststore_location",
+    "username",
+    "password_file",
+    "password_env",
+    "allowed_hosts",
+}
 
 
 class _Unexpected(Exception):
@@ -95,10 +102,11 @@ class ServerPlace(NamedTuple):
     host: str = _LOOPBACK
     advertised_host: str = ""
     embedded: bool = True
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
-        return f"http://{self.advertised_host or self.host}:{self.port}"
+        return f"{self.scheme}://{self.advertised_host or self.host}:{self.port}"
 
 
 class Places(NamedTuple):
@@ -138,15 +146,15 @@ def places(raw: Mapping[str, Any]) -> Places | None:
     if not raw.keys() <= _TABLES:
         return None
     try:
-        _only(_table(raw, "security"), {"allowed_hosts"})
+        scheme = _scheme(_table(raw, "security"))
         clusters = _clusters(raw)
         return Places(
             Path(_text(raw, "data_dir", ".tallymark")),
             _zookeeper(_table(raw, "zookeeper")),
             clusters,
             _mirrors(raw, {cluster.name for cluster in clusters}),
-            _server(_table(raw, "registry"), 8081, {"advertised_host", "store"}),
-            _server(_table(raw, "dashboards"), 8080, set()),
+            _server(_table(raw, "registry"), 8081, scheme, {"advertised_host", "store"}),
+            _server(_table(raw, "dashboards"), 8080, scheme, set()),
         )
     except _Unexpected:
         return None
@@ -208,13 +216,19 @@ def _mirrors(raw: Mapping[str, Any], clusters: set[str]) -> tuple[MirrorPlace, .
     )
 
 
-def _server(table: Mapping[str, Any], port: int, others: set[str]) -> ServerPlace:
-    _only(table, {"host", "port", "embedded", *others})
+def _scheme(security: Mapping[str, Any]) -> str:
+    _only(security, _SECURITY)
+    return "https" if _text(security, "ssl_keystore_location", "") else "http"
+
+
+def _server(table: Mapping[str, Any], port: int, scheme: str, others: set[str]) -> ServerPlace:
+    _only(table, {"host", "port", "embedded", "allow_plaintext", *others})
     return ServerPlace(
         _port(table, port),
         _text(table, "host", _LOOPBACK),
         _text(table, "advertised_host", ""),
         _flag(table, "embedded"),
+        scheme,
     )
 
 

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from tallymark.client.metrics_page import MetricsPage
 from tallymark.mirror.lag import MirrorState
+from tallymark.net.web_access import WebAccess
 
 PREFIX: Final = "tallymark_mirror_"
 _COUNTS: Final = (
@@ -30,8 +31,14 @@ class MirrorMetrics(MetricsPage):
 
     ``states`` are asked at each scrape, in another thread: what they give must not change."""
 
-    def __init__(self, states: Callable[[], Sequence[MirrorState]], host: str, port: int) -> None:
-        super().__init__(_States(states), host, port, "mirror-metrics")
+    def __init__(
+        self,
+        states: Callable[[], Sequence[MirrorState]],
+        host: str,
+        port: int,
+        access: WebAccess | None = None,
+    ) -> None:
+        super().__init__(_States(states), host, port, "mirror-metrics", access)
 
 
 class _States(Collector):

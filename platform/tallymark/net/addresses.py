@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -42,3 +43,13 @@ def parse_address(text: str) -> Address:
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise UserError(f"{text.strip()!r} has no valid port", "a port is a number from 1 to 65535")
     return Address(host, int(port))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on ``host``, as far as its text tells."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -30,6 +30,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tallymark.errors import TallymarkError, UserError
+from tallymark.net.accept_errors import ACCEPTS, rate_accept_errors
 from tallymark.net.access_log import App
 from tallymark.net.connection_quota import ConnectionQuota
 from tallymark.net.rate_limit import RateLimit
@@ -132,6 +133,7 @@ class _Connections:
         self._tls = tls
 
     def __call__(self, **of_uvicorn: Any) -> asyncio.Protocol:
+        rate_accept_errors(asyncio.get_running_loop())
         if self._tls is None:
             return _BoundedHttp(self, counted=False, **of_uvicorn)
         counted = False
@@ -259,6 +261,6 @@ def _config(app: App, connections: _Connections) -> uvicorn.Config:
         lifespan="on",
         ws="none",
         server_header=False,
-        backlog=128,
+        backlog=ACCEPTS,
         timeout_graceful_shutdown=int(CLOSE_SECONDS) // 2,
     )

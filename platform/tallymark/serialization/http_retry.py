@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tallymark.errors import ConnectError, TimedOutError
+from tallymark.net.tls import client_context
 from tallymark.serialization.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ class Http:
         attempts: int,
         back_off_s: float = 0.1,
         sleep: Callable[[float], None] = time.sleep,
+        *,
+        truststore: Path | None = None,
+        login: tuple[str, str] | None = None,
     ) -> None:
         import httpx  # 0.1 s to import, and codecs without a registry are used in every producer
 
@@ -42,7 +47,8 @@ class Http:
             timeout=timeout_s,
             headers={"accept": ACCEPT, "user-agent": "tallymark"},
             # Plain HTTP needs no certificates, and loading them takes longer than the request.
-            verify=parsed.scheme == "https",
+            verify=client_context(truststore) if parsed.scheme == "https" else False,
+            auth=login,
             # A proxy of the environment is of no use for this machine itself.
             trust_env=parsed.host not in ("127.0.0.1", "localhost", "::1"),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -28,16 +29,33 @@ class RegistryClient:
     """Thread-safe. Schemas never change, so ids and registrations are asked for once.
 
     ``timeout`` in seconds is that of one attempt; a request is sent up to ``attempts`` times, with
-    back-off, while nobody answers or the registry has trouble of its own.
+    back-off, while nobody answers or the registry has trouble of its own. At an ``https`` address
+    it trusts the authorities in the PEM file ``ssl_truststore_location``, else the system's; with
+    ``username`` and ``password`` it logs in (HTTP Basic).
     """
 
-    def __init__(self, url: str, *, timeout: float = 10.0, attempts: int = 4) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float = 10.0,
+        attempts: int = 4,
+        ssl_truststore_location: str = "",
+        username: str = "",
+        password: str = "",
+    ) -> None:
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise UserError(
                 f"{url!r} is not the address of a schema registry", "write http://HOST:PORT"
             )
         self.url = url.rstrip("/")
-        self._http = Http(self.url, timeout, attempts)
+        self._http = Http(
+            self.url,
+            timeout,
+            attempts,
+            truststore=Path(ssl_truststore_location) if ssl_truststore_location else None,
+            login=(username, password) if username else None,
+        )
         self._texts: dict[int, str] = {}
         self._ids: dict[tuple[str, str], int] = {}
         # Many threads that need the same schema at the same moment ask once.

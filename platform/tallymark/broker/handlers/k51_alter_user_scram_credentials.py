@@ -14,8 +14,9 @@ from functools import partial
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
 from tallymark.broker.handlers import Call, register
 from tallymark.broker.state import BrokerState
-from tallymark.broker.users import MECHANISM_OF, check_iterations, check_user, stored_text
+from tallymark.broker.users import MECHANISM_OF, check_iterations, check_user
 from tallymark.errors import CODES, KafkaError
+from tallymark.net.credential_text import stored_text
 from tallymark.net.scram import ScramCredential
 from tallymark.protocol.messages import (
     AlterUserScramCredentialsRequest,

@@ -1,0 +1,60 @@
+"""How one place that speaks HTTP is secured, and that it is not opened to others by mistake."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tallymark.errors import UserError
+from tallymark.net.access_log import App
+from tallymark.net.addresses import is_loopback
+from tallymark.net.web_guard import OwnNames, WebGuard
+from tallymark.net.web_login import BasicLogin, WebLogin
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WebAccess:
+    """``names``: by which browsers may come; ``tls``: None is plain text; ``login``: None asks
+    nobody who they are."""
+
+    names: OwnNames = field(default_factory=OwnNames)
+    tls: ssl.SSLContext | None = None
+    login: BasicLogin | None = None
+
+    @property
+    def scheme(self) -> str:
+        """The one of its addresses."""
+        return "http" if self.tls is None else "https"
+
+    def around(self, app: App) -> App:
+        """The application behind log-in and guard."""
+        inner = app if self.login is None else WebLogin(app, self.login)
+        return WebGuard(inner, self.names)
+
+    def known_as(self, names: Iterable[str]) -> WebAccess:
+        """The same, by these names."""
+        return WebAccess(OwnNames(names), self.tls, self.login)
+
+
+def check_exposed(what: str, host: str, access: WebAccess, allowed: bool, setting: str) -> None:
+    """UserError where other machines can reach ``what`` and bytes are open or nobody is asked who
+    they are, unless the owner said so by ``setting``; then the log warns."""
+    lacking = [
+        name
+        for name, there in (("TLS", access.tls is not None), ("log-in", access.login is not None))
+        if not there
+    ]
+    if is_loopback(host) or not lacking:
+        return
+    without = " and ".join(lacking)
+    if not allowed:
+        raise UserError(
+            f"{what} on {host or 'every address'} can be reached by other machines, without "
+            f"{without}",
+            f"give it both (docs/security.md), keep it on 127.0.0.1, or say {setting}",
+        )
+    log.warning("%s can be reached by other machines without %s host=%s", what, without, host)

@@ -1,0 +1,181 @@
+"""Logging in where HTTP is spoken: HTTP Basic (RFC 7617), for people's browsers and for clients.
+
+Checking a password takes milliseconds on purpose, so it happens in two threads, and what strangers
+may ask of them is bounded::
+
+    credentials seen before, and right -> in, without hashing
+    else, of one address   10 were wrong within 10 s  -> 429
+                           4 wait for a thread (32 of all) -> 429
+    else                   hashed: in, or 401
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple, Protocol
+
+from tallymark.net.access_log import App, Message, Receive, Send
+from tallymark.net.rate_limit import RateLimit
+
+log = logging.getLogger(__name__)
+
+THREADS: Final = 2
+MAX_WAITING: Final = 32
+MAX_WAITING_OF_ONE: Final = 4
+MAX_WRONG: Final = 10
+WRONG_SECONDS: Final = 10.0
+OPEN_PATHS: Final = frozenset(("/healthz", "/health"))
+"""Whether it serves is told to everybody: who looks after processes has no password."""
+CHALLENGE: Final = 'Basic realm="tallymark", charset="UTF-8"'
+
+_MAX_REMEMBERED: Final = 1_000
+_MAX_ADDRESSES: Final = 10_000
+_MAX_CREDENTIALS: Final = 4_096
+
+
+class Passwords(Protocol):
+    """Whom to ask. :class:`~.web_users.WebUsers` is one, a broker's users another."""
+
+    @property
+    def version(self) -> object:
+        """Another one when users have changed."""
+        ...
+
+    def fits(self, name: str, password: str) -> bool:
+        """Whether the password is the user's; takes milliseconds."""
+        ...
+
+
+class Attempt(NamedTuple):
+    """What became of one: ``status`` 200, 401 or 429, and who it is where it is 200."""
+
+    status: int
+    user: str = ""
+
+
+class BasicLogin:
+    """Belongs to one event loop. ``clock`` is monotonic, in seconds."""
+
+    def __init__(self, users: Passwords, clock: Callable[[], float] = time.monotonic) -> None:
+        self._users = users
+        self._clock = clock
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="web-login")
+        self._key = os.urandom(32)
+        self._remembered: dict[bytes, str] = {}
+        self._version: object = None
+        self._waiting: Counter[str] = Counter()
+        self._wrong: dict[str, tuple[float, int]] = {}
+        self._told = RateLimit()
+
+    async def check(self, authorization: bytes, host: str) -> Attempt:
+        """``authorization`` is the header as it came, ``host`` the address of who sent it."""
+        found = _credentials(authorization)
+        if found is None:
+            return Attempt(401)
+        version = self._users.version
+        if version != self._version:
+            self._remembered.clear()
+            self._version = version
+        digest = hmac.digest(self._key, authorization, hashlib.sha256)
+        user = self._remembered.get(digest)
+        if user is not None:
+            return Attempt(200, user)
+        if self._too_many_wrong(host) or self._too_many_waiting(host):
+            return Attempt(429)
+        if await self._hashed(host, *found):
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[digest] = found[0]
+            return Attempt(200, found[0])
+        self._note_wrong(host, found[0])
+        return Attempt(401)
+
+    async def _hashed(self, host: str, name: str, password: str) -> bool:
+        self._waiting[host] += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, self._users.fits, name, password)
+        finally:
+            self._waiting[host] -= 1
+            if not self._waiting[host]:
+                del self._waiting[host]
+
+    def _too_many_waiting(self, host: str) -> bool:
+        of_all = self._waiting.total()
+        return of_all >= MAX_WAITING or self._waiting[host] >= MAX_WAITING_OF_ONE
+
+    def _too_many_wrong(self, host: str) -> bool:
+        since, count = self._wrong.get(host, (0.0, 0))
+        return count >= MAX_WRONG and self._clock() - since < WRONG_SECONDS
+
+    def _note_wrong(self, host: str, name: str) -> None:
+        now = self._clock()
+        since, count = self._wrong.get(host, (now, 0))
+        if now - since >= WRONG_SECONDS:
+            since, count = now, 0
+        if len(self._wrong) >= _MAX_ADDRESSES:
+            self._wrong.clear()
+        self._wrong[host] = since, count + 1
+        held = self._told.passes(host)
+        if held is not None:
+            log.warning("log-in refused from=%s user=%r held_back=%d", host, name[:100], held)
+
+
+class WebLogin:
+    """Wraps ``app``: nobody but who has logged in gets beyond, save for whether it serves."""
+
+    def __init__(self, app: App, login: BasicLogin) -> None:
+        self._app = app
+        self._login = login
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        headers = dict(reversed(scope["headers"]))
+        client = scope.get("client")
+        host = client[0] if client else "?"
+        attempt = await self._login.check(headers.get(b"authorization", b""), host)
+        if attempt.status == 200:
+            await self._app(scope, receive, send)
+            return
+        text, more = refused(attempt.status)
+        body = json.dumps({"error_code": attempt.status, "message": text}).encode()
+        answer = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            *((name.lower().encode(), value.encode()) for name, value in more.items()),
+        ]
+        await send({"type": "http.response.start", "status": attempt.status, "headers": answer})
+        await send({"type": "http.response.body", "body": body})
+
+
+def refused(status: int) -> tuple[str, dict[str, str]]:
+    """What to say to somebody who is not let in, and the headers that go with it."""
+    if status == 429:
+        return "too many log-ins are being checked: try again", {"Retry-After": "2"}
+    return "log in with a user name and a password", {"WWW-Authenticate": CHALLENGE}
+
+
+def _credentials(authorization: bytes) -> tuple[str, str] | None:
+    scheme, _, value = authorization.partition(b" ")
+    if scheme.lower() != b"basic" or len(value) > _MAX_CREDENTIALS:
+        return None
+    try:
+        name, colon, password = (
+            base64.b64decode(value.strip(), validate=True).decode().partition(":")
+        )
+    except (binascii.Error, ValueError):
+        return None
+    return (name, password) if name and colon else None

@@ -1,0 +1,158 @@
+"""Logging in by HTTP Basic: who gets in, and what strangers can make it cost."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from eventually import eventually
+
+from tallymark.cli.users import command as users_command
+from tallymark.errors import UserError
+from tallymark.net.web_access import WebAccess, check_exposed
+from tallymark.net.web_login import MAX_WAITING_OF_ONE, MAX_WRONG, Attempt, BasicLogin
+from tallymark.net.web_users import WebUsers
+
+
+def basic(name: str, password: str) -> bytes:
+    return b"Basic " + base64.b64encode(f"{name}:{password}".encode())
+
+
+class Users:
+    """One user, alice; how often a password was hashed is counted."""
+
+    def __init__(self) -> None:
+        self.version: object = 1
+        self.hashed = 0
+        self.password = "right"
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def fits(self, name: str, password: str) -> bool:
+        self.hashed += 1
+        assert self.go_on.wait(60)
+        return (name, password) == ("alice", self.password)
+
+
+def test_who_gets_in() -> None:
+    async def main() -> None:
+        login = BasicLogin(Users())
+        assert await login.check(basic("alice", "right"), "h") == Attempt(200, "alice")
+        for wrong in (
+            b"",
+            b"Basic",
+            b"Basic ???",
+            b"Bearer abc",
+            basic("", "right"),
+            basic("alice", "wrong"),
+            basic("bob", "right"),
+            b"Basic " + base64.b64encode(b"alice"),
+            b"Basic " + base64.b64encode(b"\xff:\xff"),
+            b"Basic " + b"a" * 10_000,
+        ):
+            assert (await login.check(wrong, "h")).status == 401
+
+    asyncio.run(main())
+
+
+def test_a_right_password_is_hashed_once_and_again_when_users_change() -> None:
+    async def main() -> None:
+        users = Users()
+        login = BasicLogin(users)
+        for _ in range(20):
+            assert (await login.check(basic("alice", "right"), "h")).status == 200
+        assert users.hashed == 1
+        users.password, users.version = "new", 2
+        assert (await login.check(basic("alice", "right"), "h")).status == 401
+
+    asyncio.run(main())
+
+
+def test_guessing_is_rated_and_costs_others_nothing() -> None:
+    """Each guess is milliseconds of a core: a flood of them was a core."""
+
+    async def main() -> None:
+        now = [0.0]
+        users = Users()
+        login = BasicLogin(users, lambda: now[0])
+        assert (await login.check(basic("alice", "right"), "guesser")).status == 200
+        found = [
+            (await login.check(basic("alice", f"guess {n}"), "guesser")).status for n in range(50)
+        ]
+        assert found == [401] * MAX_WRONG + [429] * (50 - MAX_WRONG)
+        assert users.hashed == 1 + MAX_WRONG
+        # Who is logged in stays so, at the same address, and others get in.
+        assert (await login.check(basic("alice", "right"), "guesser")).status == 200
+        assert (await login.check(basic("alice", "right"), "other")).status == 200
+        now[0] += 10
+        assert (await login.check(basic("alice", "again"), "guesser")).status == 401
+
+    asyncio.run(main())
+
+
+def test_one_address_cannot_keep_all_threads() -> None:
+    async def main() -> None:
+        users = Users()
+        users.go_on.clear()
+        login = BasicLogin(users)
+        held = [
+            asyncio.create_task(login.check(basic("x", f"{n}"), "flood"))
+            for n in range(MAX_WAITING_OF_ONE)
+        ]
+        await asyncio.sleep(0)
+        assert (await login.check(basic("x", "more"), "flood")).status == 429
+        good = asyncio.create_task(login.check(basic("alice", "right"), "other"))
+        await asyncio.sleep(0)
+        users.go_on.set()
+        assert (await good).status == 200
+        assert {one.status for one in await asyncio.gather(*held)} == {401}
+
+    asyncio.run(main())
+
+
+def add_user(folder: Path, name: str, password: str) -> None:
+    arguments = ["add", name, "--data", str(folder), "--password-file", "-"]
+    done = CliRunner().invoke(users_command, arguments, input=password + "\n")
+    assert done.exit_code == 0, done.output
+
+
+def test_users_are_those_of_the_command_and_are_read_again(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="tallymark users add"):
+        WebUsers(tmp_path / "security.json")
+    add_user(tmp_path, "alice", "first")
+    users = WebUsers(tmp_path / "security.json")
+    assert users.fits("alice", "first")
+    assert not users.fits("alice", "second")
+    assert not users.fits("bob", "first")
+    before = users.version
+    add_user(tmp_path, "alice", "second")
+    eventually(lambda: users.fits("alice", "second"))
+    assert users.version != before
+    assert not users.fits("alice", "first")
+    # A file that is broken takes nobody's log-in away.
+    (tmp_path / "security.json").write_text("{")
+    os.utime(tmp_path / "security.json", (1, 1))
+    eventually(lambda: users.version is not None)
+    assert users.fits("alice", "second")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.3.2.1"])
+def test_on_loopback_nothing_is_asked_for(host: str) -> None:
+    check_exposed("the registry", host, WebAccess(), allowed=False, setting="x")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.0.0.7", "registry.example"])
+def test_off_loopback_it_has_to_be_said(host: str) -> None:
+    """``host = "0.0.0.0"`` was enough to show the audit and the schemas to everybody."""
+    with pytest.raises(UserError, match="without TLS and log-in") as refused:
+        check_exposed("the registry", host, WebAccess(), False, "registry.allow_plaintext = true")
+    assert "registry.allow_plaintext = true" in str(refused.value)
+    half = WebAccess(login=BasicLogin(Users()))
+    with pytest.raises(UserError, match="without TLS;"):
+        check_exposed("the registry", host, half, False, "x")
+    check_exposed("the registry", host, WebAccess(), True, "x")
