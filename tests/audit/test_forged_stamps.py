@@ -9,19 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from judged_world import W, World, heartbeats, publisher, steady, world_in
-from sqlalchemy import func, select
+from sqlalchemy import Table, func, select
 
 from tallymark.client.producing.stamps import Stamp
 from tallymark_audit.alerts.facts import judged_edges
 from tallymark_audit.cells import OVERFLOW
 from tallymark_audit.collector.openings import Budget
+from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.metrics_source import AuditMetrics
+from tallymark_audit.ranges import RangeSet
+from tallymark_audit.reports.events import AuditEvent, CellReport, Copied, Gap, encode_event
 from tallymark_audit.store import counts, facts, openings, queries, recounts
-from tallymark_audit.store.tables import observations, reporter_topics, reporters, watermarks
+from tallymark_audit.store.tables import (
+    claims,
+    copied,
+    observations,
+    reporter_topics,
+    reporters,
+    watermarks,
+)
 from tallymark_audit.testing import Told
 
 MOST = 5
@@ -242,3 +253,98 @@ def test_no_stamp_names_the_overflow_cell(world: World) -> None:
         found += counts.cells_of_window(connection, "dc1", "t", 0, at + W)
     assert len(found) == 2
     assert not any(replace(seen).key.overflow for seen in found)
+
+
+def event(world: World, instance: bytes, **fields: Any) -> AuditEvent:
+    code = instance.hex()
+    made = AuditEvent(
+        kind="producer", tier="producer", reporter=f"producer-{code}", server="web",
+        application="app", instance=code, event_number=0, covers_from=0, emitted_at=world.now,
+        window_ms=W, complete_through=world.now, started_at=world.now,
+    )  # fmt: skip
+    return replace(made, **fields)
+
+
+def tell(world: World, *events: AuditEvent) -> None:
+    log = world.clusters["dc1"].log(AUDIT_TOPIC)
+    for one in events:
+        log.append([Told(None, world.now, encode_event(one))])
+
+
+def count_of(world: World, table: Table) -> int:
+    with world.store.read() as connection:
+        return connection.scalar(select(func.count()).select_from(table)) or 0
+
+
+def test_reporters_that_somebody_makes_up_are_bounded(world: World) -> None:
+    """Whoever may write to the audit topic reports as any producer: each was a row that every
+    judgement of its topic read, a line of the page and, a minute later, silent."""
+    honest_one = publisher(world, "dc1", b"a")
+    honest_one.report(world.now)
+    world.run(500)
+    at = world.now - world.now % W
+    cells = (CellReport("t", 0, at, accepted=RangeSet.single(0, 4), count=5),)
+    tell(world, *(event(world, b"%08d" % n, cells=cells) for n in range(200)))
+    honest_one.publish(world.now, 10)
+    for _ in range(5):
+        honest_one.report(world.now)
+        world.run(1000)
+    assert count_of(world, reporters) <= 1 + 2 * 5 * MOST
+    with world.store.read() as connection:
+        (incident,) = [
+            row for row in queries.all_incidents(connection) if row["kind"] == "too-many-reports"
+        ]
+        (told,) = openings.overflowed(connection)
+    assert incident["count"] == told.records >= 200 - 2 * 5 * MOST
+    assert told.topic == AUDIT_TOPIC
+
+
+def test_claims_of_all_times_gaps_and_made_up_mirrors_are_bounded(world: World) -> None:
+    """One event names as many windows, runs, gaps or partitions as fit into it."""
+    far = tuple(CellReport("t", 0, n * 100 * W, count=1) for n in range(1_000))
+    strangers = tuple(
+        CellReport("t", 0, 10_000, instance=f"{n:016x}", server="x", count=1) for n in range(1_000)
+    )
+    parts = tuple(CellReport("t", 0, 10_000, part=n, count=1) for n in range(1_000))
+    mirror = {"kind": "mirror", "tier": "mirror", "reporter": "mirror-x"}
+    group = {"kind": "consumer", "tier": "consumer", "consumer_group": "g"}
+    code = (b"c" * 8).hex()
+    tell(
+        world,
+        event(world, b"a" * 8, cells=far),
+        event(world, b"b" * 8, cells=parts),
+        event(world, b"c" * 8, cells=strangers, reporter=f"consumer-{code}", **group),
+        event(world, b"", gaps=tuple(Gap("t", 0, n, n, "aborted") for n in range(1_000)), **mirror),
+        event(world, b"", copied=tuple(Copied(f"t{n}", 0, "t") for n in range(1_000)), **mirror),
+    )
+    world.run(1000)
+    assert count_of(world, claims) == count_of(world, copied) == 0
+    with world.store.read() as connection:
+        assert not [one for one in queries.all_incidents(connection) if one["kind"] == "gap"]
+        (told,) = openings.overflowed(connection)
+    assert told.records == 5
+
+
+def test_a_report_that_was_left_out_makes_nothing_green(world: World) -> None:
+    """Reports are left out while somebody floods the audit topic. A producer whose only claim of a
+    lost record stood in one of them: its windows are not complete until it has told it again."""
+    one = publisher(world, "dc1", b"a")
+    one.report(world.now)
+    world.run(1000)
+    tell(world, *(event(world, b"%08d" % n) for n in range(100)))
+    world.run(500)
+    at = world.now - world.now % W
+    two = publisher(world, "dc1", b"b")
+    one.publish(world.now, 5)
+    two.publish(world.now, 5, lose=2)
+    two.report(world.now)  # is left out
+    for _ in range(3):
+        one.report(world.now)
+        world.run(1000)
+    assert world.states("producer-to-dc1")[at] not in (State.COMPLETE, State.EXPLAINED)
+    world.now += 120_000
+    for _ in range(10):
+        one.report(world.now)
+        two.report(world.now)
+        world.run(1000)
+    assert world.verdicts("producer-to-dc1")[at]["missing"] == 2

@@ -356,8 +356,10 @@ class Ledger:
     def _report(self, connection: Connection, one: Counted, now: int) -> None:
         read = one.monitoring
         if read is not None:
-            add_events(connection, self.cluster, read.events, now, read.trimmed)
-            for event in read.events:
+            place = self.cluster, read.partition
+            events = self.opener.take_in(connection, *place, read.events, now)
+            add_events(connection, self.cluster, events, now, read.trimmed)
+            for event in events:
                 for gap in event.gaps:
                     if gap.reason not in NO_MESSAGES:
                         add_gap(connection, self.cluster, event.reporter, gap)

@@ -3,23 +3,20 @@ that counts the records."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from sqlalchemy import Connection
 
 from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.openings import TOO_MANY_RUNS, Budget, admit, head_of
+from tallymark_audit.collector.report_bound import Recent, ReportBound
 from tallymark_audit.collector.runs import SeenRun
+from tallymark_audit.reports.events import AuditEvent
 from tallymark_audit.store import openings
 from tallymark_audit.store.counts import Place, touch
 from tallymark_audit.store.incidents import Incident, fold_incident
 from tallymark_audit.store.openings import Spent
-
-REMEMBERED: Final = 65_536
-"""Runs of which it is remembered that they have reported."""
 
 
 @dataclass(slots=True)
@@ -28,7 +25,8 @@ class Opener:
 
     budget: Budget = field(default_factory=lambda: Budget(0, 1))
     _spent: dict[Place, Spent] = field(default_factory=dict[Place, Spent])
-    _reported: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])
+    _reported: Recent[str] = field(default_factory=Recent[str])
+    _reports: ReportBound = field(default_factory=ReportBound)
 
     def forget(self, place: Place) -> None:
         """Others have counted the partition."""
@@ -68,14 +66,21 @@ class Opener:
         self._spent[place] = later
         return set(made.refused.values())
 
+    def take_in(
+        self,
+        connection: Connection,
+        cluster: str,
+        partition: int,
+        events: Sequence[AuditEvent],
+        now: int,
+    ) -> list[AuditEvent]:
+        """Those of the monitoring events of a partition that are not too many."""
+        return self._reports.admit(connection, cluster, partition, events, self.budget, now)
+
     def _reported_of(self, connection: Connection, instances: set[str]) -> set[str]:
-        known = {one for one in instances if one in self._reported}
+        known = self._reported.of(instances)
         found = openings.reported_instances(connection, instances - known)
-        for one in (*known, *found):
-            self._reported[one] = None
-            self._reported.move_to_end(one)
-        while len(self._reported) > REMEMBERED:
-            self._reported.popitem(last=False)
+        self._reported.note(found)
         return known | found
 
     def _move(

@@ -76,6 +76,15 @@ def reported_instances(connection: Connection, instances: Iterable[str]) -> set[
     return found
 
 
+def known_reporters(connection: Connection, cluster: str, names: Iterable[str]) -> set[str]:
+    """Those of the reporters of which something was heard on the cluster."""
+    t, found = reporters.c, set[str]()
+    for some in chunks(sorted(set(names))):
+        query = select(t.reporter).where(t.cluster == cluster, t.reporter.in_(some))
+        found |= set(connection.scalars(query))
+    return found
+
+
 def known_windows(
     connection: Connection, cluster: str, topic: str, windows: Collection[int]
 ) -> set[int]:

@@ -1,0 +1,117 @@
+"""Takes monitoring events in as far as the budget of their partition goes (:mod:`.report_prices`),
+in the transaction that does so."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Generic, TypeVar
+
+from sqlalchemy import Connection
+
+from tallymark_audit.collector.openings import Budget
+from tallymark_audit.collector.report_prices import (
+    CLUSTER,
+    TOO_MANY_REPORTS,
+    Heard,
+    Spoken,
+    price_of,
+    spoken_of,
+)
+from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.reports.events import AuditEvent
+from tallymark_audit.store import openings
+from tallymark_audit.store.counts import Place
+from tallymark_audit.store.incidents import Incident, fold_incident
+
+REMEMBERED: Final = 65_536
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Recent(Generic[T]):
+    """The last so many of what was noted."""
+
+    _known: OrderedDict[T, None] = field(default_factory=OrderedDict[T, None])
+
+    def of(self, some: Iterable[T]) -> set[T]:
+        """Those of them that are known."""
+        return {one for one in some if one in self._known}
+
+    def note(self, some: Iterable[T]) -> None:
+        """Know these; the oldest ones are forgotten."""
+        for one in some:
+            self._known[one] = None
+            self._known.move_to_end(one)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+
+@dataclass(slots=True)
+class ReportBound:
+    """What was heard of late in one cluster."""
+
+    _reporters: Recent[str] = field(default_factory=Recent[str])
+    _reported: Recent[str] = field(default_factory=Recent[str])
+    _spoken: Recent[Spoken] = field(default_factory=Recent[Spoken])
+
+    def admit(
+        self,
+        connection: Connection,
+        cluster: str,
+        partition: int,
+        events: Sequence[AuditEvent],
+        budget: Budget,
+        now: int,
+    ) -> list[AuditEvent]:
+        """Those of the events that are taken in; the others are told of in an incident. ``budget``
+        is that of a partition of data."""
+        if not events or not budget.most:
+            return list(events)
+        budget = replace(budget, most=CLUSTER * budget.most)
+        place: Place = (AUDIT_TOPIC, partition)
+        spent = openings.spent_of(connection, cluster, *place)
+        left = start = budget.left(spent, now)
+        reporters, reported = self._look(connection, cluster, events)
+        taken: list[AuditEvent] = []
+        spoken: set[Spoken] = set()
+        for event in events:
+            told = spoken_of(event)
+            known = Heard(event.reporter in reporters, reported, self._spoken.of(told) | spoken)
+            price = price_of(event, known, budget, now)
+            if price > left:
+                continue
+            left -= price
+            taken.append(event)
+            reporters.add(event.reporter)
+            reported.add(event.instance)
+            spoken |= told
+        later = budget.spend(spent, start - left, now)
+        refused = len(events) - len(taken)
+        if refused:
+            later = replace(later, records=later.records + refused, refused_at=now)
+            reason = (
+                "more new reporters, or claims of other times, than are taken in at once: these "
+                "reports were left out as if they had been lost"
+            )
+            incident = Incident(TOO_MANY_REPORTS, reason, *place, count=refused)
+            fold_incident(connection, cluster, incident, now)
+        if later != budget.at(spent, now):
+            openings.save_spent(connection, cluster, *place, later)
+        self._reporters.note(event.reporter for event in taken)
+        self._spoken.note(spoken)
+        return taken
+
+    def _look(
+        self, connection: Connection, cluster: str, events: Iterable[AuditEvent]
+    ) -> tuple[set[str], set[str]]:
+        """The reporters of the events that are known, and the runs they name that have reported."""
+        names = {event.reporter for event in events}
+        known = self._reporters.of(names)
+        known |= openings.known_reporters(connection, cluster, names - known)
+        runs = {cell.instance for event in events for cell in event.cells if cell.instance}
+        reported = self._reported.of(runs)
+        found = openings.reported_instances(connection, runs - reported)
+        self._reported.note(found)
+        return known, reported | found
