@@ -7,6 +7,7 @@ between those the log is read again, and the stamps tell which records are the o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -14,11 +15,11 @@ from sqlalchemy import Connection, select
 
 from tallymark.client import FetchSpec
 from tallymark.client.producing.stamps import Stamp, stamp_of
-from tallymark.errors import KafkaError
-from tallymark.protocol.records import Record
+from tallymark.errors import CorruptMessageError, CorruptRecordError, KafkaError
+from tallymark.protocol.records import Batch, Record
 from tallymark_audit.cells import CellKey, Copy
 from tallymark_audit.collector.reading import EARLIEST, FetchedLike, LogReader
-from tallymark_audit.collector.runs import Rules, runs_in
+from tallymark_audit.collector.runs import Rules, SeenRun, runs_in
 from tallymark_audit.hashing import content
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.store import archive
@@ -99,8 +100,7 @@ def locate(
     rules = Rules(window_ms, NEVER)
     for stretch in within:
         for start, fetched in _fetch_all(reader, lost.key.topic, stretch):
-            runs = runs_in(fetched.batches, lost.key.topic, stretch.partition, start, rules)
-            for run in runs:
+            for run in _runs(fetched.batches, lost.key.topic, stretch.partition, start, rules):
                 if run.key != lost.key or not left:
                     continue
                 for first, last in left & RangeSet.single(run.first, run.last):
@@ -170,9 +170,25 @@ def records_in(reader: LogReader, topic: str, stretch: Stretch) -> Iterator[Reco
     for start, fetched in _fetch_all(reader, topic, stretch):
         for batch in fetched.batches:
             if not batch.header.is_control:
-                for record in batch.records():
+                for record in _readable(batch):
                     if start <= record.offset <= stretch.last:
                         yield record
+
+
+def _readable(batch: Batch) -> Sequence[Record]:
+    """None of a batch that cannot be taken apart: whatever it holds, nobody can copy it."""
+    try:
+        return batch.records(batch.usual_max_size)
+    except CorruptRecordError:
+        return ()
+
+
+def _runs(
+    batches: Sequence[Batch], topic: str, partition: int, start: int, rules: Rules
+) -> Iterator[SeenRun]:
+    for batch in batches:
+        with suppress(CorruptRecordError):
+            yield from runs_in([batch], topic, partition, start, rules)
 
 
 def _fetch_all(
@@ -184,6 +200,9 @@ def _fetch_all(
     while at <= stretch.last:
         specs: Any = [FetchSpec(topic, stretch.partition, at, -1)]
         answer = reader.multifetch(specs, max_bytes=FETCH_BYTES, max_wait_ms=100, min_bytes=1)[0]
+        if isinstance(answer, CorruptMessageError) and answer.next_offset > at:
+            at = answer.next_offset
+            continue
         if isinstance(answer, KafkaError):
             raise answer
         if answer.next_offset <= at:

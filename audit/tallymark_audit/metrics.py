@@ -214,10 +214,11 @@ def _watchers(reading: Reading) -> Iterator[Metric]:
         silent.add_metric([cluster], count)
     damaged = GaugeMetricFamily(
         f"{PREFIX}damaged_partitions",
-        "Partitions that are not counted to their end, since a batch there cannot be read.",
+        "Partitions in which a batch was found within a day that cannot be read, nor counted.",
         labels=["cluster", "topic"],
     )
-    places = Counter((one.cluster, one.topic) for one in reading.damaged)
+    partitions = {(one.cluster, one.topic, one.partition) for one in reading.damaged}
+    places = Counter((cluster, topic) for cluster, topic, _ in partitions)
     for place, count in sorted(places.items()):
         damaged.add_metric(place, count)
     yield alerts

@@ -117,7 +117,11 @@ class AuditMetrics(Collector):
                 for cluster in self._clusters
             },
             jobs=watching.jobs(connection),
-            damaged=[one for name in self._clusters for one in damaged(connection, name)],
+            damaged=[
+                one
+                for name in self._clusters
+                for one in damaged(connection, name, found_since=now - DAY_MS)
+            ],
             overflowed=[one for one in overflowed(connection) if one.cluster in self._clusters],
         )
 

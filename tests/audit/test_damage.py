@@ -1,7 +1,8 @@
-"""One batch whose CRC does not hold: its partition is not counted from there on, and says so."""
+"""Batches that cannot be read: what stands before and behind them is counted, and said is where."""
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,10 +12,11 @@ import pytest
 from audit_stage import Stage, span
 from audit_stage import deployment as audited
 from crc32c import crc32c
+from hostile_batches import MB, bomb, garbage
 
 from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, Mirror
-from tallymark.protocol.records import split_batches
+from tallymark.protocol.records import place_batch, split_batches
 from tallymark_audit.alerts.facts import judged_edges, read_facts
 from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.collector.collector import Collector, CollectorSettings
@@ -30,9 +32,11 @@ from tallymark_audit.ranges import RangeSet
 from tallymark_audit.reports.events import Copied, Gap, encode_event
 from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.sides import CellFacts, Observation
-from tallymark_audit.store import Store, open_store, queries
+from tallymark_audit.store import Store, open_store, queries, recounts
+from tallymark_audit.store.damage import MOST
 from tallymark_audit.store.deleted import note_deleted
 from tallymark_audit.store.incidents import add_gap
+from tallymark_audit.store.recounts import Recount
 from tallymark_audit.testing import MemoryCluster, Told
 
 W = 1000
@@ -87,6 +91,7 @@ class Site:
                 self.cluster.log(AUDIT_TOPIC).append(told)
             for _ in range(3):
                 self.collector.step()
+            self.collector.mending.step(self.now)
             self.judges.step(self.now)
 
     def rows(self) -> dict[int, Any]:
@@ -122,58 +127,179 @@ def three_windows(site: Site, lose: int = 0) -> None:
         site.now += W
 
 
-def test_a_damaged_batch_stops_its_partition_only_and_says_where(site: Site) -> None:
+def test_a_damaged_batch_leaves_a_hole_and_says_where(site: Site) -> None:
     """A disk turned a bit in the third batch of t-0. The collector stood still in that partition
     without a word but in its log; every window of the topic, of t-1 too, was UNKNOWN since "the
-    counter downstream has not counted since 1970-01-01"."""
+    counter downstream has not counted since 1970-01-01". Then it said so, and counted nothing of
+    what came behind."""
     three_windows(site, lose=2)
     site.cluster.log("t", 0).damage(2)
     site.run(8000)
     rows = site.rows()
     assert site.states()[10_000] == State.COMPLETE
-    assert site.states()[11_000] == State.UNKNOWN, "t-0 may hold more of it behind the damage"
+    assert site.states()[11_000] == State.UNKNOWN, "t-0 may hold more of it where it is damaged"
     assert (rows[12_000]["state"], rows[12_000]["missing"]) == (State.LOSS, 12)
     with site.store.read() as connection:
         cells = queries.evidence(connection, EDGE, "t", 12_000).verdicts[0]["cells"]
     by_partition = {cell["partition"]: cell for cell in cells}
     assert by_partition[1]["state"] == State.LOSS
     assert by_partition[0]["state"] == State.UNKNOWN
-    for text in ("t-0 of dc1", "from offset 20 on", "CRC"):
+    for text in ("t-0 of dc1", "at offsets 20 to 29", "CRC"):
         assert text in by_partition[0]["reason"]
         assert text in site.incidents("damaged")[0]["reason"]
     assert (site.incidents("damaged")[0]["from_offset"], len(site.incidents("damaged"))) == (20, 1)
     assert [(one.topic, one.partition, one.offset) for one in site.alerts()] == [("t", 0, 20)]
 
 
-def test_windows_behind_the_damage_are_unknown_and_the_metrics_count_it(site: Site) -> None:
+def test_windows_behind_the_damage_are_judged_and_the_metrics_count_it(site: Site) -> None:
+    """One flipped bit, and every later window was UNKNOWN until somebody had mended the log; a
+    loss in one of them was never told."""
     three_windows(site)
     site.cluster.log("t", 0).damage(2)
     site.run(5000)
+    site.publish(0)
     site.publish(1)
     site.run(5000)
-    late = max(site.rows())
-    assert site.states()[late] == State.UNKNOWN, "t-0 may have got records, too"
-    assert "t-0 of dc1 cannot be read from offset 20 on" in site.rows()[late]["reasons"][0]
+    site.publish(0, lose=3)
+    site.run(5000)
+    *_, whole, lossy = sorted(site.rows())
+    assert site.states()[12_000] == State.UNKNOWN
+    assert site.states()[whole] == State.COMPLETE
+    assert (site.states()[lossy], site.rows()[lossy]["missing"]) == (State.LOSS, 3)
     metrics = AuditMetrics(site.store, site.deployment, lambda: site.now)
     found = {family.name: family for family in metrics.collect()}
     (sample,) = found["tallymark_audit_damaged_partitions"].samples
     assert (sample.labels, sample.value) == ({"cluster": "dc1", "topic": "t"}, 1.0)
+    site.now += 90_000_000
+    assert not site.alerts(), "told for a day"
 
 
-def test_counting_goes_on_when_the_log_is_mended(site: Site) -> None:
-    """Also by a collector that was started again in between; the incident stays, the alert ends."""
+def test_what_is_mended_is_counted_once(site: Site) -> None:
+    """Also by a collector that was started again in between, and when the window was counted again
+    meanwhile; the incident stays, the alert ends."""
     three_windows(site)
     site.cluster.log("t", 0).damage(2)
     site.run(8000)
     site.start()
+    site.publish(0)
     site.run(8000)
     assert site.states()[12_000] == State.UNKNOWN
     assert len(site.incidents("damaged")) == 1, "known by the next one"
     site.cluster.log("t", 0).damage(2)
-    site.run(25_000)
+    with site.store.write() as connection:
+        ask = Recount("t", 0, "test", 0, 20_000, 0, site.now)
+        recounts.ask(connection, "dc1", [ask])
+    site.run(2000)
+    site.collector.recounting.step(site.now)
+    assert site.states()[12_000] == State.UNKNOWN, "whoever counts again leaves it out, too"
+    site.run(60_000)
     assert set(site.states().values()) == {State.COMPLETE}
     assert not site.alerts()
     assert [row["from_offset"] for row in site.incidents("mended")] == [20]
+    assert site.rows()[12_000]["observed"] == 20
+
+
+def test_what_is_gone_before_it_is_mended_is_not_looked_for(site: Site) -> None:
+    three_windows(site)
+    log = site.cluster.log("t", 0)
+    log.damage(2)
+    site.run(8000)
+    site.publish(0)
+    log.expire(3)
+    site.run(30_000)
+    assert site.states()[12_000] == State.UNKNOWN
+    assert not site.collector.ledger.may_be_mended()
+    (hole,) = site.collector.ledger.holes(("t", 0))
+    assert (hole.start, hole.end, hole.final) == (20, 30, True)
+
+
+def hostile(site: Site, *data: bytes) -> None:
+    """Written to t-0 as it is."""
+    log = site.cluster.log("t", 0)
+    for one in data:
+        room = bytearray(one)
+        place_batch(room, 0, log.end, log.epoch)
+        log.batches += split_batches(bytes(room))
+
+
+def test_nonsense_between_good_batches_hides_no_loss(site: Site) -> None:
+    """A stranger wrote 300 batches of nonsense under a right CRC, and good ones in between: their
+    partition stood still for ever. Now each window but those at the time is judged, and of the
+    store they take no more than is said."""
+    three_windows(site)
+    site.run(3000)
+    for seed in range(300):
+        hostile(site, garbage(seed, count=3, last_delta=2))
+        site.publish(0, 1)
+    site.publish(0, lose=4)
+    bad = site.now - site.now % W
+    site.run(6000)
+    site.publish(0, lose=2)
+    lossy = site.now - site.now % W
+    site.run(6000)
+    states = site.states()
+    assert [states[at] for at in (10_000, 11_000, 12_000)] == [State.COMPLETE] * 3
+    assert states[bad] == State.UNKNOWN
+    assert (states[lossy], site.rows()[lossy]["missing"]) == (State.LOSS, 2)
+    assert len(site.collector.ledger.holes(("t", 0))) == MOST
+    assert len(site.incidents("damaged")) <= MOST + 1
+    assert sum(row["count"] for row in site.incidents("damaged")) == 300
+    assert site.collector.ledger.positions["t", 0].next_offset == site.cluster.log("t", 0).end
+
+
+def test_bombs_cost_their_own_partition_a_window_and_nobody_memory(site: Site) -> None:
+    """64 kB of batches, each a record of 250 MB of zeros, were unpacked one after the other, and
+    the partition was refused for good."""
+    three_windows(site)
+    hostile(site, *[bomb(250, timestamp=site.now)] * 8)
+    site.publish(0)
+    tracemalloc.start()
+    site.run(8000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20 * MB
+    late = max(site.rows())
+    assert site.states()[10_000] == State.COMPLETE
+    assert site.states()[late] == State.UNKNOWN
+    assert site.rows()[late]["missing"] == 0, "what stands behind them is counted"
+    (hole,) = site.collector.ledger.holes(("t", 0))
+    assert (hole.start, hole.end, hole.final) == (30, 38, True)
+    assert "exceed" in site.rows()[late]["reasons"][0]
+
+
+def test_no_more_than_a_stated_number_of_bytes_is_unpacked_in_a_round(site: Site) -> None:
+    """Ten batches of 20 MB each in a few kB, none too large by itself: the other partitions waited
+    until all were unpacked."""
+    hostile(site, *[bomb(20, timestamp=site.now)] * 10)
+    site.publish(1)
+    tracemalloc.start()
+    site.collector.step()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    positions = site.collector.ledger.positions
+    assert (positions["t", 0].next_offset, positions["t", 1].next_offset) == (2, 10)
+    assert peak < 150 * MB, "one, its copy, and the room in which it was unpacked"
+    for _ in range(4):
+        site.collector.step()
+    assert site.collector.ledger.positions["t", 0].next_offset == 10
+
+
+def test_a_log_that_was_cut_is_counted_again_around_a_hole(site: Site) -> None:
+    """Counting again met the damaged batch, and the partition stood still for ever."""
+    three_windows(site)
+    log = site.cluster.log("t", 0)
+    log.damage(1)
+    site.run(3000)
+    site.publish(0)
+    site.run(3000)
+    log.damage(0)  # since it was counted
+    log.cut(3)
+    site.publish(0)
+    site.run(8000)
+    assert site.collector.ledger.positions["t", 0].next_offset == log.end
+    assert [row["kind"] for row in site.incidents("truncated")] == ["truncated"]
+    assert State.LOSS in site.states().values(), "what the cut took, and was not there again"
+    assert site.states()[11_000] == State.UNKNOWN
 
 
 def test_what_is_damaged_on_the_way_is_no_damage(site: Site) -> None:

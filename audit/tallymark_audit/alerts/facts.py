@@ -26,6 +26,8 @@ from tallymark_audit.text import utc
 
 MAX_DISAGREEMENTS = 1000
 OF_LATE_MS = 600_000
+DAMAGE_TOLD_MS = 86_400_000
+"""So long it is told that a batch cannot be read: then it will not be mended any more."""
 """For so long after its last record an overflow is told of."""
 YOUNG = (str(State.OPEN), str(State.SETTLING))
 """States of a window that holds a watermark and need not be wrong: late records re-opened it."""
@@ -57,7 +59,7 @@ def read_facts(
         marks=_marks_behind(connection, edges, audit, now),
         silent=watching.silent_reporters(connection, cluster, audit.silence_ms),
         missing_groups=[one for one in expected if one[1] not in reporting],
-        damaged=damaged(connection, cluster),
+        damaged=damaged(connection, cluster, found_since=now - DAMAGE_TOLD_MS),
         overflowed=[
             one for one in overflowed(connection, now - OF_LATE_MS) if one.cluster == cluster
         ],

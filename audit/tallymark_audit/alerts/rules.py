@@ -141,16 +141,18 @@ class Rules:
             )
 
     def _damaged(self, found: Iterable[Damaged]) -> Iterator[Condition]:
-        for one in found:
+        newest = {(one.cluster, one.topic, one.partition): one for one in found}
+        for one in newest.values():
             yield condition(
                 DAMAGED,
                 "critical",
                 {"cluster": one.cluster, "topic": one.topic, "partition": str(one.partition)},
                 {
                     "summary": one.reason,
-                    "description": "it is not counted from there on, and windows that may have "
-                    "records there are UNKNOWN; the other partitions are judged. See what the log "
-                    "has: tallymark verify-log on its broker. Counting goes on when it is mended",
+                    "description": "it is not counted, and windows that may have records there are "
+                    "UNKNOWN; what stands before and behind it is judged. See what the log has: "
+                    "tallymark verify-log --deep on its broker. It is counted when it is mended; "
+                    "what is not is told of for a day",
                     LINK: self._link(topic=one.topic),
                 },
                 HOLD_MS,

@@ -14,6 +14,7 @@ from tallymark.errors import TallymarkError
 from tallymark_audit.absurd import reason_of
 from tallymark_audit.collector.counters import Counters
 from tallymark_audit.collector.fetching import Clock, CollectorSettings, Fetching
+from tallymark_audit.collector.holes import Mending
 from tallymark_audit.collector.ledger import ABSURD, Counted, Ledger
 from tallymark_audit.collector.opener import Opener
 from tallymark_audit.collector.openings import Budget
@@ -89,6 +90,8 @@ class Collector:
             SlowScrub(settings.scrub_rate, settings.settled_ms),
         )
         """Counts again what is in doubt: a chore of its owner's."""
+        self.mending = Mending(reader, self.ledger, self._fetching.count)
+        """Looks again at what could not be read: another one."""
         self._known: dict[Place, str] = {}
         self._announced: set[Place] = set()
         self._vanishing: Vanishing | None = None

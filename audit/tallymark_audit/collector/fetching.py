@@ -11,6 +11,7 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.client import FetchSpec
+from tallymark.client.reading.behind import Met
 from tallymark.errors import (
     CODES,
     CorruptMessageError,
@@ -19,19 +20,22 @@ from tallymark.errors import (
     LogTruncatedError,
     TallymarkError,
 )
+from tallymark.protocol.record_columns import RecordColumns
+from tallymark.protocol.records import Batch, Record
 from tallymark_audit.absurd import reason_of
 from tallymark_audit.collector.bounds import WindowBound
 from tallymark_audit.collector.counting import MAX_RANGES
+from tallymark_audit.collector.holes import pass_over
 from tallymark_audit.collector.known_places import KnownPlaces
 from tallymark_audit.collector.ledger import ABSURD, Counted, Ledger
 from tallymark_audit.collector.malformed import malformed_incidents
-from tallymark_audit.collector.monitoring import read_events
+from tallymark_audit.collector.monitoring import events_in
 from tallymark_audit.collector.openings import MOST_NEW_RUNS
 from tallymark_audit.collector.patience import Patience
-from tallymark_audit.collector.readable import Met, readable_part
+from tallymark_audit.collector.readable import read_part
 from tallymark_audit.collector.reading import EARLIEST, LATEST, FetchedLike, LogReader
 from tallymark_audit.collector.recount import count_again
-from tallymark_audit.collector.runs import MIN_TIMESTAMP, Rules, runs_in
+from tallymark_audit.collector.runs import MIN_TIMESTAMP, Rules, SeenRun, runs_of_columns
 from tallymark_audit.collector.trouble import Troubles, committing
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.store.counts import Place, Position
@@ -120,15 +124,15 @@ class Fetching:
         """Count one partition's answer. Where it cannot be read, or only after mending, there is
         nothing to commit and its progress stands still: it is late, never wrong."""
         try:
-            if isinstance(answer, KafkaError):
+            if isinstance(answer, CorruptMessageError):
+                counted = self._pass_over(position, answer)
+            elif isinstance(answer, KafkaError):
                 self._mend(position, answer)
                 counted = None
             else:
-                counted = self._count_readable(position, answer, sent_at)
+                counted = self.count(position, answer, sent_at)
         except (KafkaError, CorruptRecordError) as error:
             self._troubles.begin(place, f"cannot read {place[0]}-{place[1]}: {error}", sent_at)
-            if isinstance(error, CorruptMessageError):
-                self._damaged(place, error)
             return None
         except (TallymarkError, SQLAlchemyError):
             raise
@@ -138,51 +142,56 @@ class Fetching:
             self._ledger.note(Incident(ABSURD, why, *place), sent_at)
             return None
         self._troubles.end(place)
-        self._met.forget(place)
+        self._met.forget(*place)
         if counted is not None and place in self._ledger.damaged:
             self._commit(self._clock())
-            self._ledger.go_on(position, self._clock())
+            self._ledger.go_on(position)
         return counted
 
-    def _damaged(self, place: Place, error: CorruptMessageError) -> None:
-        """A batch cannot be read: if that lasts, say so where verdicts and alerts are made. It is
-        tried again all the same, since somebody may mend the log."""
-        if self._met.is_lasting(place, error.offset):
-            now = self._clock()
-            self._commit(now)
-            self._ledger.stop(self._ledger.positions[place], error.offset, error.reason, now)
+    def _pass_over(self, position: Position, error: CorruptMessageError) -> Counted:
+        """A batch is damaged: if that lasts, go on behind it, and say so where verdicts and alerts
+        are made. CorruptMessageError: it has not lasted yet."""
+        if not self._met.is_lasting(error):
+            raise error
+        log.warning("%s; it is passed over, and looked at again", error)
+        return pass_over(self._reader, position, error)
 
-    def _count_readable(self, position: Position, fetched: FetchedLike, sent_at: int) -> Counted:
-        """Count it up to a batch that does not decode. CorruptMessageError: that is the first."""
-        try:
-            return self._count(position, fetched, sent_at)
-        except CorruptRecordError:
-            part = readable_part(fetched, position.place, position.next_offset)
-            return self._count(position, part, sent_at)
+    def count(self, position: Position, fetched: FetchedLike, sent_at: int) -> Counted:
+        """Count what was fetched at a position, as far as it can be read at once."""
+        start, place, now = position.next_offset, position.place, self._clock()
+        rules = self.rules(now, live=_is_live(position, sent_at))
+        seen: list[SeenRun] = []
+        dropped: list[SeenRun] = []
+        records: list[Record] = []
 
-    def _count(self, position: Position, fetched: FetchedLike, sent_at: int) -> Counted:
-        start, place = position.next_offset, position.place
-        caught_up = fetched.next_offset >= fetched.high_watermark
+        def take(batch: Batch, columns: RecordColumns, aborted: bool) -> None:
+            if place[0] != AUDIT_TOPIC:
+                (dropped if aborted else seen).extend(runs_of_columns(columns, *place, rules))
+            elif not aborted:
+                records.extend(columns.records())
+
+        read = read_part(fetched, start, take)
+        caught_up = read.next_offset >= fetched.high_watermark
         to = replace(
             position,
-            next_offset=fetched.next_offset,
-            leader_epoch=fetched.last_epoch,
+            next_offset=read.next_offset,
+            leader_epoch=read.last_epoch,
             high_watermark=fetched.high_watermark,
             counted_through=sent_at if caught_up else position.counted_through,
         )
+        through = position.counted_through
+        holes = [replace(hole, since=max(hole.since, through)) for hole in read.holes]
         if place[0] == AUDIT_TOPIC:
             # Not when it was asked: what is sent while a fetch waits is not from the future.
-            now, trimmed = self._clock(), fetched.log_start_offset > 0
-            made = (place[1], start, trimmed, self._settings.window_ms, now, self._settings.skew_ms)
-            read, odd = read_events(fetched.batches, *made, unknown=self._places.unknown)
-            return Counted(start, to, monitoring=read, incidents=odd)
-        now = self._clock()
-        rules = self.rules(now, live=_is_live(position, sent_at))
-        runs = runs_in(fetched.batches, *place, start, rules)
-        incidents = malformed_incidents(runs, place) + self._bound.apply(runs, place, now)
-        self._ledger.lateness.add(runs, place[0], rules)
-        runs += runs_in(fetched.left_out, *place, start, rules, aborted=True)
-        return Counted(start, to, runs, incidents=incidents)
+            trimmed, made = fetched.log_start_offset > 0, self._settings
+            how = (place[1], trimmed, made.window_ms, self._clock(), made.skew_ms)
+            events, odd = events_in(records, *how, unknown=self._places.unknown)
+            return Counted(start, to, monitoring=events, incidents=odd, holes=holes)
+        incidents = malformed_incidents(seen, place) + self._bound.apply(seen, place, now)
+        self._ledger.lateness.add(seen, place[0], rules)
+        for run in dropped:
+            run.aborted = True
+        return Counted(start, to, seen + dropped, incidents=incidents, holes=holes)
 
     def _mend(self, position: Position, error: KafkaError) -> None:
         """The log is not what it was where we stand. KafkaError: it cannot be read at all now."""
@@ -208,16 +217,15 @@ class Fetching:
     def _recount(self, position: Position, cut: int) -> None:
         now, place = self._clock(), position.place
         self._commit(now)
-        affected = self._ledger.cells_beyond(place, cut)
-        to, rebuilt = count_again(
-            self._reader, position, cut, affected, self.rules(now), self._settings.max_ranges
-        )
+        affected, known = self._ledger.cells_beyond(place, cut), self._ledger.holes(place)
+        rules, most = self.rules(now), self._settings.max_ranges
+        to, rebuilt, holes = count_again(self._reader, position, cut, affected, rules, most, known)
         reason = (
             f"the log was cut at offset {cut}, it had been counted to {position.next_offset}; "
             f"{len(affected)} cells were counted again"
         )
         log.warning("%s-%s: %s", *place, reason)
-        self._ledger.cut(position, to, rebuilt, reason, now)
+        self._ledger.cut(position, to, rebuilt, reason, now, holes)
 
     def rules(self, now: int, live: bool = False) -> Rules:
         """How records are counted now (ms). ``live``: they have only just been appended."""

@@ -27,7 +27,18 @@ from tallymark_audit.sides import Observation
 from tallymark_audit.store import Store, counts, deleted, recounts
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.counts import FencedError, Place, Position
-from tallymark_audit.store.damage import MENDED, damaged_places, end_damage, note_damage
+from tallymark_audit.store.damage import (
+    MENDED,
+    Hole,
+    damaged_places,
+    end_damage,
+    end_stop,
+    fill,
+    give_up,
+    holes_of,
+    not_final,
+    note_holes,
+)
 from tallymark_audit.store.incidents import Incident, add_gap, add_incident, fold_incident
 from tallymark_audit.store.lateness import add_lateness
 from tallymark_audit.store.tables import reporters
@@ -57,6 +68,8 @@ class Counted:
     runs: Sequence[SeenRun] = ()
     monitoring: MonitoringBatch | None = None
     incidents: Sequence[Incident] = ()
+    holes: Sequence[Hole] = ()
+    """What of it could not be read."""
 
     @property
     def place(self) -> Place:
@@ -83,7 +96,7 @@ class Ledger:
     """Instances that say that they fill in old data."""
     lateness: Lateness = field(default_factory=Lateness)
     damaged: frozenset[Place] = frozenset()
-    """Partitions that the store has as not to be read any further."""
+    """Partitions where an older program had stopped."""
     _held: dict[Place, int] = field(default_factory=dict[Place, int])
     _cells: dict[Place, Cells] = field(default_factory=dict[Place, Cells])
     _lateness_at: int = 0
@@ -188,6 +201,7 @@ class Ledger:
                     counts.move(connection, self.cluster, start, to)
                 for one in some:
                     self._report(connection, one, now)
+                    note_holes(connection, self.cluster, place, one.holes, now)
                 runs = [run for one in some for run in one.runs]
                 if runs:
                     cells[place] = self._save(connection, place, runs, now)
@@ -222,31 +236,66 @@ class Ledger:
             self._jump(connection, known, to, "expired", reason, now)
         self._jumped(to)
 
-    def stop(self, at: Position, offset: int, why: str, now: int) -> None:
-        """The partition cannot be read from ``offset`` on: let it be known, once."""
+    def go_on(self, at: Position) -> None:
+        """An older program had stopped in the partition; it was read on."""
         with self.store.write() as connection:
             counts.move(connection, self.cluster, at.next_offset, at)
-            note_damage(connection, self.cluster, at, offset, why, now)
-        self.damaged |= {at.place}
-
-    def go_on(self, at: Position, now: int) -> None:
-        """The partition can be read again."""
-        with self.store.write() as connection:
-            counts.move(connection, self.cluster, at.next_offset, at)
-            if end_damage(connection, self.cluster, at.place):
-                incident = Incident(MENDED, "it can be read again", *at.place, at.next_offset)
-                add_incident(connection, self.cluster, incident, now)
+            end_stop(connection, self.cluster, at.place)
         self.damaged -= {at.place}
 
-    def cut(self, known: Position, to: Position, rebuilt: Cells, reason: str, now: int) -> None:
+    def holes(self, place: Place) -> list[Hole]:
+        """What could not be read of a partition, and is not counted."""
+        with self.store.read() as connection:
+            return holes_of(connection, self.cluster, place)
+
+    def may_be_mended(self) -> list[tuple[Place, Hole]]:
+        """What could not be read of our partitions, and may be by now."""
+        with self.store.read() as connection:
+            found = not_final(connection, self.cluster)
+        return [one for one in found if one[0] in self.positions]
+
+    def fill(self, hole: Hole, found: Counted, now: int) -> None:
+        """What could not be read can be read by now, and is counted: once, whoever dies. ``found``
+        does not move the position."""
+        place = found.place
+        self._cells.pop(place, None)
+        with self.store.write() as connection:
+            known = self.positions[place]
+            counts.move(connection, self.cluster, known.next_offset, known)
+            if not fill(connection, self.cluster, place, hole):
+                return
+            self._report(connection, found, now)
+            if found.runs:
+                cells = self._save(connection, place, found.runs, now)
+                windows = counts.windows_of(cells.values())
+                counts.touch(connection, self.cluster, windows, now)
+            incident = Incident(MENDED, "it can be read again", *place, hole.start, hole.end)
+            add_incident(connection, self.cluster, incident, now)
+
+    def give_up(self, place: Place, hole: Hole) -> None:
+        """It is gone from the log, and will never be read."""
+        with self.store.write() as connection:
+            give_up(connection, self.cluster, place, hole)
+
+    def cut(
+        self,
+        known: Position,
+        to: Position,
+        rebuilt: Cells,
+        reason: str,
+        now: int,
+        holes: Sequence[Hole] = (),
+    ) -> None:
         """The log was cut at ``to.next_offset``: the cells that reach beyond are replaced by
-        ``rebuilt``, which were counted again up to there."""
+        ``rebuilt``, which were counted again up to there; but for the ``holes`` that were found."""
         topic, partition = known.place
         with self.store.write() as connection:
             self._jump(connection, known, to, "truncated", reason, now)
             counts.replace_beyond(
                 connection, self.cluster, topic, partition, to.next_offset, rebuilt, now
             )
+            end_damage(connection, self.cluster, known.place, to.next_offset)
+            note_holes(connection, self.cluster, known.place, holes, now)
         self._jumped(to)
 
     def recount(

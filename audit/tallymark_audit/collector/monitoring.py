@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tallymark.errors import RemoteProtocolError
-from tallymark.protocol.records import Batch
+from tallymark.protocol.records import Batch, Record
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.reports.event_checks import Place, places_of, read_event, without_unknown
 from tallymark_audit.reports.events import AuditEvent
@@ -57,20 +57,37 @@ def read_events(
     skew_ms: int = 0,
     unknown: Unknown = lambda places: frozenset(),
 ) -> tuple[MonitoringBatch, list[Incident]]:
-    """Decode every record at ``start`` and after; an event about windows of another length is bad
+    """:func:`events_in` of the records of these batches. CorruptRecordError: one cannot be read."""
+    records = (
+        record
+        for batch in batches
+        if not batch.header.is_control
+        for record in batch.records(batch.usual_max_size)
+        if record.offset >= start
+    )
+    return events_in(records, partition, trimmed, window_ms, now, skew_ms, unknown)
+
+
+def events_in(
+    records: Iterable[Record],
+    partition: int,
+    trimmed: bool,
+    window_ms: int,
+    now: int = LARGEST,
+    skew_ms: int = 0,
+    unknown: Unknown = lambda places: frozenset(),
+) -> tuple[MonitoringBatch, list[Incident]]:
+    """Decode every record; an event about windows of another length is bad
     too. One that says that it was sent after it was read, at ``now`` (ms), is believed but for
     that: a reporter whose clock is ahead must not be taken for alive until then; by more than
     ``skew_ms`` it is odd. What is claimed of partitions that are ``unknown`` is left out.
-    Incidents, one a reason, tell of what is odd. CorruptRecordError: a batch cannot be read."""
+    Incidents, one a reason, tell of what is odd."""
     read = _Reading()
-    for batch in batches:
-        if not batch.header.is_control:
-            for record in batch.records():
-                if record.offset >= start:
-                    event = _decoded(read, record.value or b"", record.offset, window_ms)
-                    if event is not None:
-                        event = _sent_by_now(read, event, record.offset, now, skew_ms)
-                        read.events.append((record.offset, event))
+    for record in records:
+        event = _decoded(read, record.value or b"", record.offset, window_ms)
+        if event is not None:
+            event = _sent_by_now(read, event, record.offset, now, skew_ms)
+            read.events.append((record.offset, event))
     events = _of_known_places(read, unknown)
     incidents = [
         Incident(kind, reason, AUDIT_TOPIC, partition, offsets[0], offsets[-1] + 1, len(offsets))

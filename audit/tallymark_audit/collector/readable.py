@@ -1,69 +1,104 @@
-"""Batches that cannot be read: what stands before them is counted, and whether they lie in the log
-or were only damaged on the way."""
+"""What of a fetch can be read, and how much of it at once.
+
+Batches are unpacked one by one, in the order of the log. One that does not decode, or holds more
+than it may (:func:`tallymark.protocol.compression.usual_max_size`), is a *hole*: what stands before
+and behind it is counted. After :data:`AT_ONCE` bytes the rest of the fetch is left for the next
+round, so that what is packed tightly in one partition costs the others no more than that::
+
+    fetched   │ good │ bad │ bad │ good │ 30 MB │ 30 MB │ ...
+    read      │ ✓    │ one hole  │ ✓    │ ✓     │         next round: from here on
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from tallymark.errors import CorruptMessageError, CorruptRecordError
+from tallymark.errors import CorruptRecordError
+from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch
 from tallymark_audit.collector.reading import FetchedLike
-from tallymark_audit.store.counts import Place
+from tallymark_audit.store.damage import Hole
 
-TIMES: Final = 3
-"""How often in a row a batch has to be unreadable before it counts as damaged in the log."""
+AT_ONCE: Final = 32 * 1024 * 1024
+"""Bytes, unpacked; one batch at least."""
+Take = Callable[[Batch, RecordColumns, bool], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """How far a fetch was read: up to ``next_offset``, and where it could not be."""
+
+    next_offset: int
+    last_epoch: int
+    holes: Sequence[Hole] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReadablePart:
-    """A fetch up to a batch that does not decode; a :class:`.reading.FetchedLike`."""
+    """Batches that were read apart from others; a :class:`.reading.FetchedLike`."""
 
-    high_watermark: int
-    log_start_offset: int
     batches: Sequence[Batch]
     left_out: Sequence[Batch]
     next_offset: int
-    last_epoch: int
+    high_watermark: int
+    log_start_offset: int = 0
+    last_epoch: int = -1
 
 
-def readable_part(fetched: FetchedLike, place: Place, start: int) -> ReadablePart:
-    """What stands before the first batch that does not decode. CorruptMessageError: it is the first
-    one that holds anything at ``start`` or behind."""
-    kept: list[Batch] = []
-    left_out: list[Batch] = []
-    whole = {batch.header.base_offset for batch in fetched.batches}
-    end, epoch = start, -1
-    both = sorted((*fetched.batches, *fetched.left_out), key=lambda one: one.header.base_offset)
-    for batch in both:
-        try:
-            if not batch.header.is_control:
-                batch.records()
-        except CorruptRecordError as error:
-            if end == start:
-                raise CorruptMessageError(*place, batch.header.base_offset, error) from error
-            break
-        (kept if batch.header.base_offset in whole else left_out).append(batch)
-        end, epoch = batch.header.next_offset, batch.header.partition_leader_epoch
-    return ReadablePart(
-        fetched.high_watermark, fetched.log_start_offset, kept, left_out, end, epoch
-    )
+def read_part(fetched: FetchedLike, start: int, take: Take) -> Read:
+    """Hand the batches with records at ``start`` or behind to ``take``: each with its records, and
+    whether its transaction was aborted."""
+    size, newest = 0, -1
+    holes: list[Hole] = []
+    batches = _in_order(fetched)
+    for number, (batch, aborted) in enumerate(batches):
+        header = batch.header
+        if not header.is_control:
+            try:
+                columns = batch.columns(batch.usual_max_size)
+            except CorruptRecordError as error:
+                first = max(start, header.base_offset)
+                hole = Hole(first, header.next_offset, str(error), newest, final=True)
+                _add(holes, hole)
+                continue
+            newest = _until(holes, header.max_timestamp)
+            take(batch, columns.since(start) if header.base_offset < start else columns, aborted)
+            size += columns.size
+            if size >= AT_ONCE and number + 1 < len(batches):
+                return Read(header.next_offset, header.partition_leader_epoch, holes)
+    return Read(fetched.next_offset, fetched.last_epoch, holes)
 
 
-class Met:
-    """How often in a row the same batch of a partition could not be read."""
+def _in_order(fetched: FetchedLike) -> list[tuple[Batch, bool]]:
+    found = [(batch, False) for batch in fetched.batches]
+    if fetched.left_out:
+        found += [(batch, True) for batch in fetched.left_out]
+        found.sort(key=lambda one: one[0].header.base_offset)
+    return found
 
-    def __init__(self) -> None:
-        self._met: dict[Place, tuple[int, int]] = {}
 
-    def is_lasting(self, place: Place, offset: int) -> bool:
-        """It was met once more; whether that is often enough."""
-        known, times = self._met.get(place, (offset, 0))
-        times = times + 1 if known == offset else 1
-        self._met[place] = (offset, times)
-        return times >= TIMES
+def _add(holes: list[Hole], hole: Hole) -> None:
+    """Bad batches that follow one another are one."""
+    if holes and holes[-1].end == hole.start:
+        holes[-1] = replace(holes[-1], end=hole.end)
+    else:
+        holes.append(hole)
 
-    def forget(self, place: Place) -> None:
-        """The partition could be read."""
-        self._met.pop(place, None)
+
+def _until(holes: list[Hole], timestamp: int) -> int:
+    """The time of what follows the last hole; returns it."""
+    if holes and holes[-1].until < 0:
+        holes[-1] = replace(holes[-1], until=timestamp)
+    return timestamp
+
+
+def without(holes: Iterable[Hole], known: Iterable[Hole]) -> list[Hole]:
+    """Those that do not lie within a known one."""
+    known = list(known)
+    return [
+        hole
+        for hole in holes
+        if not any(one.start <= hole.start and hole.end <= one.end for one in known)
+    ]

@@ -7,19 +7,25 @@ the affected cells are read again, from the first offset any of them has up to t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tallymark.client import FetchSpec
-from tallymark.errors import CODES, KafkaError
+from tallymark.client.reading.behind import goes_on_at
+from tallymark.errors import CODES, BatchCutError, CorruptMessageError, KafkaError
+from tallymark.protocol.record_columns import RecordColumns
+from tallymark.protocol.records import Batch
 from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.bounds import overflow_window
 from tallymark_audit.collector.counting import MAX_RANGES, count
+from tallymark_audit.collector.holes import fetch_from
+from tallymark_audit.collector.readable import read_part, without
 from tallymark_audit.collector.reading import EARLIEST, LogReader
-from tallymark_audit.collector.runs import Rules, SeenRun, runs_in
+from tallymark_audit.collector.runs import Rules, SeenRun, runs_of_columns
 from tallymark_audit.sides import Observation
 from tallymark_audit.store.counts import Position
+from tallymark_audit.store.damage import Hole
 
 FETCH_BYTES: Final = 1 << 20
 
@@ -39,6 +45,12 @@ class Recount:
     epoch: int = -1
     log_start: int = 0
     cells: dict[CellKey, Observation] = field(default_factory=dict[CellKey, Observation])
+    known: Sequence[Hole] = ()
+    """What could not be read when it was counted: left out again, or it would be counted twice
+    when it is mended."""
+    passes: bool = False
+    """Whether to go on behind what cannot be read by now; ``holes`` is that."""
+    holes: list[Hole] = field(default_factory=list[Hole])
 
     @property
     def done(self) -> bool:
@@ -47,7 +59,8 @@ class Recount:
 
     def step(self, reader: LogReader, rules: Rules, max_bytes: int = FETCH_BYTES) -> int:
         """Read once more; how many bytes. What retention took meanwhile is passed over.
-        KafkaError: the log cannot be read, or was cut. CorruptRecordError: a batch is broken."""
+        KafkaError: the log cannot be read, or was cut. CorruptMessageError: a batch is broken that
+        was not when it was counted."""
         answer = reader.multifetch(
             [FetchSpec(self.topic, self.partition, self.at, self.epoch)],
             max_bytes=max_bytes,
@@ -55,6 +68,8 @@ class Recount:
             min_bytes=1,
         )[0]
         if isinstance(answer, KafkaError):
+            if isinstance(answer, CorruptMessageError) and self._pass_over(reader, answer):
+                return 0
             if answer.code == CODES["OFFSET_OUT_OF_RANGE"] and self._skip_expired(reader):
                 return 0
             raise answer
@@ -63,11 +78,22 @@ class Recount:
                 CODES["OFFSET_OUT_OF_RANGE"], f"{self.topic}-{self.partition} was cut again"
             )
         self.log_start = max(self.log_start, answer.log_start_offset)
-        seen = runs_in(answer.batches, self.topic, self.partition, self.at, rules)
-        seen += runs_in(answer.left_out, self.topic, self.partition, self.at, rules, aborted=True)
-        runs = [run for run in self._until_end(seen) if self.wanted(run.key)]
+        runs: list[SeenRun] = []
+
+        def take(batch: Batch, columns: RecordColumns, aborted: bool) -> None:
+            for run in runs_of_columns(columns, self.topic, self.partition, rules):
+                run.aborted = aborted
+                if self._counts(run):
+                    runs.append(run)
+
+        read = read_part(answer, self.at, take)
+        new = without(read.holes, self.known)
+        if new and not self.passes:
+            where = self.topic, self.partition, new[0].start
+            raise CorruptMessageError(*where, new[0].why, "", new[0].end, True)
+        self.holes += new
         self.cells.update(count(runs, self.partition, self.cells, self.max_ranges))
-        self.at, self.epoch = answer.next_offset, answer.last_epoch
+        self.at, self.epoch = read.next_offset, read.last_epoch
         return sum(len(batch.data) for batch in (*answer.batches, *answer.left_out))
 
     def _skip_expired(self, reader: LogReader) -> bool:
@@ -77,9 +103,24 @@ class Recount:
         self.at, self.epoch = self.log_start, -1
         return True
 
-    def _until_end(self, runs: list[SeenRun]) -> list[SeenRun]:
+    def _pass_over(self, reader: LogReader, error: CorruptMessageError) -> bool:
+        """Go on behind it, if it was not read when it was counted, or nobody may wait for it."""
+        for hole in self.known:
+            if hole.start <= self.at < hole.end:
+                self.at, self.epoch = hole.end, -1
+                return True
+        if not self.passes or isinstance(error, BatchCutError):
+            return False
+        place = (self.topic, self.partition)
+        behind = goes_on_at(error, fetch_from(reader, place), self.end)
+        self.holes.append(Hole(self.at, behind, error.reason))
+        self.at, self.epoch = behind, -1
+        return True
+
+    def _counts(self, run: SeenRun) -> bool:
         """A log is cut between batches, but what was appended since may lie in the same answer."""
-        return [run for run in runs if run.offset < self.end]
+        left_out = any(hole.start <= run.offset < hole.end for hole in self.known)
+        return run.offset < self.end and not left_out and self.wanted(run.key)
 
 
 def count_again(
@@ -89,11 +130,12 @@ def count_again(
     affected: list[Observation],
     rules: Rules,
     max_ranges: int = MAX_RANGES,
-) -> tuple[Position, dict[CellKey, Observation]]:
-    """The position after the cut, and the affected cells as the log has them now. Those of which
-    nothing is left are missing; a ``detached`` one stays as it was counted, since this log lacks a
-    part of it, and one of records of many cells, since these say another one. KafkaError: the log
-    cannot be read, or was cut again."""
+    known: Sequence[Hole] = (),
+) -> tuple[Position, dict[CellKey, Observation], list[Hole]]:
+    """The position after the cut, the affected cells as the log has them now, and what of it cannot
+    be read, beside what was ``known``. Cells of which nothing is left are missing; a ``detached``
+    one stays as it was counted, since this log lacks a part of it, and one of records of many
+    cells, since these say another one. KafkaError: the log cannot be read, or was cut again."""
     topic, partition = position.topic, position.partition
     to = replace(position, next_offset=cut, leader_epoch=-1)
     stay = {
@@ -105,15 +147,16 @@ def count_again(
     affected = [seen for seen in affected if not _is_mixed(seen.key, rules)]
     starts = [seen.first_offset for seen in affected if seen.first_offset >= 0]
     if not starts or min(starts) >= cut:
-        return to, stay
+        return to, stay, []
     (log_start,) = reader.get_offsets_before(topic, partition, EARLIEST)
     keys = {seen.key for seen in affected}
     again = Recount(
         topic, partition, max(min(starts), log_start), cut, keys.__contains__, max_ranges
     )
+    again.known, again.passes = known, True
     while not again.done:
         again.step(reader, rules)
-    return replace(to, leader_epoch=again.epoch), {**again.cells, **stay}
+    return replace(to, leader_epoch=again.epoch), {**again.cells, **stay}, again.holes
 
 
 def _is_mixed(key: CellKey, rules: Rules) -> bool:

@@ -205,6 +205,7 @@ class Recounting:
             wanted=lambda key: key.window == window,
             max_ranges=self._ledger.max_ranges,
             log_start=log_start,
+            known=self._ledger.holes(place),
         )
 
     def _go_on(self, work: _Work, now: int) -> _Work | None:

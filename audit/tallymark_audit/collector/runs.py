@@ -96,7 +96,7 @@ def runs_in(
     runs: list[SeenRun] = []
     for batch in batches:
         if not batch.header.is_control:
-            columns = batch.columns()
+            columns = batch.columns(batch.usual_max_size)
             if batch.header.base_offset < start:
                 columns = columns.since(start)
             runs += runs_of_columns(columns, topic, partition, rules)

@@ -134,6 +134,7 @@ class CollectorService:
             Doing("publishing journals", REPLAY_MS, self._journals.step),
             Doing("telling how it goes", STATUS_MS, self._tell_status),
             self._collector.recounting,
+            self._collector.mending,
         ]
 
     def _chores_of_the_one_in_charge(self) -> list[Chore]:

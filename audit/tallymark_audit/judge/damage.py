@@ -1,14 +1,18 @@
-"""Logs that cannot be read from an offset on, and what that leaves undecided. Pure.
+"""Batches that cannot be read, and what that leaves undecided. Pure.
 
-A batch whose CRC does not hold ends the reading of its partition: nobody counts what stands behind
-it. So of that partition nothing is concluded from what was *not* seen::
+What stands before and behind such a batch is counted, what is in it nobody knows. So of its
+partition nothing is concluded from what was *not* seen::
 
-    the window may have records behind the damage    UNKNOWN, as a whole
-    a cell of the partition lacks messages           UNKNOWN, whatever its window: they may be there
-    a cell has what nobody counted upstream          UNKNOWN, if the damage is upstream
-    all that was claimed is there, window too old    judged as ever
+    ── counted ──┤ since      the batch      until ├── counted ──►   time
+                 └─ windows that touch this: UNKNOWN, as a whole ─┘
 
-Cells of other partitions are judged as ever, in the same window, too.
+    a cell of the partition lacks messages           UNKNOWN: they may be there; but not in a window
+                                                     that began when the batch was in the log
+    a cell has what nobody counted upstream          the same, if the batch is upstream
+    all that was claimed is there, another window    judged as ever
+
+Cells of other partitions are judged as ever, in the same window, too. Where a mirror waits at a
+batch, since its settings say so, there is no end yet.
 """
 
 from __future__ import annotations
@@ -23,10 +27,11 @@ Held = tuple[State, str]
 
 
 class Damaged(NamedTuple):
-    """A partition that cannot be read from ``offset`` on. ``why`` names the CRC or what else does
-    not hold. ``since`` (ms): windows that end by then had all their records before the damage, as
-    far as records come in the order of their time. ``spread``: cells do not lie in the partition
-    that they began in, so any cell of the topic may have records there."""
+    """A partition that cannot be read from ``offset`` up to ``end``, excluded (-1: nobody has read
+    on). ``why`` names the CRC or what else does not hold. ``since`` (ms): windows that end by then
+    had all their records before the damage, as far as records come in the order of their time, and
+    so those behind it that begin later than ``until`` (-1: not known). ``spread``: cells do not lie
+    in the partition that they began in, so any cell of the topic may have records there."""
 
     cluster: str
     topic: str
@@ -35,12 +40,16 @@ class Damaged(NamedTuple):
     why: str
     since: int = -1
     spread: bool = False
+    end: int = -1
+    until: int = -1
 
     @property
     def reason(self) -> str:
         """For a verdict."""
         where = f"{self.topic}-{self.partition} of {self.cluster}"
-        return f"{where} cannot be read from offset {self.offset} on: {self.why}"
+        if self.end < 0:
+            return f"{where} cannot be read from offset {self.offset} on: {self.why}"
+        return f"{where} cannot be read at offsets {self.offset} to {self.end - 1}: {self.why}"
 
     def holds(self, partition: int) -> bool:
         """Whether a cell of this origin partition may have records behind the damage."""
@@ -55,6 +64,16 @@ class Damage:
     downstream: tuple[Damaged, ...] = ()
     upstream: tuple[Damaged, ...] = ()
     carrier: tuple[Damaged, ...] = ()
+
+    def touching(self, begin: int) -> Damage:
+        """What of it may have to do with a window that begins there (ms)."""
+        if self == UNDAMAGED:
+            return self
+        sides = (
+            tuple(one for one in side if one.until < 0 or begin <= one.until)
+            for side in (self.downstream, self.upstream, self.carrier)
+        )
+        return Damage(*sides)
 
     def of_window(self, end: int) -> Held | None:
         """Why nothing is known of a window that ends there (ms) as a whole."""

@@ -57,6 +57,7 @@ class Gate:
         """The gate of a window (start, ms); ``reporters`` as :func:`.verdicts.judge` has them."""
         ahead = ahead_by(window, clock)
         end = clock.changed if ahead else window + clock.window_ms
+        damage = damage.touching(min(window, end))
         young = _young(end, clock)
         downstream = _counter_held("downstream", end, clock.downstream_through, clock)
         upstream = _counter_held("upstream", end, clock.upstream_through, clock)

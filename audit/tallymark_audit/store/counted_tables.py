@@ -55,11 +55,16 @@ damage = Table(
     text("reason"),
     big("since"),
     big("at"),
-    PrimaryKeyConstraint("cluster", "topic", "partition"),
+    big("to_offset", -1),
+    big("until", -1),
+    big("final"),
+    PrimaryKeyConstraint("cluster", "topic", "partition", "from_offset"),
 )
-"""Partitions that are not counted from ``from_offset`` on, since a batch there cannot be read;
-found at ``at``. Windows that ended by ``since`` were counted before. The row goes when the log can
-be read again."""
+"""Offsets from ``from_offset`` up to ``to_offset``, excluded, that cannot be read, and are not
+counted; found at ``at``. Windows that ended by ``since`` were counted before, those that begin
+later than ``until`` behind. ``final``: 1 when no later reading will find anything else; else the
+row goes when they can be read again. ``to_offset`` -1: what an older program left, which went no
+further."""
 
 openings = Table(
     "openings",

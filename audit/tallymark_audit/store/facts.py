@@ -291,6 +291,7 @@ def counted_through(
                 damage.c.cluster == progress.c.cluster,
                 damage.c.topic == progress.c.topic,
                 damage.c.partition == progress.c.partition,
+                damage.c.to_offset < 0,
             )
         )
     through = connection.scalar(query)

@@ -9,7 +9,7 @@ Times are ms UTC, offsets and sequences 64-bit. Sets of sequences are JSON lists
     reporters      who said it, and how complete that is              one row a run
     verdicts       the present judgement                              one row a window and source
     watermarks     how far an edge is complete                        one row an edge and topic
-    damage         partitions that cannot be read to their end        one row a partition
+    damage         offsets that cannot be read                        one row a stretch
     openings       what a partition may still open, and could not     one row a partition
     window_changes when a window last changed on a cluster            what the judge looks at
     recounts       what has to be counted again, and how far that is one row a job and partition
@@ -56,7 +56,7 @@ from tallymark_audit.store.judged_tables import (
     watermarks,
 )
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -234,7 +234,8 @@ class MemoryCluster:
                 batch.check_crc()
             except CorruptRecordError as error:
                 if not number:
-                    return CorruptMessageError(topic, partition, offset, error)
+                    end = batch.header.next_offset
+                    return CorruptMessageError(topic, partition, offset, error, "", end)
                 del batches[number:]
                 break
         at = batches[-1].header.next_offset if batches else offset

@@ -1,0 +1,121 @@
+"""Batches whose CRC does not hold: passed over when reading them again does not help, and looked at
+once more now and then, since somebody may mend the log.
+
+That a batch was passed over stands in the store with the position behind it, so it is never waited
+for. When it can be read, its records are counted and the row of it goes, in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tallymark.client import FetchSpec
+from tallymark.client.reading.behind import goes_on_at
+from tallymark.errors import CODES, CorruptMessageError, KafkaError
+from tallymark_audit.collector.ledger import Counted, Ledger
+from tallymark_audit.collector.readable import ReadablePart
+from tallymark_audit.collector.reading import EARLIEST, LATEST, FetchedLike, LogReader
+from tallymark_audit.store.counts import Place, Position
+from tallymark_audit.store.damage import Hole
+
+FETCH_BYTES: Final = 1 << 20
+FIRST_LOOK_MS: Final = 10_000
+LONGEST_MS: Final = 3_600_000
+"""The time between two looks doubles up to this."""
+AT_ONCE: Final = 10
+"""So many are looked at in one step."""
+Count = Callable[[Position, FetchedLike, int], Counted]
+
+
+def fetch_from(reader: LogReader, place: Place) -> Callable[[int], FetchedLike]:
+    """Reads the partition from an offset on; raises what is wrong."""
+
+    def fetch(offset: int) -> FetchedLike:
+        spec = FetchSpec(*place, offset, -1)
+        (answer,) = reader.multifetch([spec], max_bytes=FETCH_BYTES, max_wait_ms=0, min_bytes=1)
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    return fetch
+
+
+def pass_over(reader: LogReader, position: Position, error: CorruptMessageError) -> Counted:
+    """A step behind the batch that cannot be read, and how much that leaves out. What it raises
+    beside: the log cannot be asked now."""
+    place, start = position.place, position.next_offset
+    (end,) = reader.get_offsets_before(*place, LATEST)
+    fetch = fetch_from(reader, place)
+    behind = goes_on_at(error, fetch, end)
+    hole = Hole(start, behind, error.reason, position.counted_through, _time_at(fetch, behind, end))
+    return Counted(start, replace(position, next_offset=behind, leader_epoch=-1), holes=[hole])
+
+
+def _time_at(fetch: Callable[[int], FetchedLike], offset: int, end: int) -> int:
+    """The time (ms) of what stands there; -1: nothing, or nothing that can be read."""
+    if offset >= end:
+        return -1
+    try:
+        found = fetch(offset)
+    except CorruptMessageError:
+        return -1
+    return found.batches[0].header.max_timestamp if found.batches else -1
+
+
+@dataclass(slots=True)
+class _Look:
+    wait: int
+    at: int
+
+
+@dataclass(slots=True)
+class Mending:
+    """Looks again at what could not be read; a chore of every collector, for partitions of its own.
+    ``count`` counts what a fetch brought."""
+
+    reader: LogReader
+    ledger: Ledger
+    count: Count
+    name: str = "looking at damaged batches"
+    every_ms: int = FIRST_LOOK_MS
+    _looks: dict[tuple[Place, int], _Look] = field(default_factory=dict[tuple[Place, int], _Look])
+
+    def step(self, now: int) -> None:
+        """Look at those that are due. KafkaError, ConnectError: not now."""
+        found = {(place, hole.start): hole for place, hole in self.ledger.may_be_mended()}
+        self._looks = {
+            key: self._looks.get(key) or _Look(FIRST_LOOK_MS, now + FIRST_LOOK_MS) for key in found
+        }
+        due = sorted(key for key in found if self._looks[key].at <= now)[:AT_ONCE]
+        for key in due:
+            look = self._looks[key]
+            look.wait = min(LONGEST_MS, 2 * look.wait)
+            look.at = now + look.wait
+            self._look(key[0], found[key], now)
+
+    def _look(self, place: Place, hole: Hole, now: int) -> None:
+        at, position = hole.start, self.ledger.positions[place]
+        fetch, batches, left_out = fetch_from(self.reader, place), [], []
+        try:
+            while at < hole.end:
+                fetched = fetch(at)
+                batches += [b for b in fetched.batches if b.header.base_offset < hole.end]
+                left_out += [b for b in fetched.left_out if b.header.base_offset < hole.end]
+                if fetched.next_offset <= at:
+                    return
+                at = fetched.next_offset
+        except CorruptMessageError:
+            return
+        except KafkaError as error:
+            if error.code != CODES["OFFSET_OUT_OF_RANGE"]:
+                raise
+            (start,) = self.reader.get_offsets_before(*place, EARLIEST)
+            if start > hole.start:
+                self.ledger.give_up(place, hole)
+            return
+        part = ReadablePart(batches, left_out, hole.end, position.high_watermark)
+        found = self.count(replace(position, next_offset=hole.start), part, now)
+        if not found.holes:
+            self.ledger.fill(hole, replace(found, to=position), now)
