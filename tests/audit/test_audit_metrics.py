@@ -106,7 +106,16 @@ def fill(store: Store) -> None:
     put(store, alerts, fingerprint="a", status="firing", labels=labels, annotations={})
     put(store, alerts, fingerprint="b", status="resolved", labels=labels, annotations={})
     put(store, progress, cluster="dc1", topic="views", partition=0)
-    put(store, damage, cluster="dc1", topic="views", partition=0, from_offset=7, reason="CRC")
+    put(
+        store,
+        damage,
+        cluster="dc1",
+        topic="views",
+        partition=0,
+        from_offset=7,
+        reason="CRC",
+        at=NOON,
+    )
     put(store, collectors, cluster="dc1", heartbeat=NOON)
     put(
         store,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,7 @@ from tallymark_audit.reports.events import Copied, Gap, encode_event
 from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.sides import CellFacts, Observation
 from tallymark_audit.store import Store, open_store, queries, recounts
-from tallymark_audit.store.damage import MOST
+from tallymark_audit.store.damage import MOST, damaged_places
 from tallymark_audit.store.deleted import note_deleted
 from tallymark_audit.store.incidents import add_gap
 from tallymark_audit.store.recounts import Recount
@@ -470,3 +472,38 @@ def test_a_mirror_that_stands_still_at_a_damaged_batch_makes_it_unknown(tmp_path
         stage.counted("aggregate", "t")
         stage.judge("aggregate")
         assert stage.state("dc1-to-aggregate", "t") == State.COMPLETE
+
+
+OLD_TABLE = """
+CREATE TABLE damage (
+    cluster VARCHAR(255) NOT NULL, topic VARCHAR(255) NOT NULL, partition BIGINT NOT NULL,
+    from_offset BIGINT NOT NULL, reason VARCHAR(255) NOT NULL, since BIGINT NOT NULL,
+    "at" BIGINT NOT NULL, PRIMARY KEY (cluster, topic, partition))
+"""
+
+
+def test_a_store_in_which_an_older_program_stopped_goes_on(tmp_path: Path) -> None:
+    """Its row says from where on nothing is counted; the new table has a row for each stretch."""
+    address = tmp_path / "audit.db"
+    with open_store(f"sqlite:///{address}"):
+        pass
+    with closing(sqlite3.connect(address)) as connection:
+        connection.execute("DROP TABLE damage")
+        connection.execute(OLD_TABLE)
+        row = ("dc1", "t", 0, 20, "a CRC", 11_500, 9_000)
+        connection.execute("INSERT INTO damage VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        connection.execute("UPDATE meta SET value = '5' WHERE key = 'schema'")
+        connection.commit()
+    with open_store(f"sqlite:///{address}") as store:
+        site = Site(store)
+        with store.read() as connection:
+            assert damaged_places(connection, "dc1") == {("t", 0)}
+        three_windows(site)
+        site.cluster.log("t", 0).damage(2)
+        site.run(8000)
+        site.publish(0)
+        site.run(5000)
+        assert site.collector.ledger.damaged == frozenset()
+        (hole,) = site.collector.ledger.holes(("t", 0))
+        assert (hole.start, hole.end) == (20, 30)
+        assert site.states()[max(site.states())] == State.COMPLETE

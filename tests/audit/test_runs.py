@@ -151,8 +151,9 @@ def test_they_agree_on_logs_with_holes_and_from_the_middle(
 
     class Compacted:
         header = batch.header
+        usual_max_size = batch.usual_max_size
 
-        def columns(self) -> RecordColumns:
+        def columns(self, max_size: int) -> RecordColumns:
             columns = batch.columns()
             columns._keep = keep
             columns.offsets = [

@@ -129,7 +129,7 @@ def test_a_store_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
     assert claimed.acknowledged - observed.ranges == RangeSet.single(19, 19)
     assert (claimed.summary, claimed.blocks, observed.fingerprint) == (None, (), None)
     assert [found[window]["state"] for window in (5000, 6000)] == ["COMPLETE", "LOSS"]
-    assert (at.next_offset, incident["kind"], version) == (20, "truncated", "5")
+    assert (at.next_offset, incident["kind"], version) == (20, "truncated", "6")
     assert "instance" in key
 
 

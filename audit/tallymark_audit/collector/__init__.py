@@ -2,7 +2,8 @@
 
 :mod:`.runs` cuts batches into runs, :mod:`.counting` counts those into cells, :mod:`.monitoring`
 reads events; :mod:`.fetching` asks the cluster and mends (:mod:`.recount`; :mod:`.readable`: what
-lies before a broken batch; :mod:`.known_places`: of which partitions events may speak),
+of a fetch can be read, and how much at once; :mod:`.holes`: damaged batches;
+:mod:`.known_places`: of which partitions events may speak),
 :mod:`.recounting` counts again what is in doubt (:mod:`.recounted` compares, :mod:`.slow_scrub`
 does so without end, :mod:`.compacted` topics are left alone); :mod:`.vanishing`: what is deleted;
 :mod:`.collector` takes partitions (:mod:`.sharing`, :mod:`.group_member`) and commits through the
