@@ -56,6 +56,8 @@ class World:
                     sasl_enabled_mechanisms="SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",
                     authorizer_enable=True,
                     super_users="User:root",
+                    zookeeper_user="brokers",
+                    zookeeper_password="kept",
                 )
             )
             for n in range(2)
@@ -71,7 +73,10 @@ class World:
 
     def cli(self, *arguments: str, input: str | None = None) -> str:
         result = CliRunner().invoke(
-            command, [*arguments, "--zookeeper", self.zookeeper], input=input
+            command,
+            [*arguments, "--zookeeper", self.zookeeper],
+            input=input,
+            env={USER_VARIABLE: "brokers", PASSWORD_VARIABLE: "kept"},
         )
         assert result.exit_code == 0, result.output + str(result.exception)
         return result.output

@@ -206,11 +206,7 @@ class Broker:
             settings.zookeeper_connect,
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
             connect_timeout_ms=settings.zookeeper_connection_timeout_ms,
-            access=Access(
-                settings.zookeeper_user, settings.zookeeper_password, settings.zookeeper_set_acl
-            )
-            if settings.zookeeper_user
-            else None,
+            access=_access(settings),
         )
         return ZooKeeperCluster(
             zookeeper, settings.node_id, self._files, self._folders[0], self._now_ms, self._fail
@@ -313,3 +309,12 @@ class Broker:
         housekeeper, self._housekeeper = self._housekeeper, None
         if housekeeper is not None:
             await housekeeper.stop()
+
+
+def _access(settings: BrokerSettings) -> Access:
+    known = Access.from_environment()
+    return Access(
+        settings.zookeeper_user or known.user,
+        settings.zookeeper_password if settings.zookeeper_user else known.password,
+        settings.zookeeper_set_acl and bool(settings.zookeeper_user or known.user),
+    )

@@ -27,6 +27,7 @@ from tallymark.broker.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
+from tallymark.coordination import Access
 from tallymark.net.oauth_urls import check_oauth_url
 from tallymark.net.principals import PrincipalRules
 from tallymark.net.sasl import ALL_MECHANISMS, OAUTHBEARER
@@ -415,9 +416,14 @@ class BrokerSettings(BaseModel):
     """The password of ``zookeeper.user``. Parts that read no broker settings (mirrors, consumers,
     commands) take both from ``TALLYMARK_ZOOKEEPER_USER`` and ``TALLYMARK_ZOOKEEPER_PASSWORD``."""
 
-    zookeeper_set_acl: bool = False
-    """Whether what the broker writes in ZooKeeper is closed to everybody without these credentials:
-    others may read it, but neither change it nor see the users' credentials."""
+    zookeeper_set_acl: bool = True
+    """Whether, where there is a ``zookeeper.user``, what brokers write in ZooKeeper is closed to
+    everybody without these credentials: others may read it, but neither change it nor see the
+    users' credentials. A broker that starts closes what stands open from before."""
+
+    zookeeper_allow_open: bool = False
+    """Whether ``authorizer.enable`` may be on while ZooKeeper, which holds users and access-control
+    lists, is open to whoever reaches it: only where nobody but the brokers can."""
 
     def listening(self) -> tuple[Listener, ...]:
         """Where to listen: ``listeners``, or the one of ``host.name`` and ``port``."""
@@ -438,8 +444,23 @@ class BrokerSettings(BaseModel):
 
     @model_validator(mode="after")
     def _who_closes_can_open(self) -> Self:
-        if self.zookeeper_set_acl and not self.zookeeper_user:
+        asked = "zookeeper_set_acl" in self.model_fields_set and self.zookeeper_set_acl
+        if asked and not (self.zookeeper_user or Access.from_environment().user):
             raise ValueError("zookeeper.set.acl needs zookeeper.user and zookeeper.password")
+        return self
+
+    @model_validator(mode="after")
+    def _lists_are_in_a_place_that_is_closed(self) -> Self:
+        if not (self.authorizer_enable and self.enable_zookeeper) or self.zookeeper_allow_open:
+            return self
+        known = self.zookeeper_user or Access.from_environment().user
+        if not (known and self.zookeeper_set_acl):
+            raise ValueError(
+                "authorizer.enable: users and access-control lists are in ZooKeeper, where whoever "
+                "reaches it can give himself every right; set zookeeper.user and "
+                "zookeeper.password (and leave zookeeper.set.acl on), or say "
+                "zookeeper.allow.open=true if nobody but the brokers reaches it"
+            )
         return self
 
     @model_validator(mode="after")

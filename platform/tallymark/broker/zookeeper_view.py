@@ -35,9 +35,13 @@ from tallymark.coordination import (
     TopicWriter,
     Watch,
     ZooKeeper,
+    paths,
 )
 from tallymark.coordination.cluster_id import cluster_id
 from tallymark.coordination.deleted_topics import DeletedTopics
+from tallymark.coordination.errors import MalformedNodeError
+from tallymark.coordination.nodes import Node
+from tallymark.coordination.topics import decode_topic
 from tallymark.errors import CODES, KafkaError, UserError
 
 log = logging.getLogger(__name__)
@@ -68,11 +72,14 @@ class ZooKeeperView:
         before = self._image.topics
         topics: Mapping[str, TopicImage]
         if touched is None:
-            found = self._read_topics(self._topics.names())
+            names = self._topics.names()
+            found = self._read_topics(names)
             topics = {n: before[n] if before.get(n) == t else t for n, t in found.items()}
+            topics |= self._unreadable(names, found)
         elif touched:
             kept = {name: topic for name, topic in before.items() if name not in touched}
-            topics = {**kept, **self._read_topics(touched)}
+            found = self._read_topics(touched)
+            topics = {**kept, **found, **self._unreadable(touched, found)}
         else:
             topics = before
         brokers = {info.id: _broker(info) for info in self._brokers.brokers().values()}
@@ -110,6 +117,8 @@ class ZooKeeperView:
                     self._writer.delete(name, controller.fence)
                 except KafkaError as error:  # deposed, or tried again with the next picture
                     log.warning("topic not removed name=%s: %s", name, error)
+                except (UserError, MalformedNodeError, ValueError) as error:
+                    self._topics.strange.left_out(f"{paths.DELETE_TOPICS}/{name}", str(error))
                 else:
                     log.info("topic removed by the controller name=%s", name)
         return self.read()
@@ -126,8 +135,34 @@ class ZooKeeperView:
         """Be controller no more."""
         self._election.resign()
 
+    def _unreadable(
+        self, names: Iterable[str], found: Mapping[str, TopicImage]
+    ) -> dict[str, TopicImage]:
+        """Topics of these whose nodes are there and are not what they were: they stay as they were
+        known, since a topic that is not in the picture is deleted."""
+        missing = [n for n in names if n not in found and n in self._image.topics]
+        there = self._zookeeper.read_many([paths.topic(name) for name in missing])
+        return {
+            name: self._image.topics[name]
+            for name, node in zip(missing, there, strict=True)
+            if node is not None and not _is_empty(name, node)
+        }
+
     def _read_topics(self, names: Iterable[str]) -> dict[str, TopicImage]:
+        """Those that can be read; the others are told."""
         assignments = self._topics.get_many(sorted(names))
+        try:
+            return self._read_rest(assignments)
+        except MalformedNodeError:
+            found: dict[str, TopicImage] = {}
+            for name, topic in assignments.items():  # which one is it?
+                try:
+                    found |= self._read_rest({name: topic})
+                except MalformedNodeError as error:
+                    self._topics.strange.left_out(error.path, error)
+            return found
+
+    def _read_rest(self, assignments: Mapping[str, TopicAssignment]) -> dict[str, TopicImage]:
         states = self._topics.states(list(assignments.values()))
         configs = self._configs.get_many(list(assignments))
         return {name: _topic(each, states, configs[name]) for name, each in assignments.items()}
@@ -221,6 +256,14 @@ class ZooKeeperView:
     @property
     def _epoch_in_office(self) -> int:
         return self._controller.epoch if self._controller else 0
+
+
+def _is_empty(name: str, node: Node) -> bool:
+    """Whether it is a topic without partitions: one that is being created or deleted."""
+    try:
+        return not decode_topic(name, node.data, node.version).assignment
+    except MalformedNodeError:
+        return False
 
 
 def _not_ours(key: tuple[str, int], why: str) -> KafkaError:

@@ -1,4 +1,4 @@
-"""Who may touch the nodes of a cluster, where ``zookeeper.set.acl`` is on. Pure.
+"""Who may touch the nodes of a cluster, where it has credentials (``zookeeper.user``). Pure.
 
 As Apache Kafka has it: whoever holds the credentials of the brokers may do everything, all others
 may read (old consumers and tools look up brokers and topics), but not the credentials of users and
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,8 +35,9 @@ class Access:
     @classmethod
     def from_environment(cls) -> Access:
         """Of a part that was given no credentials: ``TALLYMARK_ZOOKEEPER_USER`` and
-        ``TALLYMARK_ZOOKEEPER_PASSWORD``, where they are set."""
-        return cls(os.environ.get(USER_VARIABLE, ""), os.environ.get(PASSWORD_VARIABLE, ""))
+        ``TALLYMARK_ZOOKEEPER_PASSWORD``, where they are set. What it makes is closed, too."""
+        user = os.environ.get(USER_VARIABLE, "")
+        return cls(user, os.environ.get(PASSWORD_VARIABLE, ""), closed=bool(user))
 
     @property
     def auth_data(self) -> list[tuple[str, str]]:
@@ -47,3 +49,8 @@ class Access:
         if not self.closed or _OPEN.search(path):
             return list(OPEN_ACL_UNSAFE)
         return list(CREATOR_ALL_ACL) + ([] if _SECRET.search(path) else list(READ_ACL_UNSAFE))
+
+    def stands_open(self, path: str, acl: Iterable[Any]) -> bool:
+        """Whether a node of this list lets everybody do more than :meth:`acl_of` would."""
+        allowed = sum(each.perms for each in self.acl_of(path) if each.id.scheme == "world")
+        return any(each.id.scheme == "world" and each.perms & ~allowed for each in acl)

@@ -20,6 +20,7 @@ from tallymark.coordination import documents, paths
 from tallymark.coordination.ephemeral import EphemeralNode
 from tallymark.coordination.errors import MalformedNodeError, NodeInUseError
 from tallymark.coordination.kazoo_client import WatchCallback
+from tallymark.coordination.strange_nodes import StrangeNodes
 from tallymark.coordination.watches import Watch, watch_children
 from tallymark.coordination.zookeeper import ZooKeeper
 from tallymark.errors import TallymarkError, UserError
@@ -77,6 +78,7 @@ class BrokerRegistry:
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
+        self._strange = StrangeNodes()
 
     def register(
         self, broker: BrokerInfo, on_failure: Callable[[TallymarkError], None] | None = None
@@ -104,15 +106,20 @@ class BrokerRegistry:
         return node
 
     def brokers(self, watch: WatchCallback | None = None) -> dict[int, BrokerInfo]:
-        """The live brokers by id; ``watch`` fires once when one comes or goes."""
+        """The live brokers by id, but for nodes that cannot be read; ``watch`` fires once when
+        one comes or goes."""
         found: dict[int, BrokerInfo] = {}
         children = self._zookeeper.children(paths.BROKER_IDS, watch)
-        ids = sorted(int(name) for name in children if name.isdecimal())
+        ids = sorted(int(name) for name in children if name.isdecimal() and len(name) <= 10)
         places = [paths.broker(broker_id) for broker_id in ids]
         nodes = self._zookeeper.read_many(places)
         for broker_id, path, node in zip(ids, places, nodes, strict=True):
-            if node is not None:
+            if node is None:
+                continue
+            try:
                 found[broker_id] = decode(path, node.data, broker_id)
+            except MalformedNodeError as error:
+                self._strange.left_out(path, error)
         return found
 
     def watch(self, callback: Callable[[], None]) -> Watch:

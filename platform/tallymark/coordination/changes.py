@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tallymark.coordination import documents, paths
-from tallymark.coordination.errors import NoNodeError
+from tallymark.coordination.errors import MalformedNodeError, NoNodeError
 from tallymark.coordination.nodes import Create, Delete
 from tallymark.coordination.watches import Watch, watch_children
 from tallymark.coordination.zookeeper import ZooKeeper
@@ -23,6 +23,7 @@ from tallymark.coordination.zookeeper import ZooKeeper
 KEPT: Final = 100
 """The newest changes are kept when old ones are removed, which is done at twice as many."""
 _PREFIX: Final = "change_"
+_DIGITS: Final = 10
 
 
 def change_of(topics: Iterable[str]) -> Create:
@@ -46,8 +47,8 @@ class ChangeReader:
 
     def unseen(self) -> set[str] | None:
         """The topics that have changed since the last :meth:`done`; None: read everything (at
-        first, or some changes were removed before they were seen). What is read after this call
-        is not older than what this call has seen."""
+        first, or some changes were removed before they were seen, or are not understood). What is
+        read after this call is not older than what this call has seen."""
         numbers = sorted(self._numbers())
         seen = self._seen
         self._read_to = numbers[-1] if numbers else -1 if seen is None else seen
@@ -59,8 +60,12 @@ class ChangeReader:
         for number, node in zip(new, nodes, strict=True):
             if node is None:  # removed between the two readings
                 return None
-            document = documents.load(_path(number), node.data)
-            topics.update(documents.field(_path(number), document, "topics", list))
+            try:
+                document = documents.load(_path(number), node.data)
+                names = documents.field(_path(number), document, "topics", list)
+            except MalformedNodeError:  # somebody else's: whatever it was meant to tell
+                return None
+            topics.update(name for name in names if isinstance(name, str))
         return topics
 
     def done(self) -> None:
@@ -76,8 +81,13 @@ class ChangeReader:
 
     def _numbers(self) -> list[int]:
         names = self._zookeeper.children(paths.CHANGES)
+        parent = self._zookeeper.find(paths.CHANGES)
+        # A number that was not given out yet is a stranger's: who believed it would take every
+        # change up to it for one that was seen.
+        end = parent.children_version if parent else 0
         digits = (name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
-        return [int(text) for text in digits if text.isdecimal()]
+        numbers = [int(text) for text in digits if text.isdecimal() and len(text) == _DIGITS]
+        return [number for number in numbers if number < end]
 
 
 def _missed(seen: int, numbers: list[int]) -> bool:

@@ -18,7 +18,7 @@ def load(path: str, data: bytes) -> dict[str, Any]:
     """The JSON object in a node; MalformedNodeError names the node."""
     try:
         document = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedNodeError(path, f"not JSON ({error})") from None
     if not isinstance(document, dict):
         raise MalformedNodeError(path, "not a JSON object")

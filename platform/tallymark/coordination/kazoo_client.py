@@ -175,6 +175,30 @@ class KazooPort:
                     raise self._translate(theirs(), paths[len(nodes)])
         return nodes
 
+    def standing_open(self, paths: Sequence[str], timeout: float) -> list[str]:
+        """Those of these nodes that let everybody do more than they should."""
+        results = [(path, self._client.get_acls_async(path)) for path in paths]
+        found: list[str] = []
+        for path, result in results:
+            with contextlib.suppress(NoNodeError, NotAuthorizedError):
+                acl, _ = self._wait(result, path, timeout)
+                if self._access.stands_open(path, acl):
+                    found.append(path)
+        return found
+
+    def close_nodes(self, paths: Sequence[str], timeout: float) -> int:
+        """Give these nodes the list that new ones have; how many did. The others are gone, or
+        closed by somebody else."""
+        results = [
+            (path, self._client.set_acls_async(path, self._access.acl_of(path))) for path in paths
+        ]
+        done = 0
+        for path, result in results:
+            with contextlib.suppress(NoNodeError, NotAuthorizedError):
+                self._wait(result, path, timeout)
+                done += 1
+        return done
+
     def commit(self, steps: Sequence[Step], timeout: float) -> None:
         """All steps or none; raises the error of the step that failed."""
         transaction = self._client.transaction()
@@ -259,6 +283,7 @@ def _node(data: bytes, stat: ZnodeStat) -> Node:
         session=stat.ephemeralOwner or 0,
         created_ms=stat.ctime,
         modified_ms=stat.mtime,
+        children_version=stat.cversion,
     )
 
 

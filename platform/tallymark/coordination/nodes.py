@@ -10,13 +10,15 @@ ANY_VERSION = -1
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node as read. ``version`` counts its changes; ``session`` is the id of the session that
-    an ephemeral node lives with, 0 for a persistent one; times are ms of the server's clock."""
+    an ephemeral node lives with, 0 for a persistent one; times are ms of the server's clock.
+    ``children_version`` counts children that came and went: the number of the next numbered one."""
 
     data: bytes
     version: int
     session: int = 0
     created_ms: int = 0
     modified_ms: int = 0
+    children_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

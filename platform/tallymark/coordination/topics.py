@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +26,12 @@ from tallymark.coordination import documents, paths
 from tallymark.coordination.errors import MalformedNodeError, NodeExistsError
 from tallymark.coordination.kazoo_client import WatchCallback
 from tallymark.coordination.nodes import ANY_VERSION, Create
+from tallymark.coordination.strange_nodes import StrangeNodes
 from tallymark.coordination.watches import Watch, watch_children
 from tallymark.coordination.zookeeper import ZooKeeper
 
 NO_LEADER = -1
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _REQUESTS: Final = 500
 """Requests to delete in one transaction."""
 
@@ -58,14 +61,21 @@ class PartitionState:
 
 
 class TopicRegistry:
-    """Reads the topics of one cluster."""
+    """Reads the topics of one cluster. What cannot be a topic is left out and told."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
+        self.strange = StrangeNodes()
 
     def names(self, watch: WatchCallback | None = None) -> list[str]:
         """All topics, sorted; ``watch`` fires once when one comes or goes."""
-        return self._zookeeper.children(paths.TOPICS, watch)
+        found: list[str] = []
+        for name in self._zookeeper.children(paths.TOPICS, watch):
+            if is_topic_name(name):
+                found.append(name)
+            else:
+                self.strange.left_out(f"{paths.TOPICS}/{name}", "no topic can be called so")
+        return found
 
     def get(self, name: str, watch: WatchCallback | None = None) -> TopicAssignment | None:
         """One topic or None; ``watch`` fires once when it comes, changes or goes."""
@@ -76,21 +86,28 @@ class TopicRegistry:
     def get_many(
         self, names: Sequence[str], watch: WatchCallback | None = None
     ) -> dict[str, TopicAssignment]:
-        """Many topics in one round trip's time; those that are not there are left out. ``watch``
-        fires once when any of them comes, changes or goes."""
+        """Many topics in one round trip's time; those that are not there, or that cannot be read,
+        are left out. ``watch`` fires once when any of them comes, changes or goes."""
+        names = [name for name in names if is_topic_name(name)]
         nodes = self._zookeeper.read_many([paths.topic(name) for name in names], watch)
         found: dict[str, TopicAssignment] = {}
         for name, node in zip(names, nodes, strict=True):
             if node is None and watch is not None:
                 node = self._zookeeper.find(paths.topic(name), watch)  # sets its watch
-            if node is not None:
+            if node is None:
+                continue
+            try:
                 topic = decode_topic(name, node.data, node.version)
-                if topic.assignment:
-                    found[name] = topic
+            except MalformedNodeError as error:
+                self.strange.left_out(paths.topic(name), error)
+                continue
+            self.strange.fine(paths.topic(name))
+            if topic.assignment:
+                found[name] = topic
         return found
 
     def states(self, topics: Sequence[TopicAssignment]) -> dict[tuple[str, int], PartitionState]:
-        """(topic, partition) -> state of every partition that has one."""
+        """(topic, partition) -> state of every partition that has one. MalformedNodeError."""
         keys = [(topic.name, p) for topic in topics for p in sorted(topic.assignment)]
         nodes = self._zookeeper.read_many([paths.partition_state(*key) for key in keys])
         return {
@@ -127,6 +144,11 @@ class TopicRegistry:
         return watch_children(self._zookeeper, paths.DELETE_TOPICS, callback)
 
 
+def is_topic_name(name: str) -> bool:
+    """Whether a topic can be called so, by Kafka's rule."""
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
 def encode_topic(topic: TopicAssignment) -> bytes:
     """The content of a topic's node."""
     identity = base64.urlsafe_b64encode(topic.topic_id.bytes).rstrip(b"=").decode()
@@ -146,15 +168,15 @@ def decode_topic(name: str, data: bytes, version: int) -> TopicAssignment:
     path = paths.topic(name)
     document = documents.load(path, data)
     partitions = documents.field(path, document, "partitions", dict)
-    if not all(str(p).isdecimal() for p in partitions):
-        raise MalformedNodeError(path, "a partition is no number")
+    if set(partitions) != {str(number) for number in range(len(partitions))}:
+        raise MalformedNodeError(path, "its partitions are not numbered from 0 on")
     text = str(document.get("topic_id", ""))
     try:
         identity = (
             uuid.UUID(bytes=base64.urlsafe_b64decode(text + "==")) if text else uuid.UUID(int=0)
         )
     except ValueError:
-        raise MalformedNodeError(path, f"{text!r} is no topic id") from None
+        raise MalformedNodeError(path, f"{text[:50]!r} is no topic id") from None
     assignment = {int(p): documents.integers(path, p, r) for p, r in partitions.items()}
     return TopicAssignment(name, identity, dict(sorted(assignment.items())), version)
 

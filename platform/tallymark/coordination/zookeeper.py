@@ -107,11 +107,9 @@ class ZooKeeper:
         self._connected = threading.Event()
         self._started = False
         self._closed = False
+        self._access = access or Access.from_environment()
         self._kazoo = KazooPort(
-            self.connect,
-            session_timeout_ms / 1000,
-            self._on_state,
-            access or Access.from_environment(),
+            self.connect, session_timeout_ms / 1000, self._on_state, self._access
         )
 
     # -- life ---------------------------------------------------------------------------------
@@ -308,6 +306,22 @@ class ZooKeeper:
                 return self.delete(path)
             except NotEmptyError:
                 continue
+
+    def standing_open(self, paths: Sequence[str]) -> list[str]:
+        """Those of these nodes that let everybody do more than our credentials ask for."""
+        self._ready(paths[0] if paths else "/")
+        found = set(self._kazoo.standing_open([self._abs(path) for path in paths], self._timeout))
+        return [path for path in paths if self._abs(path) in found]
+
+    def close_nodes(self, paths: Sequence[str]) -> int:
+        """Close them, as new ones are; how many were there and let us."""
+        self._ready(paths[0] if paths else "/")
+        return self._kazoo.close_nodes([self._abs(path) for path in paths], self._timeout)
+
+    @property
+    def closes(self) -> bool:
+        """Whether the nodes that are made here are closed to others."""
+        return self._access.closed
 
     def commit(self, steps: Sequence[Step], session: int = 0) -> None:
         """Do all steps or none. Raises the error of the step that did not hold; SessionLostError

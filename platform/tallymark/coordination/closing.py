@@ -1,0 +1,61 @@
+"""Closing the nodes of a cluster that was there before it had credentials.
+
+A node keeps the access-control list that it was made with. So when a deployment is given
+credentials, everything from before stands open, until the first broker that starts with them walks
+over the cluster and closes it: deepest nodes first, :data:`TOP` last. Who finds those closed has
+nothing to do, and a walk that was interrupted is done again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from tallymark.coordination import paths
+from tallymark.coordination.zookeeper import ZooKeeper
+
+log: Final = logging.getLogger(__name__)
+
+TOP: Final = (
+    *(paths.TOPICS, paths.CHANGES, paths.DELETED_TOPICS, paths.BROKER_IDS, "/brokers"),
+    *(paths.TOPIC_CONFIGS, paths.USERS, paths.CLIENTS, paths.BROKER_CONFIGS, paths.GROUP_CONFIGS),
+    *("/config", paths.ACLS, paths.PREFIXED_ACLS, "/kafka-acl-extended", paths.DELETE_TOPICS),
+    *("/admin", paths.CLUSTER_ID, "/cluster", paths.CONTROLLER_EPOCH, paths.PRODUCER_IDS, "/"),
+)
+"""What every walk ends with, in this order."""
+_TOGETHER: Final = 500
+
+
+def close_open_nodes(zookeeper: ZooKeeper) -> int:
+    """Close what stands open below the chroot, and the chroot itself (but not ZooKeeper's own root,
+    which is not ours); how many nodes that were. What consumers of the ZooKeeper kind write stays
+    open. Does nothing for a session that does not close what it makes."""
+    if not zookeeper.closes:
+        return 0
+    top = [path for path in TOP if path != "/" or zookeeper.chroot]
+    if not zookeeper.standing_open(top):
+        return 0
+    log.warning(
+        "nodes below %s%s stand open from before there were credentials: closing them",
+        zookeeper.connect,
+        zookeeper.chroot or "/",
+    )
+    closed = failed = 0
+    below = [path for path in _tree(zookeeper, "") if path not in TOP]
+    below.sort(key=lambda path: -path.count("/"))
+    for part in (below, top):
+        for at in range(0, len(part), _TOGETHER):
+            found = zookeeper.standing_open(part[at : at + _TOGETHER])
+            done = zookeeper.close_nodes(found) if found else 0
+            closed, failed = closed + done, failed + len(found) - done
+    log.warning("closed %d nodes; %d have gone, or are closed by somebody else", closed, failed)
+    return closed
+
+
+def _tree(zookeeper: ZooKeeper, path: str) -> Iterator[str]:
+    for name in zookeeper.children(path or "/"):
+        child = f"{path}/{name}"
+        if child not in (paths.CONSUMERS, "/zookeeper"):
+            yield child
+            yield from _tree(zookeeper, child)
