@@ -4,6 +4,7 @@ there stands in nobody's way."""
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -147,7 +148,7 @@ def test_what_cannot_be_a_topic_stands_in_nobodys_way(
         eventually(lambda: produce(again.bootstrap_servers, "after", 0).error_code == 0)
         assert create(again.bootstrap_servers, "more", 1) == 0
         told = [each.getMessage() for each in caplog.records if "is left out" in each.getMessage()]
-        assert len(told) == len(set(told))
+        assert max(Counter(told).values()) <= 2  # when it registers, and when it reads
         for name in ("with blank", "bytes", "deep", "holes", "words", "state", "config", "ids/77"):
             assert any(name in each for each in told), name
 

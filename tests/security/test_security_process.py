@@ -27,7 +27,7 @@ from security_world import PASSWORD, log_in
 
 from tallymark.cli.main import command
 from tallymark.coordination import CoordinationError, ZooKeeper
-from tallymark.coordination.access import PASSWORD_VARIABLE, USER_VARIABLE
+from tallymark.coordination.access import PASSWORD_VARIABLE, USER_VARIABLE, Access
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 from tallymark.testing.zookeeper import ZooKeeperServer
@@ -198,7 +198,7 @@ def test_acls_by_the_command_line(world: World) -> None:
 
 def test_the_layout_is_kafkas(world: World) -> None:
     world.cli("acls", "add", "--allow", "User:bob", "--operation", "read", "--group", "a/b")
-    with ZooKeeper(world.zookeeper).start() as zookeeper:
+    with ZooKeeper(world.zookeeper, access=Access("brokers", "kept")).start() as zookeeper:
         acl = zookeeper.read("/kafka-acl/Group/a%2Fb").data
         user = zookeeper.read("/config/users/ann").data
     assert acl == (

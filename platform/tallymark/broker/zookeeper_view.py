@@ -82,7 +82,10 @@ class ZooKeeperView:
             topics = {**kept, **found, **self._unreadable(touched, found)}
         else:
             topics = before
-        brokers = {info.id: _broker(info) for info in self._brokers.brokers().values()}
+        brokers = {
+            info.id: _broker(info)
+            for info in self._brokers.brokers(strange=self._topics.strange).values()
+        }
         controller = self._controller.broker_id if self._controller else NO_LEADER
         image = MetadataImage(identity, controller, brokers, topics)
         self._changes.done()

@@ -57,10 +57,11 @@ def brokers_in_zookeeper(connect: str, protocol: str = "PLAINTEXT") -> tuple[Add
     ``protocol``. UserError when there are none."""
     # Only clients that are told to use ZooKeeper pay for loading its library.
     from tallymark.coordination.brokers import BrokerRegistry
+    from tallymark.coordination.strange_nodes import StrangeNodes
     from tallymark.coordination.zookeeper import ZooKeeper
 
     with ZooKeeper(connect) as zookeeper:
-        live = BrokerRegistry(zookeeper).brokers()
+        live = BrokerRegistry(zookeeper).brokers(strange=StrangeNodes())
     if not live:
         raise UserError(
             f"no broker is registered in ZooKeeper at {connect}",

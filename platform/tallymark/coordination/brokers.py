@@ -78,7 +78,6 @@ class BrokerRegistry:
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
-        self._strange = StrangeNodes()
 
     def register(
         self, broker: BrokerInfo, on_failure: Callable[[TallymarkError], None] | None = None
@@ -105,9 +104,11 @@ class BrokerRegistry:
             raise self._in_use(broker, error) from None
         return node
 
-    def brokers(self, watch: WatchCallback | None = None) -> dict[int, BrokerInfo]:
-        """The live brokers by id, but for nodes that cannot be read; ``watch`` fires once when
-        one comes or goes."""
+    def brokers(
+        self, watch: WatchCallback | None = None, strange: StrangeNodes | None = None
+    ) -> dict[int, BrokerInfo]:
+        """The live brokers by id; ``watch`` fires once when one comes or goes. A node that cannot
+        be read is left out and told to ``strange``; without it it is a MalformedNodeError."""
         found: dict[int, BrokerInfo] = {}
         children = self._zookeeper.children(paths.BROKER_IDS, watch)
         ids = sorted(int(name) for name in children if name.isdecimal() and len(name) <= 10)
@@ -119,7 +120,9 @@ class BrokerRegistry:
             try:
                 found[broker_id] = decode(path, node.data, broker_id)
             except MalformedNodeError as error:
-                self._strange.left_out(path, error)
+                if strange is None:
+                    raise
+                strange.left_out(path, error)
         return found
 
     def watch(self, callback: Callable[[], None]) -> Watch:
