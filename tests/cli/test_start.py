@@ -69,6 +69,7 @@ def test_version_imports_the_entrance_and_click(tmp_path: Path) -> None:
         "tallymark.cli.lazy_group",
         "tallymark.cli.main",
         "tallymark.cli.std_streams",
+        "tallymark.cli.umask",
         "tallymark.errors",
         "tallymark.untrusted",
     }
@@ -87,6 +88,7 @@ def test_a_health_check_imports_addresses_and_a_socket(tmp_path: Path) -> None:
         "tallymark.cli.output",
         "tallymark.cli.reach",
         "tallymark.cli.std_streams",
+        "tallymark.cli.umask",
         "tallymark.cli.supervisor",
         "tallymark.cli.supervisor.plan",
         "tallymark.deployment",

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from sqlalchemy import Connection
 
 from tallymark.deployment import Deployment
+from tallymark.deployment.secret_text import resolve
 from tallymark_audit.alerts import machine
 from tallymark_audit.alerts.aside import Aside
 from tallymark_audit.alerts.facts import (
@@ -109,7 +110,7 @@ class Alerter:
         self._ledger = ledger
         self._deployment = deployment
         self._settings = deployment.audit.alerts
-        webhook = self._settings.webhook
+        webhook = resolve(self._settings.webhook, "webhook of [audit.alerts]")
         self._post = post or (Webhook.of(webhook).post if webhook else None)
         self._retention: Retention = retention or RetentionTimes(admin_of(deployment))
         self._owners = Owners.of(deployment)
@@ -229,7 +230,7 @@ def _identity(alert: Alert) -> tuple[str, int]:
 def post_test(deployment: Deployment, now: int | None = None) -> Refused | None:
     """Post an alert that says it is a test. UserError: there is no webhook, or no such address."""
     settings = deployment.audit.alerts
-    webhook = Webhook.of(settings.webhook)
+    webhook = Webhook.of(resolve(settings.webhook, "webhook of [audit.alerts]"))
     at = time.time_ns() // 1_000_000 if now is None else now
     labels = {"alertname": "TallymarkTest", "severity": "warning"}
     annotations = {"summary": "this is a test of the audit's alerts", "description": "do nothing"}

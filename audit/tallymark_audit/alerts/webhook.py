@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -27,7 +27,7 @@ class Refused:
 class Webhook:
     """Where alerts go. ``seconds``: how long one post may take."""
 
-    url: str
+    url: str = field(repr=False)
     seconds: float = SECONDS
 
     @classmethod

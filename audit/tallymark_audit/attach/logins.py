@@ -3,7 +3,6 @@ but for :func:`keep`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -11,6 +10,7 @@ from typing import Final, NamedTuple
 from tallymark.client.security.security import SecuritySettings
 from tallymark.deployment import ClusterSecurity
 from tallymark.errors import UserError
+from tallymark.private_files import write_private
 
 _SECRETS: Final = (
     *("sasl_password", "ssl_key_password"),
@@ -61,7 +61,4 @@ def keep(secrets: Mapping[Path, str]) -> None:
     """Write each into its file, which only its owner may read."""
     for path, text in secrets.items():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-        path.chmod(0o600)
+        write_private(path, text + "\n")

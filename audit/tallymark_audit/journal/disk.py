@@ -13,6 +13,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tallymark.private_files import open_private
+
 
 @dataclass(slots=True)
 class Mapped:
@@ -33,12 +35,12 @@ class Disk:
     """The file system. Every method raises OSError when it cannot."""
 
     def make_folder(self, folder: Path) -> None:
-        """With its parents; it may be there."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """With its parents, its user's alone; one that is there stays as it is, be it shared."""
+        folder.mkdir(0o700, parents=True, exist_ok=True)
 
     def create(self, path: Path, size: int) -> Mapped:
         """A file of ``size`` zeros."""
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        file = open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if hasattr(os, "posix_fallocate"):  # so that a full disk is an error here, not SIGBUS

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tallymark.private_files import open_private
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.journal import layout, reading
 from tallymark_audit.journal.marks_file import MARKS_SUFFIX, read_marks
@@ -88,7 +89,7 @@ def find_orphans(
 def _lock(path: Path) -> int | None:
     """Open and lock the file; None if its run lives, or it is gone or replaced meanwhile."""
     try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        file = open_private(path, os.O_RDWR)
     except OSError:
         return None
     try:

@@ -20,6 +20,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from tallymark.errors import UserError
+from tallymark.private_files import make_private
 from tallymark_audit.store import tables
 from tallymark_audit.store.migrate import OLDEST, migrate
 from tallymark_audit.store.upsert import dump_json, load_json
@@ -97,6 +98,7 @@ def _engine(address: str) -> Engine:
         return create_engine(url, pool_pre_ping=True, **coding)
     if url.database and url.database != ":memory:":
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        make_private(url.database)
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S}, **coding)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

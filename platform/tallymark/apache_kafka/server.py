@@ -24,6 +24,7 @@ from tallymark.child_process import kill_process, stop_process
 from tallymark.coordination import die_with_parent
 from tallymark.coordination.zookeeper_server import find_java
 from tallymark.errors import UserError
+from tallymark.private_files import log_opener, write_private
 
 QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Options of the JVM for a broker that lives for minutes and is asked for little."""
@@ -111,13 +112,14 @@ class ApacheKafkaServer:
         self._wait_free()
         # A process of its own between us and Java would cost memory; this one becomes Java.
         wrapper = [sys.executable, "-I", str(die_with_parent.__file__), str(os.getpid())]
-        with self.output.open("ab") as output:
+        with open(self.output, "ab", opener=log_opener) as output:
             self._process = subprocess.Popen(
                 [*wrapper, *command, "kafka.Kafka", str(self.folder / "server.properties")],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
+                umask=0o077,
                 # Ctrl-C on a terminal goes to us; we stop the child in our own time.
                 start_new_session=True,
             )
@@ -179,8 +181,8 @@ class ApacheKafkaServer:
             secured=self._secured,
         )
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            written.write_text(text(settings), encoding="latin-1")
+            self.folder.mkdir(0o700, parents=True, exist_ok=True)
+            write_private(written, text(settings), "latin-1")
         except OSError as error:
             raise UserError(
                 f"cannot write to {self.folder}: {error.strerror}", "make it writable"

@@ -115,7 +115,8 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 def _pair(line: str, where: str) -> tuple[str, str]:
     found = min((line.index(sign) for sign in "=:" if sign in line), default=-1)
     if found < 1:
-        raise UserError(f"{where}: {line[:80]!r} is not name=value")
+        # Not all of the line: what should have been the value may be a secret.
+        raise UserError(f"{where}: {line.split()[0][:80]!r} is not name=value")
     return kafka_name(line[:found].strip()), line[found + 1 :].strip()
 
 

@@ -30,6 +30,7 @@ from tallymark.broker.acl_names import kind_name, restored, stored
 from tallymark.broker.acl_rules import Acl
 from tallymark.broker.security_store import SecurityRecords
 from tallymark.errors import KafkaError, UserError
+from tallymark.private_files import open_private
 
 FILE: Final = "security.json"
 LOCK: Final = "security.lock"
@@ -130,7 +131,7 @@ class FileSecurityStore:
         """The file's content to change; it is stored when the block ends well."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with open(self._folder / LOCK, "w", encoding="utf-8") as lock:
+            with open(self._folder / LOCK, "w", encoding="utf-8", opener=open_private) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 values = self._load()
                 yield values

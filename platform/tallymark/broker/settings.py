@@ -7,8 +7,9 @@ keywords (``BrokerSettings(num_partitions=4)``, in Python).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -87,6 +88,11 @@ class BrokerSettings(BaseModel):
         populate_by_name=True,
         use_attribute_docstrings=True,
     )
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Secrets are hidden in what is printed of settings, by a debugger or a traceback too."""
+        for name, value in super().__repr_args__():
+            yield name, "(hidden)" if value and name and is_secret(name) else value
 
     node_id: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     """The broker's number, unique in its cluster (also: ``broker.id``)."""

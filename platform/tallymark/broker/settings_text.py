@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from tallymark.broker.config_types import shown
 from tallymark.broker.settings import OTHER_NAMES, BrokerSettings, is_secret, kafka_name
+from tallymark.deployment.secret_text import resolve
 from tallymark.errors import UserError
 
 
@@ -27,7 +28,11 @@ def parse(values: Mapping[str, Any]) -> BrokerSettings:
         name = OTHER_NAMES.get(name, name)
         if name not in known:
             raise _unknown(given, sorted(known))
-        found[known[name]] = _paths(value) if name == "log.dirs" else value
+        if name == "log.dirs":
+            value = _paths(value)
+        elif isinstance(value, str) and is_secret(known[name]):
+            value = resolve(value, name)
+        found[known[name]] = value
     try:
         return BrokerSettings.model_validate(found)
     except ValidationError as error:

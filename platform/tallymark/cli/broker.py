@@ -13,7 +13,7 @@ import click
 
 from tallymark.broker.config_file import Read, read_properties
 from tallymark.broker.server import Broker
-from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.settings import BrokerSettings, is_secret
 from tallymark.broker.settings_text import parse, reference
 from tallymark.cli.descriptors import raise_descriptor_limit
 from tallymark.cli.process import configure_logging, die_with_parent
@@ -79,7 +79,7 @@ def command(
     values |= {name: value for name, value in given.items() if value is not None}
     if no_zookeeper:
         values["enable.zookeeper"] = False
-    values |= dict(_pair(text) for text in extra)
+    values |= dict(_given(text) for text in extra)
     run(parse(values), skipped)
 
 
@@ -120,10 +120,22 @@ def of_deployment(deployment: Deployment, cluster_name: str, node_id: int) -> di
     }
 
 
+def _given(text: str) -> tuple[str, str]:
+    """An option of ours; a secret in it is seen by everybody who may list processes."""
+    name, value = _pair(text)
+    if is_secret(name) and value and not value.startswith("${"):
+        click.echo(
+            f"tallymark: --set {name} shows its value in the list of processes; give ${{NAME}} of "
+            "the environment, ${file:PATH}, or --config",
+            err=True,
+        )
+    return name, value
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise UserError(f"--set {text!r} is not NAME=VALUE")
+        raise UserError(f"--set {text.split(maxsplit=1)[:1]} is not NAME=VALUE")
     return name.strip(), value.strip()
 
 

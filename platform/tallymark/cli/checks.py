@@ -10,12 +10,14 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 
+from tallymark.cli.file_modes import check_modes
 from tallymark.cli.ports import is_taken, listening
 from tallymark.cli.reach import Finding, reach
 from tallymark.cli.supervisor.control import NotRunningError, ask
 from tallymark.cli.supervisor.run import control_file
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
+from tallymark.private_files import write_private
 
 JAVA_AT_LEAST = 17
 DISK_AT_LEAST = 1 << 30
@@ -29,6 +31,7 @@ def run_checks(deployment: Deployment) -> list[Finding]:
         check_java,
         lambda: check_packages(deployment),
         lambda: check_disk(deployment),
+        lambda: check_modes(deployment),
         (lambda: check_reachable(deployment)) if running else (lambda: check_ports(deployment)),
     ]
     return [finding for check in checks for finding in check()]
@@ -115,7 +118,7 @@ def check_disk(deployment: Deployment) -> list[Finding]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".writable"
-        probe.write_bytes(b"1")
+        write_private(probe, "1")
         probe.unlink()
         free = shutil.disk_usage(folder).free
     except OSError as error:

@@ -21,6 +21,7 @@ from tallymark import __version__
 from tallymark.cli.commands import COMMANDS
 from tallymark.cli.lazy_group import NamedGroup, load_command
 from tallymark.cli.std_streams import ReaderGone, drop_output, noticing_readers, open_missing
+from tallymark.cli.umask import set_umask
 from tallymark.errors import TallymarkError, UserError
 from tallymark.untrusted import LINES, escaped
 
@@ -115,6 +116,7 @@ def main() -> None:
     they are the same where nobody reads standard error."""
     open_missing()
     try:
+        set_umask()
         # Without its standalone mode click returns what a command hands to ctx.exit().
         sys.exit(code if isinstance(code := command(standalone_mode=False), int) else 0)
     except click.ClickException as error:

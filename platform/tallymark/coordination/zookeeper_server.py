@@ -26,6 +26,7 @@ from typing import IO, Final
 
 from tallymark.child_process import kill_process, stop_process
 from tallymark.errors import UserError
+from tallymark.private_files import open_private, write_private
 
 LOG: Final = logging.getLogger("tallymark.zookeeper")
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -74,9 +75,9 @@ class ZooKeeperServer:
         command = [find_java(), *JAVA_OPTIONS, "-cp", f"{find_jars()}/*", MAIN]
         _check_port(self.host, self.port)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(0o700, parents=True, exist_ok=True)
             config = self.folder / "zoo.cfg"
-            config.write_text(configuration(self.folder, self.host, self.port), "latin-1")
+            write_private(config, configuration(self.folder, self.host, self.port), "latin-1")
             lock = _lock(self.folder)
         except OSError as error:
             raise UserError(
@@ -131,6 +132,7 @@ class ZooKeeperServer:
             stderr=subprocess.STDOUT,
             cwd=self.folder,
             pass_fds=(lock,),
+            umask=0o077,  # its data has the users' salted keys
             # Ctrl-C on a terminal goes to us; we stop the child in our own time.
             start_new_session=True,
         )
@@ -252,7 +254,7 @@ def _check_port(host: str, port: int) -> None:
 def _lock(folder: Path) -> int:
     """The locked descriptor of the folder's lock file. It is inherited by the Java process, so
     the lock lasts as long as anybody may write to the data."""
-    lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    lock = open_private(folder / ".lock", os.O_RDWR | os.O_CREAT)
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:

@@ -28,8 +28,9 @@ class AuditedGroup(Part):
 class AlertSettings(Part):
     """What is told to whom, and how often."""
 
-    webhook: str = ""
-    """Where alerts are posted, in the shape of Alertmanager's webhook; empty: nowhere."""
+    webhook: str = Field(default="", repr=False)
+    """Where alerts are posted, in the shape of Alertmanager's webhook; empty: nowhere. ``${NAME}``
+    and ``${file:PATH}`` as for ``store``."""
     send_interval_ms: Annotated[int, Field(ge=1000)] = 60_000
     """At most one post in so long, with all that is news by then."""
     repeat_interval_ms: Annotated[int, Field(ge=1000)] = 4 * HOUR_MS
@@ -88,8 +89,9 @@ class AuditSettings(Part):
     """Their port; 0: any that is free; -1: there are no metrics."""
     metrics_allow_plaintext: bool = False
     """Whether other machines may reach them without TLS or without a log-in."""
-    store: str = ""
-    """SQLAlchemy address; empty: SQLite in ``data_dir/audit.db``."""
+    store: str = Field(default="", repr=False)
+    """SQLAlchemy address; empty: SQLite in ``data_dir/audit.db``. ``${NAME}`` stands for a variable
+    of the environment, ``${file:PATH}`` for the first line of a file."""
     alerts: AlertSettings = AlertSettings()
     """What is told to whom."""
 

@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from tallymark.deployment.audit import AuditSettings
 from tallymark.deployment.parts import LOOPBACK, Name, Part, Port
+from tallymark.deployment.secret_text import resolve
 
 
 class ZooKeeperSettings(Part):
@@ -98,7 +99,7 @@ class Cluster(Part):
     """Empty: ``/<name>``."""
     embedded: bool = True
     """Whether ``tallymark up`` starts its brokers."""
-    broker_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    broker_settings: dict[str, str | int | float | bool] = Field(default_factory=dict, repr=False)
     """For every broker of the cluster, by the names of ``tallymark broker --help-settings``, or of
     Apache Kafka's ``server.properties``."""
     security: ClusterSecurity = ClusterSecurity()
@@ -243,8 +244,9 @@ class RegistrySettings(Part):
     """Whether ``tallymark up`` starts it."""
     allow_plaintext: bool = False
     """Whether other machines may reach it without TLS or without a log-in."""
-    store: str = ""
-    """SQLAlchemy address; empty: SQLite in ``data_dir/registry.db``."""
+    store: str = Field(default="", repr=False)
+    """SQLAlchemy address; empty: SQLite in ``data_dir/registry.db``. ``${NAME}`` stands for a
+    variable of the environment, ``${file:PATH}`` for the first line of a file."""
     _scheme: str = PrivateAttr("http")
 
     @property
@@ -402,12 +404,14 @@ class Deployment(Part):
     @property
     def audit_store(self) -> str:
         """SQLAlchemy address of the audit store."""
-        return self.audit.store or f"sqlite:///{self.data_dir.absolute() / 'audit.db'}"
+        given = resolve(self.audit.store, "store of [audit]")
+        return given or f"sqlite:///{self.data_dir.absolute() / 'audit.db'}"
 
     @property
     def registry_store(self) -> str:
         """SQLAlchemy address of the schema registry's store."""
-        return self.registry.store or f"sqlite:///{self.data_dir.absolute() / 'registry.db'}"
+        given = resolve(self.registry.store, "store of [registry]")
+        return given or f"sqlite:///{self.data_dir.absolute() / 'registry.db'}"
 
     @property
     def lake_path(self) -> str:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import fcntl
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from tallymark.errors import TallymarkError
+from tallymark.private_files import open_private
 
 Data: TypeAlias = bytes | bytearray | memoryview
 
-_NEW_FILE: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_NEW_FILE: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT
 _OLD_FILE: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -246,7 +248,7 @@ class OsFiles:
     """:class:`Files` on the operating system (POSIX)."""
 
     def open(self, path: str, *, create: bool = True) -> File:
-        return _OsFile(os.open(path, _NEW_FILE if create else _OLD_FILE, 0o644))
+        return _OsFile(open_private(path, _NEW_FILE) if create else os.open(path, _OLD_FILE))
 
     def reader(self, path: str) -> Handle:
         return _OsHandle(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
@@ -278,7 +280,7 @@ class OsFiles:
         return os.path.isdir(path)
 
     def make_dirs(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        Path(path).mkdir(0o700, parents=True, exist_ok=True)
 
     def remove(self, path: str) -> None:
         try:
@@ -300,7 +302,7 @@ class OsFiles:
             os.close(fd)
 
     def lock(self, path: str, owner: str) -> Lock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(fd, 0)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.errors import UserError
+from tallymark.private_files import log_opener
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -50,7 +51,7 @@ class AccessLogFile:
     def __init__(self, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = log_opener(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         except OSError as error:
             raise UserError(
                 f"cannot write the access log {path}: {error.strerror}", "name another file"

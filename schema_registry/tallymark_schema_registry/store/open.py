@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from tallymark.errors import UserError
+from tallymark.private_files import make_private
 from tallymark_schema_registry.store.tables import metadata
 
 BUSY_TIMEOUT_MS = 10_000
@@ -61,6 +62,7 @@ def _sqlite(address: str) -> Engine:
     assert url.database is not None
     try:
         Path(url.database).absolute().parent.mkdir(parents=True, exist_ok=True)
+        make_private(url.database)
     except OSError as error:
         raise UserError(f"cannot create the folder of {url.database}: {error.strerror}") from error
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})

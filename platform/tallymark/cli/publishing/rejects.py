@@ -15,6 +15,7 @@ import threading
 from pathlib import Path
 
 from tallymark.errors import UserError
+from tallymark.private_files import open_private
 
 
 class Rejects:
@@ -48,7 +49,7 @@ class Rejects:
 
     def _open(self) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return open_private(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 def _write_all(fd: int, data: bytes) -> None:

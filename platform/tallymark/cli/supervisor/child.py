@@ -13,6 +13,7 @@ from pathlib import Path
 from tallymark.cli.process import PARENT
 from tallymark.cli.supervisor.plan import ProcessSpec
 from tallymark.deployment.load import ENVIRONMENT
+from tallymark.private_files import log_opener
 
 READY = re.compile(rb'^(?:\S+ INFO \S+: |\{.*"message": ")ready\b', re.MULTILINE)
 """In a log of text, or of JSON."""
@@ -26,7 +27,7 @@ class ChildProcess:
     def __init__(self, spec: ProcessSpec, settings: Path, log_dir: Path) -> None:
         self.log_path = log_dir / f"{spec.name}.log"
         _set_aside(self.log_path)
-        with self.log_path.open("ab") as log:
+        with open(self.log_path, "ab", opener=log_opener) as log:
             self._position = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tallymark", *spec.arguments],

@@ -17,6 +17,7 @@ from tallymark.cli.supervisor.plan import ProcessSpec, plan
 from tallymark.cli.supervisor.state import Child, State
 from tallymark.deployment import Deployment, dump_toml
 from tallymark.errors import UserError
+from tallymark.private_files import open_private, write_private
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 15.0
@@ -55,7 +56,7 @@ class Supervisor:
         # Absolute: commands that are pointed at the file may run in another folder.
         absolute = {"data_dir": self.deployment.data_dir.absolute()}
         resolved = self.deployment.model_copy(update=absolute)
-        self.settings_file.write_text(dump_toml(resolved), encoding="utf-8")
+        write_private(self.settings_file, dump_toml(resolved))
         self._control = ControlServer(control_file(self.deployment))
 
     def step(self) -> None:
@@ -181,7 +182,7 @@ def _stop_stages(names: list[str]) -> list[list[str]]:
 
 
 def _take_lock(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
