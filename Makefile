@@ -2,18 +2,24 @@
 # make test    every test but the long ones       make unit   the fast, pure ones
 # make soak    the long ones                       make demo   the main job, end to end
 #                                                  (KAFKA=apache: on brokers of Apache Kafka)
-# make lock    take newer versions of the dependencies into deploy/requirements*.txt
+# make lock    take newer versions of the dependencies into deploy/requirements*.txt, with hashes
+#                                                  (UPGRADE=: only what is new in pyproject.toml)
+# make sbom    what is in it, for scanners: build/sbom.cdx.json (CycloneDX)
 
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+# Nothing is installed that has not the hash of its lock, and nothing is fetched to build it.
+PINNED := $(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --no-build-isolation
+LOCK := $(BIN)/uv pip compile -q $(UPGRADE) --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+UPGRADE ?= --upgrade
 ONCE ?=
 SEED ?=
 FAULT ?= cut-tail
 INPUT ?=
 KAFKA ?=
 
-.PHONY: check test unit soak demo lock java others clean format
+.PHONY: check test unit soak demo lock sbom java others clean format
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -50,22 +56,27 @@ others:
 	@deploy/ensure-apache-kafka $(BIN)/python
 
 lock: $(VENV)/.dev
-	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 pyproject.toml --extra all --no-header --no-annotate -o deploy/requirements.txt
-	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 pyproject.toml --extra all --group dev --no-header --no-annotate -c deploy/requirements.txt -o deploy/requirements-dev.txt
+	$(LOCK) --group build -o deploy/requirements-build.txt
+	$(LOCK) pyproject.toml --extra all -o deploy/requirements.txt
+	$(LOCK) pyproject.toml --extra all --group dev -c deploy/requirements.txt -o deploy/requirements-dev.txt
+
+sbom: $(VENV)/.dev
+	$(BIN)/python deploy/sbom.py build/sbom.cdx.json
 
 $(VENV)/bin/python:
 	@deploy/ensure-venv $(VENV)
 
-$(VENV)/.run: $(VENV)/bin/python deploy/requirements.txt pyproject.toml
+$(VENV)/.run: $(VENV)/bin/python deploy/requirements-build.txt deploy/requirements.txt pyproject.toml
 	@echo "installing the pinned Python packages into $(VENV): 0.9 GB, PySpark most of it; about a minute"
-	$(BIN)/python -m pip install -q --disable-pip-version-check -r deploy/requirements.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	$(PINNED) -r deploy/requirements-build.txt
+	$(PINNED) -r deploy/requirements.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-index --no-build-isolation -e .
 	@deploy/vendor
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run deploy/requirements-dev.txt
 	@echo "installing what the checks and tests need into $(VENV): 0.4 GB; less than a minute"
-	$(BIN)/python -m pip install -q --disable-pip-version-check -r deploy/requirements-dev.txt
+	$(PINNED) -r deploy/requirements-dev.txt
 	@touch $@
 
 clean:

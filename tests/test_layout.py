@@ -33,10 +33,11 @@ def test_python_started_in_the_root_still_finds_the_standard_library() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
-def test_locks_name_versions_and_no_address() -> None:
+def test_locks_name_versions_and_hashes_and_no_address() -> None:
     for lock in (ROOT / "deploy").glob("requirements*.txt"):
-        for line in lock.read_text().splitlines():
+        for line in lock.read_text().replace("\\\n", "").splitlines():
             assert "==" in line, line
+            assert " --hash=sha256:" in line, line
             assert "://" not in line, line
             assert not line.startswith("-"), line
 

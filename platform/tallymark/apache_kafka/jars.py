@@ -1,7 +1,12 @@
-"""The jars of Apache Kafka: fetched by Maven from its central repository, kept in a cache."""
+"""The jars of Apache Kafka: fetched by Maven from its central repository, kept in a cache.
+
+What was fetched has to be what this version of Tallymark was tested with, file by file:
+``jars.sha256`` beside this module, as ``sha256sum`` writes it. Anything else is not kept.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -14,6 +19,8 @@ from tallymark.errors import UserError
 VERSION: Final = "4.1.0"
 _SCALA: Final = "2.13"
 _FETCH_SECONDS: Final = 600
+CHECKSUMS: Final = Path(__file__).with_name("jars.sha256")
+"""``<SHA-256 in hex>  <file name>`` a line; made anew by ``sha256sum`` when VERSION changes."""
 
 # The server's jars bring no logger: without one it dies without a word.
 _POM: Final = f"""<project>
@@ -68,6 +75,7 @@ def jars(fetch: bool = True) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         _fetch(maven, Path(scratch))
+        check(Path(scratch) / "jars", CHECKSUMS.read_text(encoding="utf-8"))
         try:
             (Path(scratch) / "jars").rename(folder)
         except OSError:  # another process was faster
@@ -76,9 +84,27 @@ def jars(fetch: bool = True) -> Path:
     return folder
 
 
+def check(folder: Path, checksums: str) -> None:
+    """NotAvailableError unless the folder has the files of ``checksums``, and no others."""
+    wanted = {name: digest for digest, name in map(str.split, checksums.splitlines())}
+    found = {path.name: _sha256(path) for path in folder.iterdir()}
+    wrong = sorted(name for name in wanted | found if wanted.get(name) != found.get(name))
+    if wrong:
+        raise NotAvailableError(
+            f"of the jars of Apache Kafka that mvn got, {', '.join(wrong[:3])} "
+            f"{'and others are' if len(wrong) > 3 else 'is'} not what {CHECKSUMS.name} lists",
+            "look at where Maven gets them from (settings.xml, a proxy), and at ~/.m2",
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _fetch(maven: str, scratch: Path) -> None:
     (scratch / "pom.xml").write_text(_POM, encoding="utf-8")
-    command = [maven, "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies"]
+    command = [maven, "-q", "-B", "-C", "-Dstyle.color=never", "dependency:copy-dependencies"]
     try:
         ended = subprocess.run(
             [*command, "-DincludeScope=runtime", f"-DoutputDirectory={scratch}/jars"],
