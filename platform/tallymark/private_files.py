@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 PRIVATE: Final = 0o600
+_OUR_OWN: Final = ("/dev/std", "/dev/fd/", "/proc/self/fd/")
 
 
 def open_private(path: str | os.PathLike[str], flags: int) -> int:
@@ -23,8 +24,9 @@ def open_private(path: str | os.PathLike[str], flags: int) -> int:
 
 def log_opener(path: str, flags: int) -> int:
     """For ``open(..., opener=log_opener)``: the same for a log, which others may read where the
-    umask lets them."""
-    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    umask lets them. ``/dev/stdout`` and its like are links that nobody else can have placed."""
+    follow = path.startswith(_OUR_OWN)
+    return os.open(path, flags | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW), 0o644)
 
 
 def make_private(path: str | os.PathLike[str]) -> None:

@@ -14,6 +14,7 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -24,6 +25,7 @@ from tallymark.child_process import kill_process, stop_process
 from tallymark.coordination import die_with_parent
 from tallymark.coordination.zookeeper_server import find_java
 from tallymark.errors import UserError
+from tallymark.net.log_rotation import LOG_BYTES, copied
 from tallymark.private_files import log_opener, write_private
 
 QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -130,7 +132,10 @@ class ApacheKafkaServer:
             raise
 
     def check(self) -> None:
-        """UserError when it has ended by itself."""
+        """UserError when it has ended by itself. Sets its output aside where that is long."""
+        with suppress(OSError):
+            if self.output.stat().st_size > LOG_BYTES:
+                copied(self.output)
         process = self._process
         if process is not None and process.poll() is not None:
             raise UserError(

@@ -47,7 +47,9 @@ class Listeners:
         asked = settings.max_connections
         allowed = connections_allowed(asked, self._descriptors)
         if allowed < asked and allowed != self.quota.max_connections:
-            log.warning(
+            usual = asked == BrokerSettings.model_fields["max_connections"].default
+            log.log(
+                logging.INFO if usual else logging.WARNING,
                 "max.connections=%d is more than the descriptors allow: taken=%d descriptors=%d; "
                 "raise the limit of open files (ulimit -n, LimitNOFILE)",
                 *(asked, allowed, self._descriptors),

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from pythonjsonlogger.json import JsonFormatter
 
+from tallymark.cli.log_rates import shortened
 from tallymark.untrusted import escaped_json
 
 _CONVERSION: Final = re.compile(
@@ -47,7 +48,7 @@ class JsonLines(JsonFormatter):
         for name, value in _fields(record):
             log_data[f"{name}_" if name in _OWN else name] = value
         if record.exc_info:
-            log_data["error"] = self.formatException(record.exc_info)
+            log_data["error"] = shortened(str(self.formatException(record.exc_info)))
 
 
 def _fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:

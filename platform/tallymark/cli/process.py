@@ -16,10 +16,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from tallymark.cli.descriptors import raise_descriptor_limit
 from tallymark.cli.json_log import JsonLines
+from tallymark.cli.log_rates import PlaceRates, shortened
 from tallymark.untrusted import escaped
 
 PARENT = "TALLYMARK_PARENT_PID"
@@ -44,11 +45,16 @@ class _UtcFormatter(logging.Formatter):
         like ours."""
         return escaped(super().formatMessage(record))
 
+    def formatException(self, ei: Any) -> str:
+        """Bounded: what a stranger sent may be in the error."""
+        return shortened(super().formatException(ei))
+
 
 def configure_logging(level: int = logging.INFO, form: Literal["text", "json"] = "text") -> None:
     """One line a record on standard error, as text or as JSON (:mod:`tallymark.cli.json_log`);
     chatty libraries only warn."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(PlaceRates())
     text = _UtcFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if form == "json" else text)
     logging.basicConfig(level=level, handlers=[handler], force=True)

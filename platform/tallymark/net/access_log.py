@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import fcntl
 import logging
 import os
+import stat
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any, Final
 
 from tallymark.errors import UserError
+from tallymark.net.log_rotation import LOG_BYTES, renamed
 from tallymark.private_files import log_opener
 
 Message = MutableMapping[str, Any]
@@ -29,8 +32,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
-MAX_FIELD: Final = 8192
-"""Bytes of one field before escaping; the rest is cut off, so a line has a bounded length."""
+MAX_FIELD: Final = 1024
+"""Bytes of one field before escaping, which makes four of one; the rest is cut off, so a line has a
+bounded length: about 20 kB."""
+_LOOK_BYTES: Final = 64 * 1024
+"""Written between two looks at the file's length."""
 
 # Written out, since strftime's %b follows the locale and a log must not.
 _MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
@@ -42,26 +48,33 @@ _log = logging.getLogger(__name__)
 
 class AccessLogFile:
     """Appends lines to a file, each with one write, so that several processes may share it and a
-    reader that follows the file never sees half a line for long.
+    reader that follows the file never sees half a line for long. A file that has grown long is set
+    aside (:mod:`tallymark.net.log_rotation`); the others notice that its name is another file.
 
     A line that cannot be written (disk full) is dropped and counted in ``dropped``: a log must not
     fail the request it describes.
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = log_opener(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            self._fd = self._open()
         except OSError as error:
             raise UserError(
                 f"cannot write the access log {path}: {error.strerror}", "name another file"
             ) from error
-        self._path = path
+        self._unlooked = 0
         self.dropped = 0
 
     def __call__(self, line: str) -> None:
+        data = line.encode("ascii") + b"\n"
+        self._unlooked += len(data)
         try:
-            os.write(self._fd, line.encode("ascii") + b"\n")
+            if self._unlooked >= _LOOK_BYTES:
+                self._unlooked = 0
+                self._rotate()
+            os.write(self._fd, data)
         except OSError as error:
             if self.dropped == 0:
                 _log.error("the access log %s cannot be written: %s", self._path, error.strerror)
@@ -69,6 +82,30 @@ class AccessLogFile:
 
     def close(self) -> None:
         os.close(self._fd)
+
+    def _open(self) -> int:
+        return log_opener(str(self._path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def _rotate(self) -> None:
+        """Where the file is long, or has been set aside by another process."""
+        ours = os.fstat(self._fd)
+        if not stat.S_ISREG(ours.st_mode):  # a pipe, a terminal
+            return
+        fcntl.flock(self._fd, fcntl.LOCK_EX)  # one of several that share it, and it alone
+        try:
+            try:
+                theirs = os.stat(self._path)
+            except FileNotFoundError:
+                theirs = None
+            if theirs is not None and os.path.samestat(ours, theirs):
+                if ours.st_size <= LOG_BYTES:
+                    return
+                renamed(self._path)
+            new = self._open()
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        old, self._fd = self._fd, new
+        os.close(old)
 
 
 class AccessLog:
@@ -113,7 +150,8 @@ def combined_line(scope: Message, time_s: float, status: int, size: int) -> str:
         path += b"?" + scope["query_string"]
     return (
         f"{host} - {_user(headers)} [{clf_time(time_s)}] "
-        f'"{scope["method"]} {escape(path)} HTTP/{scope.get("http_version", "1.1")}" '
+        f'"{escape(scope["method"].encode())} {escape(path)} '
+        f'HTTP/{escape(scope.get("http_version", "1.1").encode())}" '
         f"{status} {size or '-'} "
         f'"{escape(headers.get(b"referer", b"-"))}" "{escape(headers.get(b"user-agent", b"-"))}"'
     )

@@ -13,12 +13,11 @@ from pathlib import Path
 from tallymark.cli.process import PARENT
 from tallymark.cli.supervisor.plan import ProcessSpec
 from tallymark.deployment.load import ENVIRONMENT
+from tallymark.net.log_rotation import LOG_BYTES, copied
 from tallymark.private_files import log_opener
 
 READY = re.compile(rb'^(?:\S+ INFO \S+: |\{.*"message": ")ready\b', re.MULTILINE)
 """In a log of text, or of JSON."""
-KEEP_LOG_BYTES = 10_000_000
-"""A log larger than this is set aside as ``.log.1`` when its process is started again."""
 
 
 class ChildProcess:
@@ -26,7 +25,6 @@ class ChildProcess:
 
     def __init__(self, spec: ProcessSpec, settings: Path, log_dir: Path) -> None:
         self.log_path = log_dir / f"{spec.name}.log"
-        _set_aside(self.log_path)
         with open(self.log_path, "ab", opener=log_opener) as log:
             self._position = log.tell()
             self._process = subprocess.Popen(
@@ -47,11 +45,21 @@ class ChildProcess:
     def is_ready(self) -> bool:
         """Whether the process has said ``ready`` since the last call looked."""
         with self.log_path.open("rb") as log:
+            if log.seek(0, os.SEEK_END) < self._position:  # it was set aside
+                self._position = 0
             log.seek(self._position)
             news = log.read()
         complete = news.rfind(b"\n") + 1
         self._position += complete
         return READY.search(news, 0, complete) is not None
+
+    def rotate_log(self) -> None:
+        """Set its log aside where that has grown long; once in a while is enough."""
+        try:
+            if self.log_path.stat().st_size > LOG_BYTES:
+                copied(self.log_path)
+        except OSError:
+            pass  # a full disk, say: the next look tries again
 
     def why(self) -> str:
         """How it ended, and the last thing it said."""
@@ -96,11 +104,6 @@ def _environment(settings: Path) -> Mapping[str, str]:
         # The stack's processes must find the same packages wherever they are started from.
         "PYTHONSAFEPATH": "1",
     }
-
-
-def _set_aside(path: Path) -> None:
-    if path.exists() and path.stat().st_size > KEEP_LOG_BYTES:
-        path.replace(path.with_suffix(".log.1"))
 
 
 def _signal_name(number: int) -> str:

@@ -21,6 +21,9 @@ from tallymark.private_files import open_private, write_private
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 15.0
+ROTATE_MS = 2_000
+"""How often logs are looked at: a process that writes as fast as it can is bounded by
+:mod:`tallymark.cli.log_rates`."""
 Report = Callable[[ProcessSpec, Child, Path], None]
 
 
@@ -45,6 +48,7 @@ class Supervisor:
         self._children = {s.name: Child(s.name, s.after) for s in self._specs.values()}
         self._processes: dict[str, ChildProcess] = {}
         self.settings_file = deployment.data_dir.absolute() / "deployment.toml"
+        self._rotated_ms = 0
         self._lock: int | None = None
         self._control: ControlServer | None = None
 
@@ -66,6 +70,7 @@ class Supervisor:
         for name, child in list(self._children.items()):
             if state.tick(child, self._children, now) == "start":
                 self._spawn(name, now)
+        self._rotate(now)
         self._answer(now)
 
     def all_ready(self) -> bool:
@@ -108,6 +113,12 @@ class Supervisor:
         self._children[child.name] = child
         if before.state is not child.state or before.pid != child.pid:
             self._report(self._specs[child.name], child, self.log_path(child.name))
+
+    def _rotate(self, now: int) -> None:
+        if now - self._rotated_ms >= ROTATE_MS:
+            self._rotated_ms = now
+            for process in self._processes.values():
+                process.rotate_log()
 
     def _answer(self, now: int, *, stopping: bool = False) -> None:
         assert self._control is not None
