@@ -25,11 +25,12 @@ _CHANGED: Final = 8
 @dataclass(frozen=True, slots=True)
 class Rotten:
     """What was done: ``records`` as they were; of a broken CRC those of the one batch, the last
-    record before which was stamped at ``before`` (ms)."""
+    record before which was stamped at ``before`` (ms), and the first behind it at ``behind``."""
 
     segment: Path
     records: tuple[Record, ...]
     before: int = -1
+    behind: int = 2**63 - 1
 
     @property
     def offset(self) -> int:
@@ -85,14 +86,15 @@ def remove(segment: Path) -> Rotten:
 def break_crc(segment: Path, chance: random.Random) -> Rotten:
     """Turn a bit in the records of one batch, and leave its CRC as it was."""
     found = list(_batches(segment))
-    number = chance.randrange(1, len(found))
+    number = chance.randrange(1, max(2, len(found) - 1))
     batch, before = found[number], found[number - 1]
     data = bytearray(segment.read_bytes())
     start = sum(one.header.size for one in found[:number])
     place = start + HEADER_SIZE + (batch.header.size - HEADER_SIZE) // 2
     data[place] ^= 0x10
     segment.write_bytes(data)
-    return Rotten(segment, tuple(batch.records()), before.header.max_timestamp)
+    behind = [one.header.max_timestamp for one in found[number + 1 : number + 2]]
+    return Rotten(segment, tuple(batch.records()), before.header.max_timestamp, *behind)
 
 
 def _batches(segment: Path) -> list[Batch]:

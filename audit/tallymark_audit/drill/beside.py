@@ -69,7 +69,7 @@ def score_events(done: int, marked: Mapping[str, int], incidents: Iterable[Any])
 def score_unreadable(
     places: Sequence[Unreadable], rows: Sequence[Mapping[str, Any]], incidents: Sequence[Any]
 ) -> SideScore:
-    """Each window behind the damage has to be UNKNOWN, and one incident a place has to say which
+    """Each window that touches the damage has to be UNKNOWN, and one incident a place has to say which
     partition, which offset, and that it is the CRC."""
     expected = found = 0
     for place in places:

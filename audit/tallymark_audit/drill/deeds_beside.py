@@ -148,7 +148,8 @@ class DeedsBeside:
         rotten = at_rest.break_crc(segment, self._chance)
         self._seal_rot(rotten, topic.name, cluster)
         window = rotten.before - rotten.before % WINDOW_MS
-        self.unreadable.append(Unreadable(cluster, topic.name, 0, rotten.offset, window))
+        until = rotten.behind - rotten.behind % WINDOW_MS
+        self.unreadable.append(Unreadable(cluster, topic.name, 0, rotten.offset, window, until))
         self._fleet.start(broker)
         self._fleet.wait_ready(broker)
         self._fleet.start(collector)

@@ -187,7 +187,7 @@ def expect_repeats(found: Expectation, edge: str, doubtful: Set[Who]) -> None:
 
 
 def expect_nothing(found: Expectation, place: Unreadable) -> None:
-    """Of what stands behind damage nobody can say anything."""
+    """Of what touches damage nobody can say anything."""
     cells = {cell for cell in found.cells if place.covers(cell.edge, cell.topic, cell.window)}
     found.unsure |= cells
     found.items = {item for item in found.items if item.cell not in cells}

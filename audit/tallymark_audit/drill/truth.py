@@ -123,19 +123,22 @@ def read_book(path: Path) -> Book | None:
 
 
 class Unreadable(NamedTuple):
-    """Nobody can read the partition from the batch at ``offset`` on; the last record before it is
-    of ``window`` (ms)."""
+    """Nobody can read the batch at ``offset``; the last record before it is of ``window`` (ms), the
+    first one behind it of ``until``."""
 
     cluster: str
     topic: str
     partition: int
     offset: int
     window: int
+    until: int = 2**63 - 1
 
     def covers(self, edge: str, topic: str, window: int) -> bool:
         """Whether of this window of an edge nobody can know all."""
         clusters = edge.partition("-to-")[::2]
-        return self.cluster in clusters and topic == self.topic and window >= self.window
+        return (
+            self.cluster in clusters and topic == self.topic and self.window <= window <= self.until
+        )
 
 
 class Consumed(NamedTuple):
