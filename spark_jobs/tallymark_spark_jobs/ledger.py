@@ -128,7 +128,8 @@ def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) ->
     with store.write() as connection:
         record_verdicts(connection, decided, SPARK, outcome.as_of)
         for one in outcome.damaged:
-            incident = Incident(DAMAGED, one.reason, one.topic, one.partition, one.offset, -1)
+            place = one.topic, one.partition, one.offset, one.end
+            incident = Incident(DAMAGED, one.reason, *place)
             fold_incident(connection, one.cluster, incident, outcome.as_of)
         for verdict in decided:
             if any(cell.missing for cell in verdict.cells):

@@ -12,7 +12,7 @@ from tallymark.protocol.records import BatchHeader, Record
 from tallymark_spark_jobs import rows
 from tallymark_spark_jobs.options import SourceOptions
 from tallymark_spark_jobs.planning import LogBounds, Span, plan
-from tallymark_spark_jobs.reading import DamagedError, Piece, read_span
+from tallymark_spark_jobs.reading import Damage, Piece, read_span
 
 ROWS_PER_BATCH = 10_000
 _Portion = list[tuple[BatchHeader, Record, bool]]
@@ -29,21 +29,19 @@ def plan_spans(options: SourceOptions) -> list[Span]:
 
 def read_batches(options: SourceOptions, span: Span) -> Iterator[Any]:
     """The span's records as Arrow batches, in the schema of the options' mode. With
-    ``failOnCorruptBatch=false`` a batch that cannot be read ends the span, and the last row says
-    so; else DamagedError."""
+    ``failOnCorruptBatch=false`` a batch that cannot be read is passed over, and a row says so; else
+    DamagedError."""
     with _client(options) as consumer:
-        try:
-            for pieces in read_span(consumer, span):
-                for portion in _portions(pieces, options):
-                    yield _batch(options, span, portion)
-        except DamagedError as error:
-            if options.fail_on_corrupt_batch:
-                raise
-            yield _damaged(options, span, error)
+        for found in read_span(consumer, span, not options.fail_on_corrupt_batch):
+            if isinstance(found, Damage):
+                yield _damaged(options, span, found)
+                continue
+            for portion in _portions(found, options):
+                yield _batch(options, span, portion)
 
 
-def _damaged(options: SourceOptions, span: Span, error: DamagedError) -> Any:
-    told = (span.topic, span.partition, error.offset, error.why, error.since)
+def _damaged(options: SourceOptions, span: Span, found: Damage) -> Any:
+    told = (span.topic, span.partition, found)
     if options.mode == "stamps":
         return rows.damaged_stamp(*told, options.include_content_hash)
     return rows.damaged_record(*told, options.include_headers)

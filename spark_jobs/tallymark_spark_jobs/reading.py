@@ -6,7 +6,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from tallymark.errors import CorruptMessageError, CorruptRecordError, KafkaError, UserError
+from tallymark.client.reading.behind import goes_on_at
+from tallymark.errors import (
+    BatchCutError,
+    CorruptMessageError,
+    CorruptRecordError,
+    KafkaError,
+    UserError,
+)
 from tallymark.protocol.records import Batch, BatchHeader, Record
 from tallymark_spark_jobs.planning import Span
 
@@ -17,6 +24,10 @@ STALLED_SECONDS = 30.0
 
 TRIES = 3
 """How often a batch is fetched that cannot be read: it may have been damaged on the way."""
+AT_ONCE = 32 << 20
+"""Bytes that are unpacked before they are handed on; one batch at least."""
+MOST = 100
+"""Of a span so many stretches that cannot be read are told apart; the last one grows then."""
 
 
 class DamagedError(UserError):
@@ -28,11 +39,22 @@ class DamagedError(UserError):
         super().__init__(
             f"{span.topic}-{span.partition} cannot be read from offset {offset} on: {why}",
             "tallymark verify-log on its broker shows what the log has there; "
-            "failOnCorruptBatch=false reads what stands before it",
+            "failOnCorruptBatch=false reads what stands before and behind it",
         )
         self.offset = offset
         self.why = why
         self.since = since
+
+
+class Damage(NamedTuple):
+    """Offsets ``offset`` up to ``end``, excluded, that cannot be read, and ``why``; in the span the
+    newest time (ms) before is ``since``, the next one behind ``until``; -1 where there is none."""
+
+    offset: int
+    end: int
+    why: str
+    since: int
+    until: int = -1
 
 
 class Fetch(Protocol):
@@ -74,35 +96,31 @@ class Piece(NamedTuple):
     aborted: bool = False
 
 
-def read_span(consumer: Fetcher, span: Span) -> Iterator[list[Piece]]:
-    """The records of the span, a list of pieces a fetch, those that were left out at its end.
-    Control batches are passed over.
+def read_span(
+    consumer: Fetcher, span: Span, passes: bool = False
+) -> Iterator[list[Piece] | Damage]:
+    """The records of the span, in lists of pieces that hold about :data:`AT_ONCE` bytes at most,
+    those that were left out behind the others of their fetch. Control batches are passed over;
+    and what cannot be read, if it ``passes`` that: then a Damage says so.
 
-    Raises DamagedError when a batch cannot be read, once all before it was given; UserError when
-    the log was cut or its beginning deleted while it was read, or when it gives nothing for
-    :data:`STALLED_SECONDS`; else the client's errors, which has by then tried again for its request
-    timeout.
+    Raises DamagedError when it may not pass a batch that cannot be read, once all before it was
+    given; UserError when the log was cut or its beginning deleted while it was read, or when it
+    gives nothing for :data:`STALLED_SECONDS`; else the client's errors, which has by then tried
+    again for its request timeout.
     """
-    offset, epoch, newest = span.start, -1, -1
+    offset, epoch = span.start, -1
+    notes = _Notes(span, passes)
     deadline = time.monotonic() + STALLED_SECONDS
     while offset < span.end:
         try:
             fetched = _whole_fetch(consumer, span, offset, epoch)
         except CorruptMessageError as error:
-            raise DamagedError(span, error.offset, error.reason, newest) from error
+            end = -1 if isinstance(error, BatchCutError) else _behind(consumer, span, error)
+            yield from notes.unreadable(offset, min(end, span.end), error.reason)
+            offset, epoch = end, -1
+            continue
         if fetched.next_offset > offset:
-            found: list[Piece] = []
-            try:
-                found.extend(_pieces(fetched.batches, offset, span.end))
-                aborted = _pieces(fetched.left_out, offset, span.end)
-                found.extend(piece._replace(aborted=True) for piece in aborted)
-            except _UnreadableError as error:
-                before = [one for one in found if one.header.base_offset < error.offset]
-                yield before
-                newest = max([newest, *_times(before)])
-                raise DamagedError(span, error.offset, str(error.__cause__), newest) from error
-            yield found
-            newest = max([newest, *_times(found)])
+            yield from _readable(fetched, offset, span, notes)
             offset, epoch = fetched.next_offset, fetched.last_epoch
             deadline = time.monotonic() + STALLED_SECONDS
         elif time.monotonic() > deadline:
@@ -110,18 +128,87 @@ def read_span(consumer: Fetcher, span: Span) -> Iterator[list[Piece]]:
                 f"{span.topic}-{span.partition} gives nothing at offset {offset} of {span.end}",
                 "look at the broker's log",
             )
+    yield from notes.ended()
 
 
-class _UnreadableError(Exception):
-    """The batch at ``offset`` does not decode, says the cause."""
+class _Notes:
+    """What of a span could not be read. One damage is held back until it is known what follows."""
 
-    def __init__(self, offset: int) -> None:
-        super().__init__(offset)
-        self.offset = offset
+    def __init__(self, span: Span, passes: bool) -> None:
+        self._span = span
+        self._passes = passes
+        self._newest = -1
+        self._open: Damage | None = None
+        self._told = 0
+
+    def unreadable(self, offset: int, end: int, why: str) -> Iterator[Damage]:
+        """Offsets up to ``end`` (-1: nobody knows), excluded. DamagedError: they may not be passed
+        over. Batches that follow one another are one, and so is all behind the first many."""
+        if not self._passes or end < 0:
+            raise DamagedError(self._span, offset, why, self._newest)
+        last = self._open
+        if last is not None and (last.end == offset or self._told >= MOST):
+            self._open = last._replace(end=end, until=-1)
+            return
+        yield from self.ended()
+        self._told += 1
+        self._open = Damage(offset, end, why, self._newest)
+
+    def read(self, timestamp: int) -> Iterator[Damage]:
+        """A batch of that time (ms) could be read."""
+        self._newest = max(self._newest, timestamp)
+        if self._open is not None and self._open.until < 0:
+            self._open = self._open._replace(until=timestamp)
+        if self._told < MOST:
+            yield from self.ended()
+
+    def ended(self) -> Iterator[Damage]:
+        """Nothing more will be known of what is held back."""
+        if self._open is not None:
+            yield self._open
+        self._open = None
 
 
-def _times(pieces: Sequence[Piece]) -> Iterator[int]:
-    return (record.timestamp for piece in pieces for record in piece.records)
+def _behind(consumer: Fetcher, span: Span, error: CorruptMessageError) -> int:
+    return goes_on_at(error, lambda at: _fetch(consumer, span, at, -1), span.end)
+
+
+def _readable(
+    fetched: Fetch, offset: int, span: Span, notes: _Notes
+) -> Iterator[list[Piece] | Damage]:
+    """What of a fetch lies in the span and can be read, unpacked batch by batch."""
+    found: list[Piece] = []
+    size = 0
+    both = [(batch, False) for batch in fetched.batches]
+    for batch, aborted in [*both, *((batch, True) for batch in fetched.left_out)]:
+        header = batch.header
+        if header.is_control or header.next_offset <= offset or header.base_offset >= span.end:
+            continue
+        try:
+            columns = batch.columns(batch.usual_max_size)
+        except CorruptRecordError as error:
+            if found:
+                yield found
+                found, size = [], 0
+            end = min(header.next_offset, span.end)
+            yield from notes.unreadable(max(offset, header.base_offset), end, str(error))
+            continue
+        yield from notes.read(header.max_timestamp)
+        records = _within(columns.records(), header, offset, span.end)
+        if records:
+            found.append(Piece(header, records, aborted))
+        size += columns.size
+        if size >= AT_ONCE:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found
+
+
+def _within(records: list[Record], header: BatchHeader, first: int, end: int) -> list[Record]:
+    if header.base_offset < first or header.next_offset > end:
+        return [record for record in records if first <= record.offset < end]
+    return records
 
 
 def _whole_fetch(consumer: Fetcher, span: Span, offset: int, epoch: int) -> Fetch:
@@ -159,18 +246,3 @@ def _fetch(consumer: Fetcher, span: Span, offset: int, epoch: int) -> Fetch:
             "run the job again",
         )
     return fetched
-
-
-def _pieces(batches: Sequence[Batch], first: int, end: int) -> Iterator[Piece]:
-    for batch in batches:
-        header = batch.header
-        if header.is_control or header.next_offset <= first or header.base_offset >= end:
-            continue
-        try:
-            records = batch.records()
-        except CorruptRecordError as error:
-            raise _UnreadableError(header.base_offset) from error
-        if header.base_offset < first or header.next_offset > end:
-            records = [record for record in records if first <= record.offset < end]
-        if records:
-            yield Piece(header, records)

@@ -24,6 +24,7 @@ from tallymark.client.producing.stamps import (
 from tallymark.protocol.records import Header, Record
 from tallymark_audit.hashing import content
 from tallymark_spark_jobs import columns
+from tallymark_spark_jobs.reading import Damage
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -72,26 +73,36 @@ ABORTED: Final = 2
 DAMAGED: Final = 3
 """The values of the column ``stamped``. Rows of UNSTAMPED and BROKEN_STAMP have no origin and no
 sequence; ABORTED ones are of a transaction that was aborted, and have them if they are stamped.
-A row DAMAGED is no record: the batch at its offset cannot be read, ``server`` says why, and
-``timestamp`` is the newest that was read before it (-1: none was)."""
+A row DAMAGED is no record: what stands from its offset on cannot be read, ``server`` says why,
+``timestamp`` is the newest that was read before it (-1: none was), and ``instance`` is the offset
+where it goes on and the time of what stands there, as ``"30:1700000000000"`` (-1: not known)."""
 NO_RECORD: Final = -1
-"""The ``timestampType`` of such a row among records; its value says why."""
+"""The ``timestampType`` of such a row among records; its value says why, its key where it goes
+on."""
 
 
-def damaged_stamp(
-    topic: str, partition: int, offset: int, why: str, since: int, contents: bool = False
-) -> Any:
+def damaged_stamp(topic: str, partition: int, found: Damage, contents: bool = False) -> Any:
     """The one row of :data:`STAMPS` that says where a partition cannot be read."""
-    row = [topic, partition, offset, since, 0, DAMAGED, why, "", None, None]
+    row = [topic, partition, found.offset, found.since, 0, DAMAGED, found.why, _end(found)]
+    row += [None, None]
     return _one(STAMPS_WITH_CONTENT, [*row, None]) if contents else _one(STAMPS, row)
 
 
-def damaged_record(
-    topic: str, partition: int, offset: int, why: str, since: int, headers: bool
-) -> Any:
+def damaged_record(topic: str, partition: int, found: Damage, headers: bool) -> Any:
     """The same among :data:`RECORDS`."""
-    row = [None, why.encode(), topic, partition, offset, _micros(since), NO_RECORD]
+    key, value = _end(found).encode(), found.why.encode()
+    row = [key, value, topic, partition, found.offset, _micros(found.since), NO_RECORD]
     return _one(RECORDS_WITH_HEADERS, [*row, None]) if headers else _one(RECORDS, row)
+
+
+def _end(found: Damage) -> str:
+    return f"{found.end}:{found.until}"
+
+
+def end_of_damage(told: str) -> tuple[int, int]:
+    """The offset where it goes on, and the time of what stands there; -1: not known."""
+    end, _, until = told.partition(":")
+    return int(end), int(until)
 
 
 def _one(schema: Any, row: Sequence[object]) -> Any:

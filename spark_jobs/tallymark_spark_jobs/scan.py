@@ -22,7 +22,7 @@ from tallymark_audit.sides import Observation
 from tallymark_spark_jobs.claims import Claims, events_of, read_claims
 from tallymark_spark_jobs.decide import ByWindow
 from tallymark_spark_jobs.period import Period
-from tallymark_spark_jobs.rows import NO_RECORD
+from tallymark_spark_jobs.rows import NO_RECORD, end_of_damage
 from tallymark_spark_jobs.search import Run
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ def scan(
         rows = _runs(spark, clusters, period, window_ms, contents)
     runs = tuple(row for row in rows if not row["damaged"])
     found = [_damaged(row, runs) for row in rows if row["damaged"]]
-    return Scan(runs, claims, first_of_each([*found, *unread]))
+    return Scan(runs, claims, joined([*found, *unread]))
 
 
 def _damaged(row: Run, runs: Sequence[Run]) -> Damaged:
-    """A row that says where a log cannot be read. Its own time is that of the records before it in
-    the same span; what was read in other spans is among the runs."""
+    """A row that says where a log cannot be read. Its own times are those of the records around it
+    in the same span; what was read in other spans is among the runs."""
     cluster, topic, partition = row["cluster"], row["topic"], row["first_partition"]
     mine = [run for run in runs if (run["cluster"], run["topic"]) == (cluster, topic)]
     before = [
@@ -72,15 +72,30 @@ def _damaged(row: Run, runs: Sequence[Run]) -> Damaged:
     spread = any(run["last_partition"] != run["origin_partition"] for run in mine)
     since = max([row["max_timestamp"], *before])
     place = (cluster, topic, partition, row["first_offset"])
-    return Damaged(*place, row["server"], since, spread)
+    end, until = end_of_damage(row["instance"])
+    if until < 0:
+        behind = [
+            run["max_timestamp"]
+            for run in mine
+            if run["first_partition"] == partition and run["first_offset"] >= end
+        ]
+        until = min(behind, default=-1)
+    return Damaged(
+        *place, row["server"], since, spread, end, until if until < 0 else max(since, until)
+    )
 
 
-def first_of_each(found: Iterable[Damaged]) -> tuple[Damaged, ...]:
-    """Of each partition the damage that comes first: it may have been read in several spans."""
-    first: dict[tuple[str, str, int], Damaged] = {}
+def joined(found: Iterable[Damaged]) -> tuple[Damaged, ...]:
+    """In the order of the logs; what was met at the end of one span and goes on in the next one is
+    one."""
+    told: list[Damaged] = []
     for one in sorted(found, key=lambda each: each[:4]):
-        first.setdefault(one[:3], one)
-    return tuple(first.values())
+        last = told[-1] if told else None
+        if last is not None and last[:3] == one[:3] and last.end >= one.offset:
+            told[-1] = last._replace(end=max(last.end, one.end), until=one.until)
+        else:
+            told.append(one)
+    return tuple(told)
 
 
 def _warm_up(spark: SparkSession) -> None:
@@ -133,6 +148,7 @@ def _claims(
             ("partition", F.col("partition")),
             ("offset", F.col("offset")),
             ("since", F.unix_millis("timestamp")),
+            ("end", F.col("key")),
         )
     ]
     frames = [
@@ -153,7 +169,8 @@ def _claims(
             row["offset"],
             row["value"].decode(),
             row["since"],
-            spread=True,
+            True,
+            *end_of_damage(row["end"].decode()),
         )
         for row in damaged
     ]

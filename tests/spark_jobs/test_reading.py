@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from hostile_batches import bomb, garbage
 
 from tallymark.errors import CODES, CorruptMessageError, KafkaError, UserError
-from tallymark.protocol.records import Batch, encode_batch, split_batches
+from tallymark.protocol.records import Batch, encode_batch, place_batch, split_batches
 from tallymark_spark_jobs import reading
 from tallymark_spark_jobs.planning import Span
-from tallymark_spark_jobs.reading import DamagedError, read_span
+from tallymark_spark_jobs.reading import Damage, DamagedError, Piece, read_span
 
 
 def batch(base: int, count: int) -> Batch:
@@ -47,8 +49,14 @@ class Broker:
         return Fetched(end, some, some[-1].header.next_offset if some else offset)
 
 
+def pieces_of(found: list[Piece] | Damage) -> list[Piece]:
+    assert isinstance(found, list)
+    return found
+
+
 def offsets(broker: Broker, start: int, end: int) -> list[int]:
-    pieces = [piece for some in read_span(broker, Span("t", 0, start, end)) for piece in some]
+    reads = read_span(broker, Span("t", 0, start, end))
+    pieces = [piece for some in reads for piece in pieces_of(some)]
     return [record.offset for _, records, _ in pieces for record in records]
 
 
@@ -81,7 +89,9 @@ def test_a_batch_that_cannot_be_read_ends_the_span_after_what_stands_before_it()
     broken = CorruptMessageError("t", 0, 10, "batch at offset 10 has CRC 0x1, its bytes 0x2")
     broker = Broker([batch(0, 10), batch(10, 10)])
     reads = read_span(broker, Span("t", 0, 0, 20))
-    assert [record.offset for piece in next(reads) for record in piece.records] == list(range(10))
+    assert [record.offset for piece in pieces_of(next(reads)) for record in piece.records] == list(
+        range(10)
+    )
     broker.errors = [broken] * reading.TRIES
     with pytest.raises(DamagedError, match=r"t-0 cannot be read from offset 10 on: .*CRC") as found:
         next(reads)
@@ -94,16 +104,85 @@ def test_what_was_damaged_on_the_way_is_fetched_again() -> None:
     assert offsets(broker, 0, 10) == list(range(10))
 
 
-def test_a_batch_that_does_not_decode_is_named() -> None:
-    """Its CRC is right: a producer sent garbage. What stands before it in the fetch is read."""
-    made = bytearray(batch(10, 10).data)
-    made[61:] = b"\xff" * len(made[61:])
-    (bad,) = split_batches(bytes(made))
-    broker = Broker([batch(0, 10), bad], at_once=2)
+def nonsense(offset: int, count: int = 10) -> Batch:
+    """A producer sent garbage: its CRC is right."""
+    room = bytearray(garbage(offset, count=count, last_delta=count - 1))
+    place_batch(room, 0, offset, 0)
+    (found,) = split_batches(bytes(room))
+    return found
+
+
+def read(
+    broker: Broker, start: int, end: int, passes: bool = True
+) -> tuple[list[int], list[Damage]]:
+    found = list(read_span(broker, Span("t", 0, start, end), passes))
+    damaged = [one for one in found if isinstance(one, Damage)]
+    lists = [one for one in found if not isinstance(one, Damage)]
+    return [record.offset for some in lists for piece in some for record in piece.records], damaged
+
+
+@pytest.mark.parametrize("at_once", [1, 5])
+def test_what_stands_behind_a_batch_that_does_not_decode_is_read(at_once: int) -> None:
+    """Nothing behind it in the same range of offsets was counted, though all of it was whole."""
+    broker = Broker([batch(0, 10), nonsense(10), nonsense(20), batch(30, 10)], at_once)
+    offsets_, (told,) = read(broker, 0, 40)
+    assert offsets_ == [*range(10), *range(30, 40)]
+    assert told[:2] == (10, 30)
+    assert (told.since, told.until) == (1_009, 1_009)
+    (told,) = read(broker, 15, 25)[1]
+    assert told[:2] == (15, 25), "of a span that begins and ends in it"
+    assert read(broker, 5, 8) == ([5, 6, 7], [])
+
+
+def test_a_batch_that_does_not_decode_is_named_unless_it_may_be_passed_over() -> None:
+    """What stands before it in the fetch is read."""
+    broker = Broker([batch(0, 10), nonsense(10)], at_once=2)
     reads = read_span(broker, Span("t", 0, 0, 20))
-    assert [record.offset for piece in next(reads) for record in piece.records] == list(range(10))
+    assert [record.offset for piece in pieces_of(next(reads)) for record in piece.records] == list(
+        range(10)
+    )
     with pytest.raises(DamagedError, match="from offset 10 on"):
         next(reads)
+
+
+def test_what_stands_behind_a_broken_crc_is_read() -> None:
+    broken = CorruptMessageError("t", 0, 10, "CRC", "", 20)
+    broker = Broker([batch(0, 10), nonsense(10), batch(20, 10)])
+    reads = read_span(broker, Span("t", 0, 0, 30), True)
+    assert isinstance(next(reads), list)
+    broker.errors = [broken] * reading.TRIES
+    rest = list(reads)
+    assert Damage(10, 20, "CRC", 1_009, 1_009) in rest
+    assert len(rest) == 2
+
+
+def test_bombs_are_passed_over_and_of_many_little_is_told_apart() -> None:
+    """64 kB of batches, each a record of 250 MB: an executor of Spark died of them, again and
+    again."""
+    bad: list[Batch] = []
+    for at in range(1, 600, 2):
+        room = bytearray(bomb(250))
+        place_batch(room, 0, at, 0)
+        bad += [*split_batches(bytes(room)), batch(at + 1, 1)]
+    broker = Broker([batch(0, 1), *bad], at_once=50)
+    tracemalloc.start()
+    found, told = read(broker, 0, 601)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == list(range(0, 601, 2))
+    assert peak < 20_000_000
+    assert len(told) == reading.MOST
+    assert (told[0][:2], told[-1][:2]) == ((1, 2), (2 * reading.MOST - 1, 600))
+
+
+def test_no_more_than_a_stated_number_of_bytes_is_handed_on_at_once() -> None:
+    made: list[Batch] = []
+    for at in range(6):
+        room = bytearray(bomb(20))
+        place_batch(room, 0, at, 0)
+        made += split_batches(bytes(room))
+    reads = read_span(Broker(made, at_once=6), Span("t", 0, 0, 6))
+    assert [len(pieces_of(some)) for some in reads] == [2, 2, 2]
 
 
 def test_what_the_client_gives_up_on_is_raised_as_it_is() -> None:

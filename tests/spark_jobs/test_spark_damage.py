@@ -90,18 +90,20 @@ def judged(spark: Any, site: Site) -> Outcome:
         return reconcile(spark, Job(site.deployment, period), store, Steps(lambda _: None))
 
 
-def test_a_damaged_batch_leaves_its_partition_unknown_from_there_on(spark: Any, site: Site) -> None:
-    """The third of four batches of metrics-0 has a flipped bit. `tallymark reconcile` ended with an
-    error and no verdict of anything, not of metrics-1 and not of the windows before."""
-    offset = site.damage("metrics", 0, 2)
+def test_a_damaged_batch_leaves_the_windows_that_it_touches_unknown(
+    spark: Any, site: Site
+) -> None:
+    """The second of four batches of metrics-0 has a flipped bit. `tallymark reconcile` ended with
+    an error and no verdict of anything; then nothing behind it was counted."""
+    offset = site.damage("metrics", 0, 1)
     outcome = judged(spark, site)
     states = {(one.window - site.end) // W: one for one in outcome.verdicts}
-    assert offset == 20
-    assert states[-4].state == State.COMPLETE
-    for window in (-3, -2, -1):
+    assert offset == 10
+    assert states[-1].state == State.COMPLETE
+    for window in (-4, -3, -2):
         assert states[window].state == State.UNKNOWN
         assert any(
-            "metrics-0 of dc1 cannot be read from offset 20 on" in why and "CRC" in why
+            "metrics-0 of dc1 cannot be read at offsets 10 to 19" in why and "CRC" in why
             for why in states[window].reasons
         )
     assert {one.missing for one in outcome.verdicts} == {0, 10}
@@ -109,17 +111,17 @@ def test_a_damaged_batch_leaves_its_partition_unknown_from_there_on(spark: Any, 
     assert {cell.key.partition for cell in lacking} == {0}
     assert outcome.state is Exit.UNDECIDED
     (told,) = to_json(outcome)["damaged"]
-    assert (told["topic"], told["partition"], told["offset"]) == ("metrics", 0, 20)
+    assert (told["topic"], told["partition"], told["offset"], told["end"]) == ("metrics", 0, 10, 20)
     text = StringIO()
     print_outcome(Console(file=text, width=300), outcome)
-    assert "metrics-0 of dc1 cannot be read from offset 20 on" in text.getvalue()
+    assert "metrics-0 of dc1 cannot be read at offsets 10 to 19" in text.getvalue()
     with open_store(site.deployment.audit_store) as store, store.read() as connection:
         (incident,) = queries.all_incidents(connection)
         edge = "producer-to-dc1"
         evidence = queries.evidence(connection, edge, "metrics", site.end - 2 * W)
-    assert (incident["kind"], incident["from_offset"]) == ("damaged", 20)
+    assert (incident["kind"], incident["from_offset"], incident["to_offset"]) == ("damaged", 10, 20)
     assert "CRC" in incident["reason"]
-    assert any("from offset 20 on" in why for why in evidence.verdicts[0]["reasons"])
+    assert any("at offsets 10 to 19" in why for why in evidence.verdicts[0]["reasons"])
 
 
 def test_a_damaged_batch_of_the_audit_topic_is_named(spark: Any, site: Site) -> None:
@@ -135,7 +137,7 @@ def test_a_damaged_batch_of_the_audit_topic_is_named(spark: Any, site: Site) -> 
 
 def test_a_user_of_the_source_gets_the_error_unless_told_otherwise(spark: Any, site: Site) -> None:
     """As with failOnDataLoss, nothing is left out in silence; who says so gets what stands before
-    it, and a row that tells where and why."""
+    and behind it, and a row that tells where and why."""
     site.damage("metrics", 0, 2)
     reader = spark.read.format("tallymark").option("subscribe", "metrics")
     reader = reader.option(
@@ -147,6 +149,7 @@ def test_a_user_of_the_source_gets_the_error_unless_told_otherwise(spark: Any, s
     (told,) = [row for row in rows if row.timestampType == -1]
     assert (told.partition, told.offset) == (0, 20)
     assert b"CRC" in told.value
+    assert told.key.startswith(b"30:")
     offsets = {p: [row.offset for row in rows if row.partition == p] for p in (0, 1)}
-    assert sorted(offsets[0]) == list(range(21))
+    assert sorted(offsets[0]) == [*range(21), *range(30, 40)]
     assert sorted(offsets[1]) == list(range(40))

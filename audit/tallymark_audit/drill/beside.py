@@ -69,8 +69,8 @@ def score_events(done: int, marked: Mapping[str, int], incidents: Iterable[Any])
 def score_unreadable(
     places: Sequence[Unreadable], rows: Sequence[Mapping[str, Any]], incidents: Sequence[Any]
 ) -> SideScore:
-    """Each window that touches the damage has to be UNKNOWN, and one incident a place has to say which
-    partition, which offset, and that it is the CRC."""
+    """Each window that touches the damage has to be UNKNOWN, and one incident a place has to say
+    which partition, which offset, and that it is the CRC."""
     expected = found = 0
     for place in places:
         held = [row for row in rows if place.covers(row["edge"], row["topic"], row["window"])]
