@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 import uuid
 from pathlib import Path
 
 import crc32c
 import pytest
 from click.testing import CliRunner, Result
+from hostile_batches import bomb
 
 from tallymark.cli.verify_log import command
 from tallymark.errors import UserError
@@ -288,3 +290,34 @@ def test_command_on_what_is_no_log(tmp_path: Path) -> None:
     for path in (str(tmp_path), str(tmp_path / "none")):
         result = run(path)
         assert isinstance(result.exception, UserError)
+
+
+def test_deep_unpacks_no_more_than_readers_do() -> None:
+    """A record of 250 MB in 8 kB: the checker took 1 GB, and said that all was well, though no
+    collector reads it."""
+    files = written(bytearray(bomb(250)), batch(1))
+    tracemalloc.start()
+    report = check(files, deep=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5_000_000
+    (told,) = report.damage
+    assert "offset 0: its records cannot be read: compressed records exceed the size" in told
+    assert report.records == 3
+
+
+def test_a_search_by_time_unpacks_no_more_than_readers_do() -> None:
+    """ListOffsets by a time, of a log with a bomb in it: the broker took 1 GB."""
+    files = MemoryFiles()
+    files.make_dirs(FOLDER)
+    log = Log.open(files, FOLDER, LogConfig(), clean=False, now_ms=0)
+    for first in range(0, 4, 2):
+        log.append(batch(first), 0, 3)
+    log.append(bytearray(bomb(250, timestamp=50)), 0, 3)
+    log.append(batch(90), 0, 3)
+    tracemalloc.start()
+    found = [log.offset_for_time(at) for at in (40, 60)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [one.offset for one in found if one is not None] == [4, 5]
+    assert peak < 5_000_000

@@ -90,9 +90,7 @@ def judged(spark: Any, site: Site) -> Outcome:
         return reconcile(spark, Job(site.deployment, period), store, Steps(lambda _: None))
 
 
-def test_a_damaged_batch_leaves_the_windows_that_it_touches_unknown(
-    spark: Any, site: Site
-) -> None:
+def test_a_damaged_batch_leaves_the_windows_that_it_touches_unknown(spark: Any, site: Site) -> None:
     """The second of four batches of metrics-0 has a flipped bit. `tallymark reconcile` ended with
     an error and no verdict of anything; then nothing behind it was counted."""
     offset = site.damage("metrics", 0, 1)

@@ -64,9 +64,11 @@ def _top(records: Sequence[Record]) -> OffsetAt:
 
 def _records(segment: Segment, place: BatchPlace) -> Sequence[Record]:
     """The records of a batch. Nobody has looked into it when it was appended: one that does not
-    decode counts as a single record at its first offset with the greatest timestamp it claims."""
+    decode, or holds more than may be unpacked to find a time, counts as a single record at its
+    first offset with the greatest timestamp it claims."""
     data = memoryview(segment.pread(place))
     try:
-        return Batch(read_header(data), data).records()
+        batch = Batch(read_header(data), data)
+        return batch.records(batch.usual_max_size)
     except RemoteProtocolError:
         return [Record(place.base_offset, place.max_timestamp, None, None, ())]

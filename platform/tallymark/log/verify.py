@@ -221,7 +221,7 @@ def _records(batch: Batch) -> list[str]:
     """What is wrong with the records of a batch."""
     header = batch.header
     try:
-        records = batch.records()
+        records = batch.records(batch.usual_max_size)
     except RemoteProtocolError as error:
         return [f"its records cannot be read: {error}"]
     if records and not header.is_log_append_time:
