@@ -253,3 +253,21 @@ def test_requests_are_logged(tmp_path: Path) -> None:
     with RegistryServer(f"sqlite:///{tmp_path / 'registry.db'}", access_log=log) as server:
         httpx.get(f"{server.url}/subjects?x=1")
     assert '"GET /subjects?x=1 HTTP/1.1" 200 2 "-" "python-httpx/' in log.read_text()
+
+
+def test_a_body_that_is_cut_off_is_a_line_and_no_traceback(
+    server: RegistryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever closed the connection amid a body left a traceback of two pages in the log."""
+    port = int(server.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as cut:
+        cut.sendall(
+            b"POST /subjects/cut/versions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b'Content-Length: 100\r\n\r\n{"schema":'
+        )
+        cut.shutdown(socket.SHUT_WR)
+        while cut.recv(1000):
+            pass
+    assert httpx.get(f"{server.url}/subjects").is_success
+    assert "Traceback" not in caplog.text
+    assert "Exception in ASGI" not in caplog.text

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from anyio import to_thread
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from tallymark_schema_registry import faults
 
@@ -45,10 +46,13 @@ def page(request: Request, items: list[Item]) -> list[Item]:
 async def body_of(request: Request) -> dict[str, Any]:
     """The body, a JSON object. At most :data:`MAX_BODY` bytes are read, whatever was announced."""
     data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_BODY:
-            raise faults.too_large(MAX_BODY)
+    try:
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > MAX_BODY:
+                raise faults.too_large(MAX_BODY)
+    except ClientDisconnect as error:  # nobody hears the answer; it is for the access log
+        raise faults.bad_json("it ended too early") from error
     try:
         # A large one takes long enough to be noticed by whoever else is served.
         text = bytes(data)
