@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tallymark.cli.output import print_table, tell
 from tallymark.deployment import load
+from tallymark.trail import record_command
 from tallymark_audit.cli import options
 from tallymark_audit.cli.tables import plain
 from tallymark_audit.collector.collector import wall_clock
@@ -53,6 +54,13 @@ def accept(
         window = window_at(connection, edge, topic, window, deployment.audit.window_ms)
         state = written.accept(connection, edge, topic, window, name, note, wall_clock())
     what = f"{topic} on {edge} at {utc(window)}"
+    record_command(
+        wall_clock(),
+        "WITHDRAW_ACCEPTANCE" if undo else "ACCEPT_WINDOW",
+        ("window", what),
+        after={"state": state, "by": name, "note": note},
+        folder=deployment.data_dir.absolute(),
+    )
     tell(f"{what} is {state} and " + ("no longer accepted" if undo else "accepted"))
 
 
@@ -65,8 +73,16 @@ def retire(settings: str | None, reporter: str) -> None:
     What a producer acknowledged before its last report and nobody recorded stays unclaimed; what a
     mirror or a group had not brought is lost. One that speaks again is back.
     """
-    with open_store(load(settings).audit_store) as store, store.write() as connection:
+    deployment = load(settings)
+    with open_store(deployment.audit_store) as store, store.write() as connection:
         clusters = claims.retire(connection, reporter, wall_clock())
+    record_command(
+        wall_clock(),
+        "RETIRE_REPORTER",
+        ("reporter", reporter),
+        after={"clusters": list(clusters)},
+        folder=deployment.data_dir.absolute(),
+    )
     tell(f"{reporter} is retired on {', '.join(clusters)}")
 
 

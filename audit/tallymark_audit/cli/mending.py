@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from tallymark.cli.output import print_table, tell
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
+from tallymark.trail import record_command
 from tallymark_audit.cells import Edge
 from tallymark_audit.cli import options
 from tallymark_audit.cli.repair_clusters import OpenedClusters
@@ -102,7 +103,7 @@ def repair(
         results: list[Mended] = []
         if carry_out:
             with ExitStack() as stack:
-                done = _Progress(store, as_json)
+                done = _Progress(store, as_json, deployment)
                 results = apply_plan(plan, OpenedClusters(deployment, stack), done)
         still = wait_until_good(store, plan, plan.made_at, timeout) if verify else []
     _show_results(results, still, verify, as_json)
@@ -124,8 +125,9 @@ def _edges(deployment: Deployment, connection: Connection) -> list[Edge]:
 class _Progress:
     """Keeps what became of each item as soon as that is known, and says so."""
 
-    def __init__(self, store: Store, quiet: bool) -> None:
+    def __init__(self, store: Store, quiet: bool, deployment: Deployment) -> None:
         self._store = store
+        self._folder = deployment.data_dir.absolute()
         self._quiet = quiet
 
     def __call__(self, result: Mended) -> None:
@@ -146,6 +148,14 @@ class _Progress:
         }
         with self._store.write() as connection:
             connection.execute(repairs.insert().values(**row))
+        record_command(
+            wall_clock(),
+            "REPAIR",
+            ("partition", f"{key.topic}-{key.partition} on {item.edge} at {utc(key.window)}"),
+            after={name: row[name] for name in ("sequences", "copied", "present", "outcome")},
+            message=result.reason or None,
+            folder=self._folder,
+        )
         if not self._quiet:
             who = key.server or "(no stamp)"
             told = f"{result.outcome}: {result.copied.size} copied, {result.present.size} there"

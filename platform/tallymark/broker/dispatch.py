@@ -16,6 +16,7 @@ from tallymark.broker.metrics import BOUNDS, ApiMetrics
 from tallymark.broker.metrics_errors import error_codes
 from tallymark.broker.requests import decode_request
 from tallymark.broker.state import BrokerState
+from tallymark.broker.trail_entries import TRAILED
 from tallymark.errors import ProtocolError, RemoteProtocolError
 from tallymark.net import ServerConnection
 from tallymark.net.server_connection import Answer
@@ -127,7 +128,14 @@ class Dispatcher:
             return api.raw(self._state, body, header, connection)
         assert api.handle is not None
         request = decode_request(api.request_class, version, body)
-        answer = api.handle(self._state, request, Call(version, header.client_id, connection))
+        call = Call(version, header.client_id, connection)
+        trail = self._state.trail if api.key in TRAILED else None
+        if trail is None:
+            answer = api.handle(self._state, request, call)
+        else:
+            before = trail.before(api.key, request)
+            answer = api.handle(self._state, request, call)
+            answer = trail.served(api.key, request, header.client_id, connection, answer, before)
         if answer is None:
             return None
         if isinstance(answer, Message):

@@ -232,6 +232,14 @@ def _security(state: BrokerState) -> Iterator[Metric]:
         for (operation, kind), count in sorted(state.authorizer.denials.counts.items()):
             family.add_metric((operation.name, kind.name), count)
     yield family
+    family = CounterMetricFamily(
+        f"{PREFIX}admin_trail", "Lines of the admin trail.", labels=("where", "outcome")
+    )
+    if state.trail is not None:
+        for outcome, counts in (("written", state.trail.written), ("dropped", state.trail.dropped)):
+            for where in ("file", "topic"):
+                family.add_metric((where, outcome), counts[where])
+    yield family
     family = CounterMetricFamily(f"{PREFIX}logins", "SASL log-ins.", labels=("outcome",))
     for outcome, count in sorted(state.logins.counts.items()):
         family.add_metric((outcome,), count)

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from tallymark.broker.cleaning import Cleaner
 from tallymark.broker.cluster import Cluster
@@ -38,11 +39,13 @@ from tallymark.broker.settings import BrokerSettings
 from tallymark.broker.settings_text import log_effective
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topic_rules import log_config
+from tallymark.broker.trail import Trail, trail_file
 from tallymark.broker.zookeeper_cluster import ZooKeeperCluster
 from tallymark.coordination import Access, ZooKeeper
 from tallymark.errors import ConnectError, TallymarkError, UserError
 from tallymark.log import Files, LogManager, OsFiles
 from tallymark.net import Address
+from tallymark.trail import TrailFile
 
 log = logging.getLogger(__name__)
 
@@ -163,6 +166,9 @@ class Broker:
         state.logs = manager
         state.fetch_sessions.slots = settings.max_incremental_fetch_session_cache_slots
         state.authorizer = security.authorizer
+        if isinstance(self._files, OsFiles) or settings.admin_trail_topic:
+            state.trail = Trail(state, self._trail_file(), settings.admin_trail_topic)
+            state.trail.start()
         listeners = self._listeners = Listeners(
             settings, QuotaGate(Dispatcher(state), security), logins
         )
@@ -243,6 +249,17 @@ class Broker:
         )
         return manager
 
+    def _trail_file(self) -> TrailFile | None:
+        settings = self.settings
+        if not isinstance(self._files, OsFiles):
+            return None
+        return trail_file(
+            settings.admin_trail_file,
+            Path(self._folders[0]),
+            settings.admin_trail_file_max_bytes,
+            settings.admin_trail_files_kept,
+        )
+
     def _make_security(self) -> Security:
         store = (
             FileSecurityStore(self.settings.log_dirs[0].absolute())
@@ -289,6 +306,8 @@ class Broker:
             await asyncio.to_thread(preparers.shutdown)
 
     async def _stop_tasks(self) -> None:
+        if self.state is not None and self.state.trail is not None:
+            await self.state.trail.stop()
         await self._stop_appends()
         security, self._security = self._security, None
         if security is not None:

@@ -212,6 +212,21 @@ class BrokerSettings(BaseModel):
     allow_everyone_if_no_acl_found: bool = False
     """Whether what no list speaks of is open to everybody."""
 
+    admin_trail_file: str = ""
+    """Where it is written down who created, changed or deleted topics, configs, users, quotas,
+    access-control lists, groups and records, from where, and with which result: one JSON object a
+    line. Empty: ``admin-trail.jsonl`` in the first of ``log.dirs``; ``none``: nowhere."""
+
+    admin_trail_file_max_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 16_777_216
+    """The file is renamed to ``.1`` at this size, that to ``.2``, and so on."""
+
+    admin_trail_files_kept: Annotated[int, Field(ge=0, le=1000)] = 10
+    """How many renamed ones are kept."""
+
+    admin_trail_topic: str = ""
+    """A topic that gets the same, each broker in a partition that it leads; empty: none. Where it
+    is not there it is made, and keeps a year."""
+
     broker_rack: str = ""
     """The rack or zone this broker stands in; clients are told."""
 

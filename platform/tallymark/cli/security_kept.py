@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterable
+from pathlib import Path
 
+from tallymark.broker.acl_names import kind_name, stored
 from tallymark.broker.acl_rules import Acl
 from tallymark.broker.security_store import SecurityStore
 from tallymark.net.credential_text import parse_credential, stored_text
 from tallymark.net.scram import HASHES, ScramCredential
+from tallymark.trail import record_command
 
 _SALT_BYTES = 32
 
@@ -16,8 +20,9 @@ _SALT_BYTES = 32
 class KeptSecurity:
     """A store, read and written as the brokers do."""
 
-    def __init__(self, store: SecurityStore) -> None:
+    def __init__(self, store: SecurityStore, folder: Path | None = None) -> None:
         self._store = store
+        self._folder = folder
 
     def users(self) -> dict[str, dict[str, int]]:
         """User -> {mechanism: iterations}."""
@@ -38,10 +43,14 @@ class KeptSecurity:
             credential = ScramCredential.of_password(mechanism, password, salt, iterations)
             change[mechanism] = stored_text(credential)
         self._store.alter_user(name, change)
+        after = {each: {"iterations": iterations} for each in change}
+        self._tell("ALTER_USER_SCRAM_CREDENTIALS", ("user", name), after)
 
     def remove_credentials(self, name: str, mechanisms: Iterable[str]) -> None:
         """It logs in by these no more."""
-        self._store.alter_user(name, dict.fromkeys(mechanisms))
+        gone: dict[str, str | None] = dict.fromkeys(mechanisms)
+        self._store.alter_user(name, gone)
+        self._tell("ALTER_USER_SCRAM_CREDENTIALS", ("user", name), gone)
 
     def acls(self) -> frozenset[Acl]:
         """All entries."""
@@ -49,4 +58,23 @@ class KeptSecurity:
 
     def change_acls(self, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None:
         """Add and remove entries."""
-        self._store.change_acls(add=add, remove=remove)
+        added, removed = list(add), list(remove)
+        self._store.change_acls(add=added, remove=removed)
+        for acl in added:
+            self._tell("CREATE_ACLS", (f"acl of {kind_name(acl.kind)}", acl.name), stored(acl))
+        for acl in removed:
+            where = (f"acl of {kind_name(acl.kind)}", acl.name)
+            self._tell("DELETE_ACLS", where, None, before=stored(acl))
+
+    def _tell(
+        self, action: str, resource: tuple[str, str], after: object, before: object = None
+    ) -> None:
+        """In the trail: no broker was asked that could write it down."""
+        record_command(
+            time.time_ns() // 1_000_000,
+            action,
+            resource,
+            before=before,
+            after=after,
+            folder=self._folder,
+        )

@@ -81,7 +81,7 @@ def opened_store(options: dict[str, Any]) -> Iterator[Security]:
         from tallymark.broker.security_file import FileSecurityStore
         from tallymark.cli.security_kept import KeptSecurity
 
-        yield KeptSecurity(FileSecurityStore(Path(data)))
+        yield KeptSecurity(FileSecurityStore(Path(data)), Path(data))
     else:
         from tallymark.broker.security_zookeeper import ZooKeeperSecurityStore
         from tallymark.cli.security_kept import KeptSecurity
