@@ -233,7 +233,7 @@ def _security(state: BrokerState) -> Iterator[Metric]:
             family.add_metric((operation.name, kind.name), count)
     yield family
     family = CounterMetricFamily(
-        f"{PREFIX}admin_trail", "Lines of the admin trail.", labels=("where", "outcome")
+        f"{PREFIX}admin_trail", "Lines of the admin trail.", labels=("resource", "outcome")
     )
     if state.trail is not None:
         for outcome, counts in (("written", state.trail.written), ("dropped", state.trail.dropped)):
