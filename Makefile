@@ -2,6 +2,7 @@
 # make test    every test but the long ones       make unit   the fast, pure ones
 # make soak    the long ones                       make demo   the main job, end to end
 #                                                  (KAFKA=apache: on brokers of Apache Kafka)
+# make kernel  compile the walk over records that brokers check batches with (needs a C compiler)
 # make lock    take newer versions of the dependencies into deploy/requirements*.txt, with hashes
 #                                                  (UPGRADE=: only what is new in pyproject.toml)
 # make sbom    what is in it, for scanners: build/sbom.cdx.json (CycloneDX)
@@ -19,7 +20,7 @@ FAULT ?= cut-tail
 INPUT ?=
 KAFKA ?=
 
-.PHONY: check test unit soak demo lock sbom java others clean format
+.PHONY: check test unit soak demo lock sbom java others clean format kernel
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -54,6 +55,9 @@ others:
 	@deploy/ensure-postgresql
 	@deploy/ensure-java-clients
 	@deploy/ensure-apache-kafka $(BIN)/python
+
+kernel: $(VENV)/.dev
+	$(BIN)/python deploy/build_kernel.py
 
 lock: $(VENV)/.dev
 	$(LOCK) --group build -o deploy/requirements-build.txt

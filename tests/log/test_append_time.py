@@ -10,7 +10,7 @@ import pytest
 
 from tallymark.errors import KafkaError
 from tallymark.log import Log, LogConfig
-from tallymark.log.validation import validate_batch
+from tallymark.log.preparation import prepare
 from tallymark.protocol.records import encode_batch, split_batches
 from tallymark.testing.memory_files import MemoryFiles
 
@@ -80,18 +80,18 @@ COMPACTED = LogConfig(compact=True, max_message_bytes=2**20)
 
 
 def refused(data: bytes | bytearray) -> str:
-    with pytest.raises(KafkaError) as refusal:
-        validate_batch(data, COMPACTED, "t-0", control=False)
-    return refusal.value.name
+    late = prepare(data, COMPACTED, 0, "t-0").late
+    assert late is not None
+    return late.name
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_records_of_a_compacted_topic_need_keys(compression: str) -> None:
     keyless = batch(1, 2, key=None, compression=compression)
     assert refused(keyless) == "INVALID_RECORD"
-    assert validate_batch(keyless, LogConfig(), "t-0", control=False).record_count == 2
+    assert prepare(keyless, LogConfig(), 0, "t-0").late is None
     good = batch(1, 2, key=b"", compression=compression)
-    assert validate_batch(good, COMPACTED, "t-0", control=False).record_count == 2
+    assert prepare(good, COMPACTED, 0, "t-0").late is None
 
 
 def test_records_that_are_not_what_the_header_says() -> None:

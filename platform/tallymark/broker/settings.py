@@ -29,6 +29,7 @@ from tallymark.broker.listeners import (
     parse_protocol_map,
 )
 from tallymark.coordination import Access
+from tallymark.log.config import RecordValidation
 from tallymark.net.oauth_urls import check_oauth_url
 from tallymark.net.principals import PrincipalRules
 from tallymark.net.sasl import ALL_MECHANISMS, OAUTHBEARER
@@ -326,6 +327,19 @@ class BrokerSettings(BaseModel):
 
     message_max_bytes: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1_048_588
     """The largest record batch accepted (topic: ``max.message.bytes``)."""
+
+    message_max_bytes_unpacked: bool = False
+    """Whether ``max.message.bytes`` also bounds what a compressed batch holds when it is unpacked,
+    where the broker does that (``record.validation=full``, compacted topics, limits on timestamps,
+    ``compression.type``). false, as in Kafka: there it may hold 16 times that, and 16 MiB at
+    least."""
+
+    record_validation: RecordValidation = "lengths"
+    """Whether records are what they claim to be. ``lengths``: the records of batches that are not
+    compressed are walked over (those of the first 20 KB with the compiled kernel, ``make kernel``;
+    without it the first one), those of compressed ones are counted against their bytes. ``full``:
+    every batch is unpacked, and every record checked. ``header``: the header and the CRC alone.
+    What is not right is INVALID_RECORD, with the place of the record."""
 
     min_insync_replicas: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     """So many replicas have a record before a producer with ``acks=all`` is answered; a partition

@@ -94,6 +94,8 @@ def log_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> LogCon
         codec_level=_level(values),
         log_append_time=values["message.timestamp.type"] == "LogAppendTime",
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
+        record_validation=settings.record_validation,
+        bound_unpacked=settings.message_max_bytes_unpacked,
     )
 
 

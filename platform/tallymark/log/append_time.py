@@ -10,8 +10,11 @@ import crc32c
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.config import NEVER, LogConfig
 from tallymark.log.files import Data
-from tallymark.log.validation import open_records, refused_records
+from tallymark.log.record_validation import MOST_NAMED, opened
+from tallymark.log.validation import refused_records
+from tallymark.protocol.record_check import untimely_records
 from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.schema import Buffer
 
 _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
@@ -23,29 +26,35 @@ _TIME: Final = struct.Struct(">q")
 
 
 def check_timestamps(
-    header: BatchHeader, data: Data, config: LogConfig, now_ms: int, name: str
+    header: BatchHeader,
+    data: Data,
+    config: LogConfig,
+    now_ms: int,
+    name: str,
+    unpacked: Buffer | None = None,
 ) -> None:
     """Raise INVALID_TIMESTAMP, with the records that are to blame, where a timestamp is too far
     behind ``now_ms`` or ahead of it; records without one (-1) pass.
 
     How far ahead the header tells; whether a record is too far behind only the records do, so with
-    a limit there every batch is opened.
+    a limit there every batch is opened, unless ``unpacked`` has its records, checked.
     """
     oldest = now_ms - config.timestamp_before_max_ms
     newest = now_ms + config.timestamp_after_max_ms
     if config.timestamp_before_max_ms == NEVER and header.max_timestamp <= newest:
         return
-    timestamps = open_records(header, data, config, name).timestamps
-    wrong = [n for n, at in enumerate(timestamps) if at >= 0 and not oldest <= at <= newest]
+    payload = unpacked if unpacked is not None else opened(header, data, config, name)
+    count, base = header.record_count, header.base_timestamp
+    wrong = untimely_records(payload, count, base, oldest, newest, MOST_NAMED)
     if wrong:
-        first = timestamps[wrong[0]]
+        _, first = wrong[0]
         if first < oldest:
             limit = f"message.timestamp.before.max.ms is {config.timestamp_before_max_ms}"
             why = f"timestamp {first} is {now_ms - first} ms old, {limit}"
         else:
             limit = f"message.timestamp.after.max.ms is {config.timestamp_after_max_ms}"
             why = f"timestamp {first} is {first - now_ms} ms ahead, {limit}"
-        raise refused_records("INVALID_TIMESTAMP", name, wrong, why)
+        raise refused_records("INVALID_TIMESTAMP", name, [place for place, _ in wrong], why)
     if header.max_timestamp > newest:
         raise KafkaError(
             CODES["INVALID_TIMESTAMP"],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
 
 WEEK_MS: Final = 7 * 24 * 3_600_000
 NEVER: Final = 2**63 - 1
+
+RecordValidation: TypeAlias = Literal["header", "lengths", "full"]
+"""How much of a batch's records is looked at: see :mod:`tallymark.log.record_validation`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,11 @@ class LogConfig:
     """Delete the oldest segments while the rest is at least this large."""
     max_message_bytes: int = 1_048_588
     """The largest batch that is accepted."""
+    record_validation: RecordValidation = "lengths"
+    """Whether the records of a batch are what they claim to be: what of them is looked at."""
+    bound_unpacked: bool = False
+    """Whether ``max_message_bytes`` also bounds what a batch holds when decompressed, where it is
+    opened; else that is 16 times as much, and 16 MiB at least."""
     producer_id_expiration_ms: int = 86_400_000
     """Forget the sequences of an idempotent producer that is idle so long."""
     delete: bool = True
@@ -58,3 +66,11 @@ class LogConfig:
     """A log whose oldest record is waiting longer is compacted whatever its dirty ratio."""
     delete_retention_ms: int = 86_400_000
     """How long a tombstone stays after it was compacted first, so that readers learn of it."""
+    quick: bool = field(init=False, repr=False, compare=False)
+    """Whether of a batch only its header and the lengths of its records are looked at: the rest of
+    this asks for no more. Known here since every append asks."""
+
+    def __post_init__(self) -> None:
+        limited = (self.timestamp_before_max_ms, self.timestamp_after_max_ms) != (NEVER, NEVER)
+        opened = self.compact or self.codec is not None or self.record_validation != "lengths"
+        object.__setattr__(self, "quick", not (opened or limited))

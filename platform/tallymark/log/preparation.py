@@ -1,9 +1,9 @@
 """Making a producer's batch ready to be appended: checked, and compressed as the topic wants it.
 Pure, so a thread may do it.
 
-Most batches are looked at by their header and CRC only, which takes microseconds. Opening one takes
-longer the larger it is: where each record needs a key (compaction) or a timestamp within limits,
-and where the topic's codec is another one. :func:`is_slow` tells these.
+Checking header, CRC and the lengths of records takes microseconds. Opening a batch takes longer the
+larger it is: where each record needs a key (compaction) or a timestamp within limits, where the
+topic's codec is another one, and with ``record.validation=full``. :func:`is_slow` tells these.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from tallymark.errors import CODES, CorruptRecordError, KafkaError
+from tallymark.errors import KafkaError
 from tallymark.log.append_time import check_timestamps
 from tallymark.log.config import NEVER, LogConfig
 from tallymark.log.files import Data
 from tallymark.log.recompression import recompressed
-from tallymark.log.validation import check_size, most_decompressed, validate_batch
-from tallymark.protocol.compression import CODECS, DecompressedTooLargeError
+from tallymark.log.record_validation import check_batch, check_lengths, has_time_limits
+from tallymark.log.validation import check_size, validate_batch
+from tallymark.protocol.compression import CODECS
 from tallymark.protocol.records import HEADER_SIZE, BatchHeader
 
 SLOW_BYTES: Final = 16 * 1024
@@ -31,9 +32,9 @@ _MAX_TIMESTAMP_AT: Final = 35
 
 
 class Prepared(NamedTuple):
-    """A batch that may be appended, unless its producer's sequence says otherwise. ``late``: its
-    timestamps are out of the limits, or it cannot be given the topic's codec, which does not matter
-    where it was appended before; ``data`` is then what came."""
+    """A batch that may be appended, unless its producer's sequence says otherwise. ``late``: what
+    is wrong with its records, their timestamps, or what the topic's codec made of it, none of which
+    matters where it was appended before (by other settings); ``data`` is then what came."""
 
     header: BatchHeader
     data: Data
@@ -47,7 +48,7 @@ def is_slow(data: Data, config: LogConfig, now_ms: int) -> bool:
         return False
     codec = data[_LOW_ATTRIBUTES_AT] & _CODEC
     recoded = config.codec is not None and config.codec != CODECS[codec % 5]
-    opened = config.compact or recoded
+    opened = config.compact or recoded or config.record_validation == "full"
     if not opened and not config.log_append_time:
         (newest,) = _MAX_TIMESTAMP.unpack_from(data, _MAX_TIMESTAMP_AT)
         late = config.timestamp_after_max_ms != NEVER and (
@@ -63,39 +64,25 @@ def prepare(
 ) -> Prepared:
     """Check the batch and give it the topic's codec. ``name`` is the log's, for errors.
 
-    Raises KafkaError: what :func:`~tallymark.log.validation.validate_batch` says. Those of its
-    timestamps, and where its records have to be compressed anew INVALID_RECORD when they cannot be
-    read, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE when they are too large afterwards, are
-    :attr:`Prepared.late`.
+    Raises KafkaError: what :func:`~tallymark.log.validation.validate_batch` says of its header.
+    What is wrong with its records (:mod:`~tallymark.log.record_validation`,
+    :mod:`~tallymark.log.append_time`) and, where they were compressed anew, MESSAGE_TOO_LARGE or
+    RECORD_LIST_TOO_LARGE of what came out, are :attr:`Prepared.late`.
     """
     header = validate_batch(data, config, name, control=control)
-    if control:
-        return Prepared(header, data)
-    if not config.log_append_time and (
-        config.timestamp_after_max_ms != NEVER or config.timestamp_before_max_ms != NEVER
-    ):
-        try:
-            check_timestamps(header, data, config, now_ms, name)
-        except KafkaError as late:
-            return Prepared(header, data, late)
-    if config.codec is None or config.codec == header.codec:
-        return Prepared(header, data)
     try:
-        return _recoded(header, data, config, config.codec, name)
+        if config.quick:
+            check_lengths(header, data, name)
+            return Prepared(header, data)
+        unpacked = check_batch(header, data, config, name)
+        if control:
+            return Prepared(header, data)
+        if has_time_limits(config):
+            check_timestamps(header, data, config, now_ms, name, unpacked)
+        if unpacked is None or config.codec is None or config.codec == header.codec:
+            return Prepared(header, data)
+        made = Prepared(*recompressed(data, unpacked, config.codec, config.codec_level))
+        check_size(made.header.size, config, name)
     except KafkaError as late:
         return Prepared(header, data, late)
-
-
-def _recoded(header: BatchHeader, data: Data, config: LogConfig, codec: str, name: str) -> Prepared:
-    most = most_decompressed(config)
-    try:
-        made = Prepared(*recompressed(header, data, codec, config.codec_level, most))
-    except DecompressedTooLargeError as error:
-        raise KafkaError(
-            CODES["MESSAGE_TOO_LARGE"],
-            f"{name}: a batch of more than {most} bytes when decompressed",
-        ) from error
-    except CorruptRecordError as error:
-        raise KafkaError(CODES["INVALID_RECORD"], f"{name}: {error}") from error
-    check_size(made.header.size, config, name)
     return made

@@ -1,7 +1,7 @@
 """A batch compressed anew, records and header as they are: what a topic's ``compression.type``
 other than ``producer`` asks for. Pure.
 
-The records are neither counted nor looked at, only what stands around them changes::
+The records stay as they are, only what stands around them changes::
 
      8 batch length | 17 crc | 21 attributes, bits 0-2: codec | 61 records, compressed as one
 """
@@ -13,7 +13,7 @@ from typing import Final
 
 import crc32c
 
-from tallymark.protocol.compression import CODECS, compress, decompress
+from tallymark.protocol.compression import CODECS, compress
 from tallymark.protocol.records import HEADER_SIZE, BatchHeader, read_header
 from tallymark.protocol.schema import Buffer
 
@@ -27,12 +27,10 @@ _UINT32: Final = struct.Struct(">I")
 
 
 def recompressed(
-    header: BatchHeader, data: Buffer, codec: str, level: int | None, most: int
+    data: Buffer, plain: Buffer, codec: str, level: int | None
 ) -> tuple[BatchHeader, bytearray]:
-    """The batch with its records in ``codec`` (one of :data:`CODECS`), at ``level`` (None: the
-    codec's default). Raises CorruptRecordError where they do not decompress, or to more than
-    ``most`` bytes."""
-    plain = decompress(header.codec, memoryview(data)[HEADER_SIZE:], most)
+    """The batch ``data`` with its records, which are ``plain``, in ``codec`` (one of
+    :data:`CODECS`), at ``level`` (None: the codec's default)."""
     payload = compress(codec, plain, level)
     batch = bytearray(memoryview(data)[:HEADER_SIZE])
     batch += payload

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from tallymark.errors import RemoteProtocolError
+from tallymark.errors import CorruptRecordError
 from tallymark.log.scan import BatchPlace
 from tallymark.log.segment import Segment
-from tallymark.protocol.records import Batch, Record, read_header
+from tallymark.protocol.compression import decompress, usual_max_size
+from tallymark.protocol.record_check import check_count, check_records, find_record
+from tallymark.protocol.records import HEADER_SIZE, read_header
+from tallymark.protocol.schema import Buffer
+
+_ANY: Final = -(1 << 70)
 
 
 class OffsetAt(NamedTuple):
@@ -28,9 +32,9 @@ def first_at_or_after(segment: Segment, timestamp: int, start: int, until: int) 
         if place.base_offset >= until:
             return None
         if place.max_timestamp >= timestamp:
-            for record in _records(segment, place):
-                if record.timestamp >= timestamp and record.offset >= start:
-                    return OffsetAt(record.offset, record.timestamp)
+            found = _first(segment, place, start, timestamp)
+            if found is not None:
+                return found
     return None
 
 
@@ -40,8 +44,9 @@ def greatest(segment: Segment, start: int, until: int) -> OffsetAt | None:
     last = segment.base_offset + segment.indexes.max_relative
     if start <= segment.base_offset and last < until:
         for place in segment.places_from(last):
-            if records := _records(segment, place):
-                return _top(records)
+            top = _first(segment, place, start, None)
+            if top is not None:
+                return top
             break
     # The index counts records that do not: deleted ones before, ones not shown behind, compacted
     # ones of a batch that stayed empty.
@@ -50,25 +55,39 @@ def greatest(segment: Segment, start: int, until: int) -> OffsetAt | None:
         if place.base_offset >= until:
             break
         if best is None or place.max_timestamp > best.timestamp:
-            kept = [record for record in _records(segment, place) if record.offset >= start]
-            top = _top(kept) if kept else None
+            top = _first(segment, place, start, None)
             if top is not None and (best is None or top.timestamp > best.timestamp):
                 best = top
     return best
 
 
-def _top(records: Sequence[Record]) -> OffsetAt:
-    top = max(records, key=lambda record: record.timestamp)
-    return OffsetAt(top.offset, top.timestamp)
-
-
-def _records(segment: Segment, place: BatchPlace) -> Sequence[Record]:
-    """The records of a batch. Nobody has looked into it when it was appended: one that does not
-    decode, or holds more than may be unpacked to find a time, counts as a single record at its
-    first offset with the greatest timestamp it claims."""
+def _first(
+    segment: Segment, place: BatchPlace, start: int, timestamp: int | None
+) -> OffsetAt | None:
+    """The first record of a batch, of those from offset ``start`` on, whose timestamp is not before
+    ``timestamp``; None: one of the greatest. A batch that is none, of before records were looked
+    at, or that holds too much, counts as a single record at its first offset with the greatest
+    timestamp it claims. No record is kept, so what it claims to hold takes no memory."""
     data = memoryview(segment.pread(place))
+    header = read_header(data)
+    count, base = header.record_count, header.base_timestamp
+    payload: Buffer = data[HEADER_SIZE:]
     try:
-        batch = Batch(read_header(data), data)
-        return batch.records(batch.usual_max_size)
-    except RemoteProtocolError:
-        return [Record(place.base_offset, place.max_timestamp, None, None, ())]
+        payload = decompress(header.codec, payload, usual_max_size(len(data)))
+        check_count("none", len(payload), count)
+        check_records(payload, count, header.last_offset_delta)
+    except CorruptRecordError:
+        late = timestamp is not None and place.max_timestamp < timestamp
+        if late or place.base_offset < start:
+            return None
+        return OffsetAt(place.base_offset, place.max_timestamp)
+    since = None if timestamp is None else timestamp - base
+    if header.is_log_append_time:  # they all have the batch's time
+        if timestamp is not None and header.max_timestamp < timestamp:
+            return None
+        since = _ANY
+    found = find_record(payload, count, start - header.base_offset, since)
+    if found is None:
+        return None
+    at = header.max_timestamp if header.is_log_append_time else base + found[1]
+    return OffsetAt(header.base_offset + found[0], at)

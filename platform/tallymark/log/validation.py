@@ -1,9 +1,8 @@
-"""What a batch must be before a byte of it is written. Pure.
+"""What a batch must be before a byte of it is written, by its header. Pure.
 
-The records are not looked into: lengths, CRC and the counts of the header must agree, which costs
-the same for one record and a thousand. Batches of a compacted topic are opened, since each of its
-records needs a key (KIP-135 and what Kafka does), and decompressed for it, within bounds. An error
-names the records that are to blame (KIP-467).
+Lengths, CRC and the counts of the header must agree, which costs the same for one record and a
+thousand; its records are the matter of :mod:`tallymark.log.record_validation`. An error names the
+records that are to blame (KIP-467).
 """
 
 from __future__ import annotations
@@ -16,12 +15,8 @@ import crc32c
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, RecordsRefusedError
 from tallymark.log.config import LogConfig
 from tallymark.log.files import Data
-from tallymark.protocol.compression import DecompressedTooLargeError
-from tallymark.protocol.record_columns import RecordColumns
-from tallymark.protocol.records import Batch, BatchHeader, read_header
+from tallymark.protocol.records import BatchHeader, read_header
 
-_DECOMPRESSED: Final = 16
-"""A batch that is opened may hold so many times ``max.message.bytes`` when decompressed."""
 MOST_TEXTS: Final = 100
 """Refused records of a batch whose reason is told one by one."""
 _CRC_FROM: Final = 21  # the CRC covers the batch from its attributes on
@@ -34,9 +29,8 @@ def validate_batch(data: Data, config: LogConfig, name: str, *, control: bool) -
 
     ``control``: whether a transaction coordinator sends it, as only those may write control
     batches. Raises KafkaError: CORRUPT_MESSAGE (lengths or CRC), INVALID_RECORD (empty, several
-    batches, counts that do not agree, half a producer id; in a compacted topic records without a
-    key or that cannot be read), INVALID_TIMESTAMP (it claims to have the broker's),
-    MESSAGE_TOO_LARGE (also a bomb for a compacted topic), RECORD_LIST_TOO_LARGE.
+    batches, counts that do not agree, half a producer id), INVALID_TIMESTAMP (it claims to have the
+    broker's), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
     """
     if not data:
         raise KafkaError(CODES["INVALID_RECORD"], f"{name}: no batch")
@@ -63,8 +57,6 @@ def validate_batch(data: Data, config: LogConfig, name: str, *, control: bool) -
         )
     if header.producer_id >= 0 and not control:
         _check_producer(header, name)
-    if config.compact and not control:
-        _check_keys(header, data, config, name)
     return header
 
 
@@ -99,40 +91,6 @@ def _check_producer(header: BatchHeader, name: str) -> None:
             f"{name}: producer id {header.producer_id} with epoch {header.producer_epoch} "
             f"and sequence {header.base_sequence}",
         )
-
-
-def _check_keys(header: BatchHeader, data: Data, config: LogConfig, name: str) -> None:
-    columns = open_records(header, data, config, name)
-    expected = range(header.base_offset, header.base_offset + header.record_count)
-    offsets = columns.offsets
-    if offsets != expected and list(offsets) != list(expected):
-        gaps = [n for n, (a, b) in enumerate(zip(offsets, expected, strict=True)) if a != b]
-        raise refused_records("INVALID_RECORD", name, gaps, "its offset is not the next one")
-    keyless = [number for number, key in enumerate(columns.keys()) if key is None]
-    if keyless:
-        why = "it has no key, and the topic is compacted"
-        raise refused_records("INVALID_RECORD", name, keyless, why)
-
-
-def open_records(header: BatchHeader, data: Data, config: LogConfig, name: str) -> RecordColumns:
-    """The records of a batch whose lengths and CRC hold. Raises INVALID_RECORD where they are not
-    what the header says, MESSAGE_TOO_LARGE where they do not stay within :func:`most_decompressed`.
-    """
-    most = most_decompressed(config)
-    try:
-        return Batch(header, memoryview(data)).columns(most)
-    except DecompressedTooLargeError as error:
-        raise KafkaError(
-            CODES["MESSAGE_TOO_LARGE"],
-            f"{name}: a batch of more than {most} bytes when decompressed",
-        ) from error
-    except CorruptRecordError as error:
-        raise KafkaError(CODES["INVALID_RECORD"], f"{name}: {error}") from error
-
-
-def most_decompressed(config: LogConfig) -> int:
-    """How many bytes a batch may hold when decompressed, where it has to be."""
-    return _DECOMPRESSED * max(config.max_message_bytes, 1 << 20)
 
 
 def refused_records(code: str, name: str, numbers: Sequence[int], why: str) -> RecordsRefusedError:

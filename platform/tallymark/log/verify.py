@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tallymark.errors import RemoteProtocolError
+from tallymark.errors import CorruptRecordError
 from tallymark.log.compaction_checkpoint import read_clean_points
 from tallymark.log.data_dir import clean_marker_of, recovery_points_of
 from tallymark.log.files import Files
@@ -26,7 +26,10 @@ from tallymark.log.scan import Window, header_at
 from tallymark.log.start_offsets import StartOffsets
 from tallymark.log.verify_chain import Chain
 from tallymark.log.verify_indexes import IndexCheck
-from tallymark.protocol.records import Batch
+from tallymark.protocol.compression import decompress
+from tallymark.protocol.record_check import check_count, check_records, greatest_delta
+from tallymark.protocol.records import HEADER_SIZE, Batch
+from tallymark.protocol.schema import Buffer
 
 _CHUNK: Final = 1 << 20
 _LOOKS: Final = 3
@@ -220,12 +223,15 @@ class _Check:
 def _records(batch: Batch) -> list[str]:
     """What is wrong with the records of a batch."""
     header = batch.header
+    payload: Buffer = batch.data[HEADER_SIZE:]
     try:
-        records = batch.records(batch.usual_max_size)
-    except RemoteProtocolError as error:
+        payload = decompress(header.codec, payload, batch.usual_max_size)
+        check_count("none", len(payload), header.record_count)
+        check_records(payload, header.record_count, header.last_offset_delta)
+    except CorruptRecordError as error:
         return [f"its records cannot be read: {error}"]
-    if records and not header.is_log_append_time:
-        greatest = max(record.timestamp for record in records)
+    if header.record_count and not header.is_log_append_time:
+        greatest = header.base_timestamp + greatest_delta(payload, header.record_count)
         if greatest > header.max_timestamp:
             return [f"a record has the timestamp {greatest}, above {header.max_timestamp}"]
     return []
