@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from tallymark.errors import RemoteProtocolError
 from tallymark.protocol.messages import (
     FetchResponse,
     ProduceRequest,
@@ -30,6 +31,7 @@ from tallymark_audit.drill.faults import Order
 from tallymark_audit.drill.seal import Note, notes_of
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.ranges import RangeSet
+from tallymark_audit.reports.events import decode_event
 
 Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
@@ -164,7 +166,8 @@ class Meddler:
         for order in orders:
             (whole,) = split_batches(current)
             if order.kind in (faults.DROP_BATCH, faults.DROP_EVENTS):
-                if self._hit(order):
+                last = order.kind == faults.DROP_EVENTS and _has_last_words(whole)
+                if not last and self._hit(order):
                     passage.notes += self.notes(order.kind, now, [(topic, whole)])
                     return None
                 continue
@@ -213,6 +216,19 @@ class Meddler:
             return False
         self._hits[order] = self._hits.get(order, 0) + 1
         return True
+
+
+def _has_last_words(events: Batch) -> bool:
+    """Whether a closing report is among them, of a run that ends or of a dead one's journal: it is
+    said once, and nothing makes up for it (the windows stay UNKNOWN until somebody retires it)."""
+    return any(_closes(record.value or b"") for record in events.records())
+
+
+def _closes(value: bytes) -> bool:
+    try:
+        return decode_event(value).closed
+    except RemoteProtocolError:
+        return False
 
 
 def _marks(changed: bytes, places: set[int]) -> RangeSet:

@@ -23,6 +23,8 @@ from tallymark_audit.drill.faults import Order, read_orders, write_orders
 from tallymark_audit.drill.meddler import Meddler, swapped, with_feigned
 from tallymark_audit.drill.seal import Note
 from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.reports.events import encode_event
+from tallymark_audit.reports.tally import Identity, Tally
 
 NOW = 10_000
 HOP = "producer-to-dc1"
@@ -187,10 +189,25 @@ def _records(produced: ProduceRequest) -> list[Record]:
     return [record for batch in split_batches(part.records or b"") for record in batch.records()]
 
 
+def test_the_last_words_of_a_run_are_not_dropped() -> None:
+    """On a busy machine a killed producer came back while monitoring events were dropped, and what
+    it published of its journal was: its windows were UNKNOWN for good, as they have to be, and the
+    drill called that a fault of the audit."""
+    code = "aa" * 8
+    for closed in (False, True):
+        tally = Tally(Identity(f"producer-{code}", "web", "app", code, 1_000, 0))
+        values = [encode_event(event) for event in tally.report(NOW, NOW, closed)]
+        passage = meddler(order(faults.DROP_EVENTS)).meddle(produced(values), NOW)
+        assert (passage.request is not None) == closed
+        assert bool(passage.notes) != closed
+
+
 def events(numbers: Iterable[int]) -> ProduceRequest:
-    rows: list[RecordInput] = [
-        (b"producer-1", b"event %d" % number, [], 1_000) for number in numbers
-    ]
+    return produced([b"event %d" % number for number in numbers])
+
+
+def produced(values: Iterable[bytes]) -> ProduceRequest:
+    rows: list[RecordInput] = [(b"producer-1", value, [], 1_000) for value in values]
     part = ProduceRequestPartition(index=0, records=encode_batch(rows))
     topics = [ProduceRequestTopic(name=AUDIT_TOPIC, partition_data=[part])]
     return ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=topics)
