@@ -22,7 +22,7 @@ class DashboardServer:
             settings.host,
             settings.allow_plaintext,
             "dashboards.allow_plaintext = true",
-            (deployment.audit.alerts.console_url,),
+            (settings.advertised_host, deployment.audit.alerts.console_url),
         )
         listener = listen(settings.host, settings.port, "the dashboards", "dashboards.port")
         self._store = open_store(deployment.audit_store)

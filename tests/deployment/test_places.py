@@ -60,7 +60,12 @@ SETTINGS = table(
     clusters=CLUSTERS,
     mirrors=st.just([]),
     registry=table(host=HOSTS, port=PORTS, advertised_host=HOSTS, embedded=st.booleans()),
-    dashboards=table(host=HOSTS, port=PORTS, embedded=st.booleans()),
+    dashboards=table(host=HOSTS, port=PORTS, advertised_host=HOSTS, allow_plaintext=st.booleans()),
+    security=table(
+        ssl_keystore_location=st.sampled_from(["", "web.pem"]),
+        users_file=st.just("security.json"),
+        allowed_hosts=st.just(["proxy.example"]),
+    ),
     audit=st.just({"window_ms": 10000}),
 )
 

@@ -265,6 +265,8 @@ class DashboardSettings(Part):
     """Where they listen."""
     port: Port = 8080
     """Their port."""
+    advertised_host: str = ""
+    """What people and links in alerts use; empty: the same as ``host``."""
     embedded: bool = True
     """Whether ``tallymark up`` starts them."""
     allow_plaintext: bool = False
@@ -273,7 +275,7 @@ class DashboardSettings(Part):
 
     @property
     def url(self) -> str:
-        return f"{self._scheme}://{self.host}:{self.port}"
+        return f"{self._scheme}://{self.advertised_host or self.host}:{self.port}"
 
     def secured(self) -> None:
         """They speak TLS, as ``[security]`` says."""

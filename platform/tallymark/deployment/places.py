@@ -154,7 +154,7 @@ def places(raw: Mapping[str, Any]) -> Places | None:
             clusters,
             _mirrors(raw, {cluster.name for cluster in clusters}),
             _server(_table(raw, "registry"), 8081, scheme, {"advertised_host", "store"}),
-            _server(_table(raw, "dashboards"), 8080, scheme, set()),
+            _server(_table(raw, "dashboards"), 8080, scheme, {"advertised_host"}),
         )
     except _Unexpected:
         return None
