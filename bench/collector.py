@@ -136,7 +136,7 @@ def rate(log: PreparedLog, **settings: Any) -> float:
 def bytes_of(cells: int) -> int:
     """What the collector keeps of so many open cells."""
     log = prepared(cells * _BATCH // 7, producers=cells, mixed=True)
-    with _collector(log, window_ms=10**15) as collector:
+    with _collector(log, window_ms=10**15, max_new_runs=0) as collector:
         tracemalloc.start()
         before, _ = tracemalloc.get_traced_memory()
         _drain(collector, log)
