@@ -49,6 +49,8 @@ LONGER: Final = 4
 answer at once when there is one."""
 LIVE_MS: Final = 5_000
 """Who was at the end of a log so short a while ago reads its records as they come."""
+PROMPT_MS: Final = 2_000
+"""And so short a while ago: how late they come."""
 Clock = Callable[[], int]
 
 
@@ -92,6 +94,7 @@ class Fetching:
         self._met = Met()
         self._places = KnownPlaces(reader, ledger.places_ever, clock)
         self._quiet = 0
+        self._answered_at = 0
         self._patience = Patience()
 
     def step(self, now: int) -> list[Counted]:
@@ -110,6 +113,7 @@ class Fetching:
             max_wait_ms=self._settings.max_wait_ms * (LONGER if self._quiet >= QUIET else 1),
             min_bytes=1,
         )
+        self._answered_at = self._clock()
         found: list[Counted] = []
         for place, position, answer in zip(places, at, answers, strict=True):
             counted = self._take(place, position, answer, sent_at)
@@ -159,7 +163,10 @@ class Fetching:
     def count(self, position: Position, fetched: FetchedLike, sent_at: int) -> Counted:
         """Count what was fetched at a position, as far as it can be read at once."""
         start, place, now = position.next_offset, position.place, self._clock()
-        rules = self.rules(now, live=_is_live(position, sent_at))
+        live = _is_live(position, sent_at)
+        rules = self.rules(
+            now, live, self._answered_at if live and _is_prompt(position, sent_at) else -1
+        )
         seen: list[SeenRun] = []
         dropped: list[SeenRun] = []
         records: list[Record] = []
@@ -227,14 +234,15 @@ class Fetching:
         log.warning("%s-%s: %s", *place, reason)
         self._ledger.cut(position, to, rebuilt, reason, now, holes)
 
-    def rules(self, now: int, live: bool = False) -> Rules:
-        """How records are counted now (ms). ``live``: they have only just been appended."""
+    def rules(self, now: int, live: bool = False, seen_at: int = -1) -> Rules:
+        """How records are counted now (ms). ``live``: they have only just been appended;
+        ``seen_at``: when they were there, for how late they came, -1 where that is not known."""
         made = self._settings
         return Rules(
             made.window_ms,
             future=now + made.skew_ms,
             past=now - made.skew_ms if live else MIN_TIMESTAMP,
-            seen_at=now if live else -1,
+            seen_at=seen_at,
             content_check=made.content_check,
             exempt=self._ledger.backfills,
         )
@@ -244,3 +252,9 @@ def _is_live(position: Position, sent_at: int) -> bool:
     """Whether we were at the end of the log a moment ago: what comes now is new."""
     at_end = position.next_offset >= position.high_watermark
     return at_end and position.counted_through > 0 and sent_at - position.counted_through <= LIVE_MS
+
+
+def _is_prompt(position: Position, sent_at: int) -> bool:
+    """Whether what comes now was appended not long before: what this collector was late itself,
+    with another topic perhaps, is no lateness of the records."""
+    return sent_at - position.counted_through <= PROMPT_MS
