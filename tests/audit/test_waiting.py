@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from judged_world import World, heartbeats, publisher, steady, world_in
+from judged_world import W, World, heartbeats, publisher, steady, world_in
 
 from tallymark_audit.collector import judge_loop
+from tallymark_audit.collector.judge_loop import WAITING_MS
 from tallymark_audit.collector.waiting import EACH_MS, LONGEST_MS, Waiting
 from tallymark_audit.judge.judging import judge_windows
 from tallymark_audit.judge.verdicts import State
@@ -82,3 +84,19 @@ def test_a_silent_producer_that_is_heard_again_is_seen_at_once(world: World) -> 
     assert State.UNKNOWN in world.states("producer-to-dc1").values()
     heartbeats(world, one, ms=4000)
     assert set(world.states("producer-to-dc1").values()) == {State.COMPLETE}
+
+
+def test_windows_of_a_crowded_topic_do_not_make_others_wait(world: World) -> None:
+    """Somebody stamped records of two thousand windows into a topic. The more windows wait the
+    longer each is left alone, those of other topics too: their watermarks came six seconds late."""
+    loop = world.judges["dc1"]
+    world.run(1000)
+    (hop,) = (one for one in loop._hops.values() if one.hop.edge.name == "producer-to-dc1")
+    hop._due = {("crowded", n * W): world.now + 10**6 for n in range(2_000)}
+    hop._due |= {("other", 0): world.now + 10**6}
+    hop._many = Counter(topic for topic, _ in hop._due)
+    assert hop._patience("other") < WAITING_MS + 10
+    assert hop._patience("crowded") >= WAITING_MS + 2 * 2_000
+    hop._due = {(f"t{n}", 0): world.now for n in range(2_000)}
+    hop._many = Counter(topic for topic, _ in hop._due)
+    assert hop._patience("t7") >= WAITING_MS + 2 * 2_000

@@ -30,9 +30,11 @@ FORGED = 50_000
 EDGE = "producer-to-dc1"
 W = 5_000
 QUIET_S, LONG_S = 40, 60
-LAG, CPU_S, STORE, PAGE, PAGE_S = 1.5, 30, 40 << 20, 300_000, 2.0
+LAG, CPU_S, STORE, PAGE, PAGE_S = 1.5, 20, 40 << 20, 300_000, 2.0
 """What the attack may cost: the other topic's greatest lag as a ratio, seconds of the collector's
 processor, bytes of the store, and of the page of the window that was hit bytes and seconds."""
+MEMORY, LOG = 2.0, 200_000
+"""The collector's peak memory as a ratio, and bytes of its log."""
 
 
 @dataclass
@@ -50,6 +52,12 @@ class Stack:
         """Processor time of the collector so far (Linux)."""
         fields = Path(f"/proc/{self.collector.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> int:
+        """The most that the collector ever had resident, in bytes (Linux)."""
+        status = Path(f"/proc/{self.collector.pid}/status").read_text()
+        (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+        return int(line.split()[1]) * 1024
 
     def store_bytes(self) -> int:
         return sum(one.stat().st_size for one in self.deployment.data_dir.glob("audit.db*"))
@@ -170,10 +178,12 @@ def test_fifty_thousand_forged_stamps(
             wait_for_the_first_watermark(running)
             running.watch(10)
             before, size = running.watch(QUIET_S), running.store_bytes()
+            memory = running.memory()
             hit = forge(address, every_ms)
             during = running.watch(LONG_S)
             grown = running.store_bytes() - size
             spent = during.cpu * LONG_S - before.cpu * LONG_S
+            peak = running.memory() / memory
             page, seconds = running.page("flooded", hit - hit % W)
             after = running.watch(QUIET_S)
             with running.store.read() as connection:
@@ -185,16 +195,22 @@ def test_fifty_thousand_forged_stamps(
         f"topic {before.worst_lag:.1f} -> {during.worst_lag:.1f} -> {after.worst_lag:.1f} s (mean "
         f"{before.mean_lag:.1f} -> {during.mean_lag:.1f} -> {after.mean_lag:.1f}); collector "
         f"{before.cpu:.3f} -> {during.cpu:.3f} -> {after.cpu:.3f} of a core, {spent:.1f} s more; "
-        f"store {grown / 1e6:.1f} MB; page {page} bytes in {seconds:.2f} s"
+        f"store {grown / 1e6:.1f} MB; page {page} bytes in {seconds:.2f} s; peak memory "
+        f"{memory / 1e6:.0f} MB x {peak:.2f}; log {(tmp_path / 'collector.log').stat().st_size} "
+        "bytes"
     )
     print(told)
     assert hidden >= FORGED * 0.7, told
-    assert {row["state"] for row in rows} <= {State.UNCLAIMED, State.UNKNOWN, State.COMPLETE}
+    # Stamps of long ago are late records: what the topic itself is left to settle for gets longer.
+    told_states = {State.UNCLAIMED, State.UNKNOWN, *([State.SETTLING] if every_ms else [])}
+    assert {row["state"] for row in rows} <= told_states, told
     assert not other, told
     assert during.worst_lag <= LAG * before.worst_lag, told
     assert spent <= CPU_S, told
     assert grown <= STORE, told
     assert page <= PAGE, told
+    assert peak <= MEMORY, told
+    assert (tmp_path / "collector.log").stat().st_size <= LOG, told
     assert seconds <= PAGE_S, told
     assert after.worst_lag <= 1.2 * before.worst_lag, told
     assert after.cpu <= 1.2 * before.cpu + 0.01, told

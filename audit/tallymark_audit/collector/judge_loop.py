@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -164,11 +165,13 @@ class _HopLoop:
         self._signs: Signs = ()
         self._waiting = Waiting()
         self._collisions: set[str] = set()
+        self._many = Counter[str]()
         self._turns = Turns[int](monotonic_ms)
 
     def step(self, ledger: Ledger, now: int) -> list[Verdict]:
         with ledger.store.read() as connection:
             self._look(connection, now)
+        self._many = Counter(topic for topic, _ in self._due)
         due = sorted((at, key) for key, at in self._due.items() if at <= now)
         by_topic: dict[str, list[int]] = {}
         for _, (topic, window) in due:
@@ -332,19 +335,23 @@ class _HopLoop:
         elif State.SETTLING in states:
             # What a clock that is ahead stamped settles by when it was written, not by its end.
             quiet = max(min(end, now), self._seen.get(key, 0)) + self._settings.settle_min_ms
-            self._due[key] = max(quiet, now + self._patience)
+            self._due[key] = max(quiet, now + self._patience(key[0]))
         elif State.UNKNOWN in states:
-            first = max(self._patience, LONGEST_WAIT_MS // 2)
-            self._due[key] = self._waiting.again_at(key, now, first, len(self._due))
+            first = max(self._patience(key[0]), LONGEST_WAIT_MS // 2)
+            self._due[key] = self._waiting.again_at(key, now, first, self._crowd(key[0]))
             return
         else:
             self._due.pop(key, None)
         self._waiting.ended(key)
 
-    @property
-    def _patience(self) -> int:
+    def _patience(self, topic: str) -> int:
         """How long to leave a window that waits for others: the longer the more there are."""
-        return min(LONGEST_WAIT_MS, WAITING_MS + 2 * len(self._due))
+        return min(LONGEST_WAIT_MS, WAITING_MS + 2 * self._crowd(topic))
+
+    def _crowd(self, topic: str) -> int:
+        """How many windows wait, for one of a topic: as many as if each topic had so many. So one
+        with thousands of them makes its own wait, and thousands of topics each other's."""
+        return min(len(self._due), self._many[topic] * len(self._many))
 
 
 def _holds_back(cell: CellVerdict) -> bool:
