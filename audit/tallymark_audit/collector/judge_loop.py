@@ -50,6 +50,11 @@ LATEST_MS: Final = 300_000
 """Of those that were made longer ago than this all were seen."""
 WAITING_MS: Final = 1_000
 LONGEST_WAIT_MS: Final = 10_000
+CROWD: Final = 500
+"""Where more windows than this wait, each further one makes them wait ..."""
+EACH_OF_CROWD_MS: Final = 20
+LONGEST_CROWD_MS: Final = 60_000
+"""... so much longer, up to this: no more than fifty a second are judged again."""
 MARK_MS: Final = 2_000
 MARK_REST: Final = 500
 """While no verdict is news only time moves watermarks: they are left alone so many times as long as
@@ -346,7 +351,11 @@ class _HopLoop:
 
     def _patience(self, topic: str) -> int:
         """How long to leave a window that waits for others: the longer the more there are."""
-        return min(LONGEST_WAIT_MS, WAITING_MS + 2 * self._crowd(topic))
+        crowd = self._crowd(topic)
+        return max(
+            min(LONGEST_WAIT_MS, WAITING_MS + 2 * crowd),
+            min(LONGEST_CROWD_MS, EACH_OF_CROWD_MS * (crowd - CROWD)),
+        )
 
     def _crowd(self, topic: str) -> int:
         """How many windows wait, for one of a topic: as many as if each topic had so many. So one
