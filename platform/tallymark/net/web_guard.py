@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([a-z0-9._-]+))(?::([0-9]{1,5}))?")
 _SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _WILDCARDS: Final = frozenset(("", "0.0.0.0", "::", "*"))
+_MAX_REMEMBERED: Final = 256
+_LONGEST: Final = 300
 _KEEP_OUT: Final = ((b"cross-origin-resource-policy", b"same-origin"),)
 
 
@@ -49,6 +51,21 @@ class OwnNames:
         self.hosts: frozenset[str] = frozenset(
             host for text in texts if (host := _own(text)) not in _WILDCARDS
         )
+        self._fit: set[tuple[bytes, str]] = set()
+
+    def fit(self, given: bytes, local: str) -> bool:
+        """Whether a ``Host`` header, as it came, names us. Those that did are remembered: nearly
+        every request has one of them."""
+        if (given, local) in self._fit:
+            return True
+        host = host_of(_text(given))
+        if host is None or not self.knows(host, local):
+            return False
+        if len(given) <= _LONGEST:  # "localhost......" names us, too
+            if len(self._fit) >= _MAX_REMEMBERED:
+                self._fit.clear()
+            self._fit.add((given, local))
+        return True
 
     def knows(self, host: str, local: str = "") -> bool:
         """Whether ``host`` is one of ours, loopback, or ``local``, the address that the
@@ -61,20 +78,22 @@ def refusal(
 ) -> Refusal | None:
     """Why a request is not served, None if it is. ``headers`` have names in lower case; who sends
     none of those that only browsers send is let through."""
-    netloc = headers.get(b"host", b"").decode("latin-1").strip().lower()
-    if netloc:
-        host = host_of(netloc)
-        if host is None or not names.knows(host, local):
-            return Refusal(
-                421,
-                f"Host {netloc[:100]!r} is no name of this server: add it to [security] "
-                "allowed_hosts in the settings if it is one",
-            )
-    origin = headers.get(b"origin", b"").decode("latin-1").strip().lower()
-    if origin and method not in _SAFE and not _same(origin, netloc):
-        return Refusal(403, f"a page of {origin[:100]!r} may change nothing here")
-    site = headers.get(b"sec-fetch-site", b"none").decode("latin-1").strip().lower()
-    if site not in ("same-origin", "none") and not _follows_a_link(method, headers):
+    given = headers.get(b"host", b"")
+    if given and not names.fit(given, local):
+        return Refusal(
+            421,
+            f"Host {given[:100].decode('latin-1')!r} is no name of this server: add it to "
+            "[security] allowed_hosts in the settings if it is one",
+        )
+    if b"origin" in headers and method not in _SAFE:
+        origin = _text(headers[b"origin"])
+        if origin and not _same(origin, _text(given)):
+            return Refusal(403, f"a page of {origin[:100]!r} may change nothing here")
+    if (
+        b"sec-fetch-site" in headers
+        and _text(headers[b"sec-fetch-site"]) not in ("same-origin", "none")
+        and not _follows_a_link(method, headers)
+    ):
         return Refusal(403, "a page of another site may not ask for this")
     return None
 
@@ -111,6 +130,10 @@ class WebGuard:
         held = self._told.passes(host)
         if held is not None:
             log.warning("refused from=%s held_back=%d: %s", host, held, found.reason)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1").strip().lower()
 
 
 def host_of(netloc: str) -> str | None:
