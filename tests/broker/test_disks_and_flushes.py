@@ -46,7 +46,7 @@ LATEST, EARLIEST = -1, -2
 NEVER_MS = 3_600_000
 
 
-class FullFile:
+class DeadFile:
     """A file on a disk that may be full."""
 
     def __init__(self, file: File, check: Callable[[], None]) -> None:
@@ -79,7 +79,7 @@ class Disks(OsFiles):
     flush until it is set."""
 
     def __init__(self) -> None:
-        self.full: set[str] = set()
+        self.dead: set[str] = set()
         self.gate = threading.Event()
         self.gate.set()
         self.flushes = 0
@@ -91,7 +91,7 @@ class Disks(OsFiles):
         return super().read(path)
 
     def open(self, path: str, *, create: bool = True) -> File:
-        return FullFile(super().open(path, create=create), lambda: self._check(path))
+        return DeadFile(super().open(path, create=create), lambda: self._check(path))
 
     def sync_dir(self, path: str) -> None:
         self._check(path)
@@ -101,8 +101,8 @@ class Disks(OsFiles):
         super().sync_dir(path)
 
     def _check(self, path: str) -> None:
-        if any(path.startswith(folder) for folder in self.full):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        if any(path.startswith(folder) for folder in self.dead):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
 
 def create(wire: WireClient, name: str, partitions: int = 1, **configs: str) -> None:
@@ -276,14 +276,14 @@ async def _withdraw(partition: Partition) -> None:
 # --- a disk that fails
 
 
-def test_a_full_disk_takes_its_partitions_offline_and_no_others(
+def test_a_dead_disk_takes_its_partitions_offline_and_no_others(
     tmp_path: Path, broker: BrokerThread, wire: WireClient, disks: Disks,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     create(wire, "t", partitions=4)
     for partition in range(4):
         assert produce(wire, "t", partition=partition).error_code == 0
-    disks.full.add(str(tmp_path / "d2"))  # topics.json stands in d1
+    disks.dead.add(str(tmp_path / "d2"))  # topics.json stands in d1
     codes = [produce(wire, "t", partition=partition).error_code for partition in range(4)]
     offline = [number for number, code in enumerate(codes) if code]
     assert {codes[number] for number in offline} == {CODES["KAFKA_STORAGE_ERROR"]}
@@ -305,7 +305,7 @@ def test_a_full_disk_takes_its_partitions_offline_and_no_others(
     assert f"t-{offline[0]}: records from offset 0 to before 1" in caplog.text
     # The disk is mended: a restart brings everything back that had been written.
     broker.stop()
-    disks.full.clear()
+    disks.dead.clear()
     broker.start()
     with WireClient(broker.bootstrap_servers) as again:
         for partition in range(4):
@@ -322,7 +322,7 @@ def test_a_dead_disk_at_the_start_hides_nothing(
         produce(wire, "t", partition=partition)
     wire.close()
     broker.stop()
-    disks.full.add(str(tmp_path / "d2"))
+    disks.dead.add(str(tmp_path / "d2"))
     broker.start()
     with WireClient(broker.bootstrap_servers) as again:
         found = [fetch(again, "t", 0, partition=partition) for partition in range(4)]

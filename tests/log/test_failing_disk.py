@@ -85,7 +85,7 @@ def live(files: MemoryFiles, promises: Promises) -> None:
         manager = open_manager(files)
         work(manager, promises)
         manager.close()
-        if not manager.offline_dirs:
+        if not manager.offline_dirs and not manager.at_risk("/d"):  # it was full for a moment
             promises.flushed = dict(promises.acked)
     except KafkaError as error:
         refused = error.code

@@ -139,7 +139,7 @@ def test_a_short_write_leaves_no_torn_middle(written: int) -> None:
     files = MemoryFiles()
     log = new_log(files=files)
     fill(log, 2)
-    files.fail_next_write(".log", written=written)
+    files.fail_next_write(".log", written=written, error=5)
     data = batch(1, 2, producer_id=5, producer_epoch=0, base_sequence=0)
     with refusal("KAFKA_STORAGE_ERROR"):
         log.append(data, 0, -1)

@@ -215,10 +215,10 @@ def test_two_directories_share_the_partitions_and_one_may_fail() -> None:
     manager = open_manager(files, "/d1", "/d2")
     logs = [manager.create("orders", number, ORDERS, 0) for number in range(4)]
     assert {log.directory.split("/")[1] for log in logs} == {"d1", "d2"}
-    files.fail_next_write("/d1", written=5)
+    files.fail_next_write("/d1", written=5, error=5)
     bad = next(log for log in logs if log.directory.startswith("/d1"))
     good = next(log for log in logs if log.directory.startswith("/d2"))
-    with pytest.raises(KafkaError, match="No space left"):
+    with pytest.raises(KafkaError, match="Input/output error"):
         bad.append(batch(), 0, -1)
     assert list(manager.offline_dirs) == ["/d1"]
     good.append(batch(), 0, -1)

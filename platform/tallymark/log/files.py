@@ -7,8 +7,11 @@ which forgets what was not synced. Paths are plain strings. Every failure is an 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
@@ -20,6 +23,28 @@ Data: TypeAlias = bytes | bytearray | memoryview
 
 _NEW_FILE: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT
 _OLD_FILE: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+
+
+class NoRoomError(OSError):
+    """The disk is full: what was to be written is not there, and all that was is as it was. So
+    nothing is lost by going on, and the same may be tried again when there is room.
+
+    Raised by those who write and can say that. A *sync* that fails for want of room is no such
+    error: what it was to write may be gone.
+    """
+
+
+@contextmanager
+def noticing_no_room(undo: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Make a NoRoomError of a write that failed for want of room, after ``undo`` has taken back
+    what was written of it; where that fails, its OSError is what has happened."""
+    try:
+        yield
+    except OSError as error:
+        undo()
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoRoomError(error.errno, error.strerror, error.filename) from error
+        raise
 
 
 class LockHeldError(TallymarkError):
@@ -160,8 +185,9 @@ def write_file(files: Files, path: str, data: Data, *, durable: bool = True) -> 
     the caller syncs the returned handle, and the folder."""
     draft = path + ".tmp"
     files.remove(draft)
-    file = files.open(draft)
-    file.append(data)
+    with noticing_no_room():
+        file = files.open(draft)
+        file.append(data)
     if durable:
         file.handle.sync()
     file.close()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from tallymark.errors import CODES, CorruptRecordError, KafkaError
+from tallymark.log.files import NoRoomError
 
 log = logging.getLogger(__name__)
 
@@ -17,8 +18,9 @@ _NOT_THE_DISK: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def is_of_the_disk(error: OSError) -> bool:
-    """Whether the disk failed, and not something else on the way to it."""
-    return error.errno not in _NOT_THE_DISK
+    """Whether the disk failed, and not something else on the way to it, nor that it was full before
+    anything changed."""
+    return not isinstance(error, NoRoomError) and error.errno not in _NOT_THE_DISK
 
 
 class DiskHealth:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from tallymark.log.files import Files, Handle, write_file
+from tallymark.log.files import Files, Handle, noticing_no_room, write_file
 from tallymark.log.offset_index import IndexDamagedError, OffsetIndex
 from tallymark.log.time_index import TimeIndex
 
@@ -101,9 +101,16 @@ class SegmentIndexes:
 
         Returns the handles to sync.
         """
-        offsets = _save(files, self._stem + ".index", self.offsets, self._saved_offsets, mark[0])
+        try:
+            offsets = _save(
+                files, self._stem + ".index", self.offsets, self._saved_offsets, mark[0]
+            )
+            times = _save(files, self._stem + ".timeindex", self.times, self._saved_times, mark[1])
+        except OSError:
+            # A half entry may stand there now, and what was written is not synced by anybody.
+            self._saved_offsets = self._saved_times = _REWRITE
+            raise
         self._saved_offsets = max(self._saved_offsets, mark.offsets)
-        times = _save(files, self._stem + ".timeindex", self.times, self._saved_times, mark[1])
         self._saved_times = max(self._saved_times, mark.times)
         return [handle for handle in (offsets, times) if handle is not None]
 
@@ -115,8 +122,9 @@ def _save(
         return write_file(files, path, index.encode(0, end), durable=False)
     if saved >= end:
         return None
-    file = files.open(path)
-    file.append(index.encode(saved, end))
+    with noticing_no_room():
+        file = files.open(path)
+        file.append(index.encode(saved, end))
     file.close()
     return file.handle
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.config import LogConfig
 from tallymark.log.data_dir import DataDir
-from tallymark.log.files import Files
+from tallymark.log.files import Files, noticing_no_room
 from tallymark.log.health import guarded
 from tallymark.log.log import Log
 from tallymark.log.partition_folder import (
@@ -252,7 +252,8 @@ class LogManager:
             if home.remembers(key):
                 home.starts.drop(key)
                 self._checkpoint(home)
-            self._files.make_dirs(f"{home.path}/{key}")
+            with noticing_no_room():
+                self._files.make_dirs(f"{home.path}/{key}")
             self._files.sync_dir(home.path)
             self._open_log(home, key, True, 0, now_ms)
         return self._logs[key]
@@ -332,17 +333,21 @@ class LogManager:
         return short
 
     def close(self) -> None:
-        """Stop cleanly: flush and close every log, then say so in each directory."""
+        """Stop cleanly: flush and close every log, then say so in each directory; not in one of
+        which a log could not be flushed, or the next start would take it for whole."""
+        unclean: set[DataDir] = set()
         for key, each in self._logs.items():
             try:
                 each.close()
             except KafkaError as error:
+                unclean.add(self._homes[key])
                 log.error("%s is not closed cleanly: %s", key, error)
         for home in self._online():
             try:
                 with guarded(home.health, f"stop {home.path}"):
                     self._checkpoint(home)
-                    home.write_clean_marker()
+                    if home not in unclean:
+                        home.write_clean_marker()
             except KafkaError as error:
                 log.error("%s is not closed cleanly: %s", home.path, error)
         self._release()

@@ -16,11 +16,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from tallymark.errors import CorruptRecordError
-from tallymark.log.files import Data, File, Files, FileSlice, Handle
+from tallymark.log.files import Data, File, Files, FileSlice, Handle, noticing_no_room
 from tallymark.log.indexes import IndexMark, SegmentIndexes
 from tallymark.log.offset_index import IndexDamagedError
 from tallymark.log.scan import BatchPlace, places, walk
@@ -79,7 +78,8 @@ class Segment:
     def create(cls, files: Files, directory: str, base_offset: int, interval: int) -> Segment:
         """A new, empty segment. Its name is durable once the folder was synced."""
         segment = cls(files, directory, base_offset, interval)
-        segment._file = files.open(segment.path)
+        with noticing_no_room():
+            segment._file = files.open(segment.path)
         segment._file.truncate(0)
         segment._indexes = SegmentIndexes(segment.stem, interval)
         return segment
@@ -163,15 +163,13 @@ class Segment:
     # --- append
 
     def append(self, data: Data, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch, whose offsets are placed. All of it or, with an ``OSError``, nothing."""
+        """Write one batch, whose offsets are placed. All of it or, with an ``OSError``, nothing;
+        where that cannot be taken back the disk has failed, and the next start cuts the torn
+        tail."""
         position = self.size
         file = self.file
-        try:
+        with noticing_no_room(undo=lambda: file.truncate(position)):
             file.append(data)
-        except OSError:
-            with suppress(OSError):  # where this fails too, the next start cuts the torn tail
-                file.truncate(position)
-            raise
         size = len(data)
         self.indexes.note(last_offset - self.base_offset, position, size, max_timestamp)
         self._end = (position + size, last_offset + 1)
