@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 import tracemalloc
 from dataclasses import replace
@@ -208,6 +209,25 @@ def test_millions_of_records_take_no_memory_of_their_own() -> None:
     assert isinstance(refused, RecordsRefusedError)
     assert len(refused.record_errors) == MOST_NAMED
     assert peak < 6 * len(payload), "what is unpacked may be copied and grown, no more"
+
+
+def test_a_refusal_keeps_nothing_of_what_was_unpacked() -> None:
+    """A broker that refused a bomb after the other grew by 16 MB with each: the error held the
+    frames it came from, they what was unpacked, and all of it waited for the garbage collector."""
+    bomb = encode_batch([(b"k", bytes(20 << 20), (), 0)], compression="zstd")
+    keyless = encode_batch([(None, bytes(10 << 20), (), 0)], compression="zstd")
+    config = LogConfig(compact=True)
+    for data in (bomb, keyless):
+        gc.disable()
+        try:
+            tracemalloc.start()
+            refused = [why(data, config) for _ in range(8)]
+            kept = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+        assert len(refused) == 8
+        assert kept < 1 << 20
 
 
 def test_what_is_opened_is_opened_beside_the_event_loop() -> None:

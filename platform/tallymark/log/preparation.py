@@ -84,5 +84,12 @@ def prepare(
         made = Prepared(*recompressed(data, unpacked, config.codec, config.codec_level))
         check_size(made.header.size, config, name)
     except KafkaError as late:
-        return Prepared(header, data, late)
+        return Prepared(header, data, _bare(late))
     return made
+
+
+def _bare(error: KafkaError) -> KafkaError:
+    """The error without the frames it was raised in: they hold what was unpacked, and an error that
+    is kept is freed late."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
