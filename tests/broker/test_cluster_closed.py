@@ -175,3 +175,30 @@ def test_a_topic_whose_node_is_spoilt_keeps_its_log(
         stranger.commit([change_of(["t"])])
         assert create(at, "v", 1) == 0
         assert produce(at, "t", 0).base_offset == 2
+
+
+def test_each_broker_keeps_its_trail_in_a_partition_of_its_own(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    """Two brokers make the topic of the trail, and each writes what it was asked into it."""
+    more: dict[str, Any] = {"admin_trail_topic": "_trail"}
+    with (
+        member(tmp_path, zookeeper, "trail", 0, **more) as first,
+        member(tmp_path, zookeeper, "trail", 1, **more) as second,
+    ):
+        brokers = (first, second)
+        for number, broker in enumerate(brokers):
+            assert create(broker.bootstrap_servers, f"t{number}", 1) == 0
+        trails = [state_of(broker).trail for broker in brokers]
+        for trail in trails:
+            assert trail is not None
+            eventually(lambda trail: trail.written["topic"] == 1, trail)
+            assert not trail.dropped
+        assert sorted(leaders(first.bootstrap_servers, "_trail")) == [0, 1]
+        ends = [
+            partition.log.end_offset
+            for broker in brokers
+            for partition in state_of(broker).partitions
+            if partition.topic == "_trail"
+        ]
+        assert ends == [1, 1]
