@@ -151,8 +151,8 @@ def test_who_is_not_let_in_is_told(alice: dict[str, Any], changed: dict[str, str
 def test_a_session_that_the_broker_limits_is_gone_on_with(
     kafka: ApacheKafkaServer, alice: dict[str, Any]
 ) -> None:
-    """The broker hangs up on a connection whose log-in is too old (KIP-368): the clients log in
-    anew, and nothing is lost or there twice."""
+    """The broker ends a session after REAUTHENTICATION_MS. Clients log in again on the connection
+    that is open (KIP-368), what they send meanwhile waits, and nothing is lost or there twice."""
     topic = new_topic("limited")
     count = 0
     until = time.monotonic() + 2.5 * REAUTHENTICATION_MS / 1000

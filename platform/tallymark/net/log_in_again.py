@@ -25,8 +25,11 @@ R = TypeVar("R", bound=Message)
 
 EARLIEST, LATEST = 0.85, 0.95
 """Parts of a session's lifetime; a random one between, so that not all come at once. Java's too."""
+NOT_BEFORE: Final = 1.1
+"""Seconds: brokers refuse who logs in again within one (Apache Kafka too)."""
 SECONDS: Final = 20.0
-"""For the exchange, and before it for the token."""
+"""For the token and the exchange, at least: as long as the session holds, answers that were asked
+for before (a member's join may wait for minutes) may come first."""
 _LONGEST_TIMER: Final = 30 * 24 * 3600.0
 
 
@@ -39,7 +42,7 @@ class Renewed(Protocol):
     def release(self) -> None:
         """Send what was held."""
 
-    def submit_now(self, message: Request[R], /) -> Awaitable[R]: ...
+    def submit_now(self, message: Request[R], timeout: float, /) -> Awaitable[R]: ...
 
     def give_up(self, why: str, cause: BaseException) -> None:
         """Close."""
@@ -61,15 +64,19 @@ class LogInAgain:
     def holds_for(self, lifetime: float) -> None:
         """The connection has logged in, for so many seconds; 0: for ever."""
         self._lifetime = lifetime
-        if lifetime > 0:
-            self._in(lifetime * random.uniform(EARLIEST, LATEST))
+        if lifetime > NOT_BEFORE:  # a shorter session ends, and another connection is opened
+            self._in(max(NOT_BEFORE, lifetime * random.uniform(EARLIEST, LATEST)))
 
     def submit(self, message: Request[R]) -> Awaitable[R]:
         """For the exchange alone."""
         if not self._holds:
             self._holds = True
             self._connection.hold()
-        return self._connection.submit_now(message)
+        return self._connection.submit_now(message, self._patience)
+
+    @property
+    def _patience(self) -> float:
+        return max(SECONDS, self._lifetime * (1 - EARLIEST))
 
     def cancel(self) -> None:
         """The connection is closed."""
@@ -89,7 +96,7 @@ class LogInAgain:
         from tallymark.net.sasl_client import authenticate
 
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(self._patience):
                 lifetime = await authenticate(self, self._credentials)
         except (TallymarkError, TimeoutError) as error:
             if self._holds:

@@ -357,11 +357,11 @@ class Stream(asyncio.BufferedProtocol):
         self.push()
         self._held = []
 
-    def submit_now(self, message: Request[R]) -> asyncio.Future[R]:
+    def submit_now(self, message: Request[R], timeout: float) -> asyncio.Future[R]:
         """:meth:`submit` before all that is held."""
         future: asyncio.Future[R] = self._loop.create_future()
         transport, chosen = self._open_transport(), self.version_of(type(message))
-        self._send(transport, message, chosen, REQUEST_TIMEOUT, future)
+        self._send(transport, message, chosen, timeout, future)
         return future
 
     def release(self) -> None:
