@@ -20,7 +20,7 @@ FIRST: Final = 2
 """Pieces of a topic whose cost is not known yet."""
 REST: Final = 2
 """A topic rests so many times as long as it has worked beyond its slice."""
-LONGEST_REST_MS: Final = 30_000
+LONGEST_REST_MS: Final = 10_000
 LEAST_MS: Final = 0.01
 """What a piece is taken to cost at least."""
 FORGET: Final = 10_000
@@ -29,16 +29,23 @@ T = TypeVar("T")
 
 
 def monotonic_ms() -> float:
-    """The clock that turns are measured by, ms."""
+    """The clock that rests are measured by, ms."""
     return time.monotonic_ns() / 1_000_000
+
+
+def thread_ms() -> float:
+    """The processor time of this thread, ms: by it the work of a topic is measured, since it is not
+    the topic's fault that the machine has others to serve."""
+    return time.thread_time_ns() / 1_000_000
 
 
 @dataclass(slots=True)
 class Turns(Generic[T]):
-    """What is to be done, by topic; ``clock`` in ms. One that is never more than a slice behind is
-    not made to rest."""
+    """Who has worked how much; ``clock`` and ``meter`` (of work) in ms. Who never takes more than
+    a slice never rests."""
 
     clock: Callable[[], float]
+    meter: Callable[[], float] = thread_ms
     _rests: dict[str, float] = field(default_factory=dict[str, float])
     """Until when."""
     _cost: dict[str, float] = field(default_factory=dict[str, float])
@@ -59,10 +66,10 @@ class Turns(Generic[T]):
             pieces = todo[topic][: min(fair, self._at_once(topic, alone))]
             if not pieces:
                 continue
-            began = self.clock()
+            began = self.meter()
             work(topic, pieces)
             most -= len(pieces)
-            self._note(topic, len(pieces), self.clock() - began, alone)
+            self._note(topic, len(pieces), self.meter() - began, alone)
         self._forget()
 
     def _order(self, todo: Iterable[str]) -> list[str]:
