@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +35,12 @@ class NoRoomError(OSError):
 
 
 @contextmanager
-def noticing_no_room(undo: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Make a NoRoomError of a write that failed for want of room, after ``undo`` has taken back
-    what was written of it; where that fails, its OSError is what has happened."""
+def noticing_no_room() -> Iterator[None]:
+    """Make a NoRoomError of a write that failed for want of room: of what leaves nothing behind, or
+    has been taken back."""
     try:
         yield
     except OSError as error:
-        undo()
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoRoomError(error.errno, error.strerror, error.filename) from error
         raise

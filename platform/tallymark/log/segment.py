@@ -168,8 +168,12 @@ class Segment:
         tail."""
         position = self.size
         file = self.file
-        with noticing_no_room(undo=lambda: file.truncate(position)):
+        try:
             file.append(data)
+        except OSError:
+            file.truncate(position)
+            with noticing_no_room():
+                raise
         size = len(data)
         self.indexes.note(last_offset - self.base_offset, position, size, max_timestamp)
         self._end = (position + size, last_offset + 1)
