@@ -81,6 +81,9 @@ OWN = "127.0.0.1:8081"
         ("POST", {"sec_fetch_site": "cross-site"}, 403),
         ("POST", {"sec_fetch_site": "same-site"}, 403),
         ("POST", {"sec_fetch_site": "same-origin"}, None),
+        # Behind a proxy that says another Host than it was asked for.
+        ("POST", {"sec_fetch_site": "same-origin", "origin": "https://proxy.example"}, None),
+        ("POST", {"sec_fetch_site": "none", "origin": "https://proxy.example"}, 403),
         ("GET", {"sec_fetch_site": "none"}, None),  # typed, or from a bookmark
         ("GET", {"sec_fetch_site": "cross-site", "sec_fetch_mode": "no-cors"}, 403),
         (

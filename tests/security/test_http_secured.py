@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,6 +183,18 @@ def test_off_loopback_half_of_it_is_not_enough(
         http_access(security, "the registry", "0.0.0.0", False, "x")
     http_access(security, "the registry", "0.0.0.0", True, "x")
     http_access(security, "the registry", "127.0.0.1", False, "x")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("command", ["registry", "dashboards"])
+def test_the_processes_do_not_start_open_to_others(tmp_path: Path, command: str) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text(f'data_dir = "{tmp_path}"\n[{command}]\nhost = "0.0.0.0"\nport = 0\n')
+    started = [sys.executable, "-m", "tallymark", command, "--settings", str(settings)]
+    done = subprocess.run(started, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert f"or say {command}.allow_plaintext = true" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_files_that_are_not_there_are_named(world: World) -> None:

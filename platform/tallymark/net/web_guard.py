@@ -85,16 +85,15 @@ def refusal(
             f"Host {given[:100].decode('latin-1')!r} is no name of this server: add it to "
             "[security] allowed_hosts in the settings if it is one",
         )
-    if b"origin" in headers and method not in _SAFE:
+    site = _text(headers[b"sec-fetch-site"]) if b"sec-fetch-site" in headers else ""
+    if site not in ("", "same-origin", "none") and not _follows_a_link(method, headers):
+        return Refusal(403, "a page of another site may not ask for this")
+    # What the browser itself calls the same origin may look foreign behind a proxy that says
+    # another Host than it was asked for.
+    if b"origin" in headers and method not in _SAFE and site != "same-origin":
         origin = _text(headers[b"origin"])
         if origin and not _same(origin, _text(given)):
             return Refusal(403, f"a page of {origin[:100]!r} may change nothing here")
-    if (
-        b"sec-fetch-site" in headers
-        and _text(headers[b"sec-fetch-site"]) not in ("same-origin", "none")
-        and not _follows_a_link(method, headers)
-    ):
-        return Refusal(403, "a page of another site may not ask for this")
     return None
 
 
