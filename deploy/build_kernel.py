@@ -1,9 +1,9 @@
-"""Compiles the record kernel: ``make kernel``, or ``python deploy/build_kernel.py``.
+"""Compiles the record kernel: ``make kernel``, or ``python deploy/build_kernel.py [FOLDER]``.
 
 A copy of ``protocol/record_walk.py`` under the name ``record_walk_compiled`` is made into an
-extension module by mypyc, and placed beside it. Brokers that start afterwards use it. The copy
-carries the checksum of its source, by which a test notices one that is older. Needs a C compiler,
-and mypy and setuptools in this Python. (With the 64-bit integers of mypyc the walk is slower.)
+extension module by mypyc, and placed beside it, or in FOLDER. Brokers that start afterwards use it.
+The copy carries the checksum of its source, by which a test notices one that is older. Needs a C
+compiler, and mypy and setuptools in this Python. (With mypyc's integers of 64 bits it is slower.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SOURCE = FOLDER / "record_walk.py"
 NAME = "record_walk_compiled"
 
 
-def main() -> int:
+def main(target: Path) -> int:
     """Returns the exit code."""
     text = SOURCE.read_bytes()
     with tempfile.TemporaryDirectory(prefix="tallymark-kernel-") as folder:
@@ -41,12 +41,12 @@ def main() -> int:
             print("\n".join((said.stdout + said.stderr).strip().splitlines()[-8:]))
             print("the kernel was not compiled: brokers do without it")
             return 1
-        for old in FOLDER.glob(f"{NAME}.*.so"):
+        for old in target.glob(f"{NAME}.*.so"):
             old.unlink()
-        shutil.copy(built[0], FOLDER)
-    print(f"compiled {FOLDER / built[0].name}")
+        shutil.copy(built[0], target)
+    print(f"compiled {target / built[0].name}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER))
