@@ -92,6 +92,12 @@ def test_status_a_second_start_and_a_killed_supervisor(stack: Stack) -> None:
     assert code == 1
     assert "is taken" in said or "already running" in said
 
+    made = stack.deployment.data_dir / "zookeeper", *stack.deployment.data_dir.rglob("*")
+    wide = [path for path in made if path.lstat().st_mode & 0o077 and not path.is_symlink()]
+    # What the test itself starts there writes its own logs.
+    own = {path for path in wide if path.name.startswith(("command-", "up.log", "publisher-"))}
+    assert set(wide) - own <= {stack.deployment.log_dir}, "others may read it"
+
     pids = [stack.process(spec.name)["pid"] for spec in plan(stack.deployment)]
     children = [psutil.Process(pid) for pid in pids]
     children += [child for process in list(children) for child in process.children(recursive=True)]
