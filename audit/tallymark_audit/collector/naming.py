@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -29,10 +29,22 @@ from tallymark_audit.turns import Turns, monotonic_ms
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 10
-TRIES: Final = 5
+TRIES: Final = 30
+FIRST_WAIT_MS: Final = 1_000
+LONGEST_WAIT_MS: Final = 300_000
+"""The wait doubles from try to try: a broker that starts is met soon, one that is mended within
+the two hours that all tries take, too."""
 NAMED: Final = frozenset({State.LOSS, State.CORRUPT, State.MIXED})
 Window = tuple[str, str, int]
 """Edge name, topic, and start in ms."""
+
+
+class Waiting(NamedTuple):
+    """A window whose losses have no name yet; ``tries`` have failed, the next is ``due`` (ms)."""
+
+    window: Window
+    tries: int = 0
+    due: int = 0
 
 
 BLOCKS_AT_ONCE: Final = 16
@@ -59,26 +71,29 @@ class Namer:
             for edge in edges
             if edge.kind in ("mirror", "consumer") and edge.home == ledger.cluster
         }
-        self._queue: deque[tuple[Window, int]] | None = None
-        self._turns = Turns[tuple[Window, int]](monotonic_ms)
+        self._queue: deque[Waiting] | None = None
+        self._turns = Turns[Waiting](monotonic_ms)
 
     def step(self, news: Iterable[Verdict], now: int) -> None:
         """Name the losses among the news, a few at a time and topic by topic in turn; at first
         those of before, too."""
         if self._queue is None:
             self._queue = deque(self._unnamed())
-        for verdict in news:
-            if self._edge(verdict.edge) and verdict.state in NAMED:
-                self._queue.append(((verdict.edge, verdict.topic, verdict.window), 1))
-        todo: dict[str, list[tuple[Window, int]]] = {}
+        judged = {(one.edge, one.topic, one.window): one.state for one in news}
+        self._queue = deque(one for one in self._queue if one.window not in judged)
+        for window, state in judged.items():
+            if state in NAMED and self._edge(window[0]):
+                self._queue.append(Waiting(window))
+        todo: dict[str, list[Waiting]] = {}
         for one in self._queue:
-            todo.setdefault(one[0][1], []).append(one)
-        done: set[tuple[Window, int]] = set()
-        again: list[tuple[Window, int]] = []
+            if one.due <= now:
+                todo.setdefault(one.window[1], []).append(one)
+        done: set[Waiting] = set()
+        again: list[Waiting] = []
 
-        def some(_topic: str, pieces: Sequence[tuple[Window, int]]) -> None:
+        def some(_topic: str, pieces: Sequence[Waiting]) -> None:
             for one in pieces:
-                again.extend(self._try(*one, now))
+                again.extend(self._try(one, now))
                 done.add(one)
 
         try:
@@ -86,15 +101,17 @@ class Namer:
         finally:
             self._queue = deque([*(one for one in self._queue if one not in done), *again])
 
-    def _try(self, window: Window, tries: int, now: int) -> list[tuple[Window, int]]:
+    def _try(self, one: Waiting, now: int) -> list[Waiting]:
         """Name the losses of a window; what to try again."""
+        window, tries, _ = one
         try:
             self._name(window, now)
         except FencedError:
             raise
         except TallymarkError as error:
             log.info("cannot name the losses of %s %s %d yet: %s", *window, error)
-            return [(window, tries + 1)] if tries < TRIES else []
+            wait = min(FIRST_WAIT_MS << tries, LONGEST_WAIT_MS)
+            return [Waiting(window, tries + 1, now + wait)] if tries + 1 < TRIES else []
         except SQLAlchemyError:
             raise
         except Exception as error:
@@ -109,14 +126,14 @@ class Namer:
             return consumer_edge(cluster, group, ".*")
         return self._edges.get(name)
 
-    def _unnamed(self) -> list[tuple[Window, int]]:
+    def _unnamed(self) -> list[Waiting]:
         query = select(verdicts).where(
             verdicts.c.source == COLLECTOR, verdicts.c.state.in_(list(NAMED))
         )
         with self._ledger.store.read() as connection:
             rows = [dict(row) for row in connection.execute(query).mappings()]
         return [
-            ((row["edge"], row["topic"], row["window"]), 1)
+            Waiting((row["edge"], row["topic"], row["window"]))
             for row in rows
             if self._edge(row["edge"])
             and is_cells(row["cells"])

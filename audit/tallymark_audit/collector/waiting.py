@@ -18,8 +18,8 @@ from tallymark_audit.store.tables import damage, progress, reporters
 
 LONGEST_MS: Final = 60_000
 """A window waits no longer, where few do: not everything that may end its waiting is a sign."""
-EACH_MS: Final = 100
-"""Where many wait: no more than ten a second are judged again."""
+EACH_MS: Final = 400
+"""Where many wait: no more than five in two seconds are judged again."""
 Window = tuple[str, int]
 Signs = tuple[int, ...]
 

@@ -214,13 +214,14 @@ def expect_skew(found: Expectation, books: Iterable[Book], before: int, window_m
 
 def _doubt(found: Expectation, host: LostHost, window_ms: int) -> None:
     """What a lost host sent last was perhaps never reported: whether it shows as UNCLAIMED, and a
-    loss as one, nobody can say. What it had reported long before has to be right."""
+    loss as one, nobody can say. What it had reported long before has to be right; on a busy machine
+    its last report may be older than reports should ever be."""
     edge = f"producer-to-{host.cluster}"
     found.unsure |= {
         cell
         for cell in found.cells
         if (cell.edge, cell.instance) == (edge, host.instance)
-        and cell.window + window_ms > host.at - UNREPORTED_MS
+        and cell.window + window_ms > min(host.at - UNREPORTED_MS, host.reported)
     }
     found.items = {item for item in found.items if item.cell not in found.unsure}
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.errors import CorruptRecordError, KafkaError, UserError
+from tallymark.errors import CorruptRecordError, KafkaError, RemoteProtocolError, UserError
 from tallymark.protocol.records import Batch, Record, split_batches
 from tallymark_audit.drill.producer import value_of
+from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.reports.events import decode_event
 
 LATELY_MS: Final = 5_000
 """A member of a group has reported what it was given longer ago than this: it does many times a
@@ -76,11 +79,13 @@ Log = dict[Origin, dict[int, list[Seen]]]
 
 
 class LostHost(NamedTuple):
-    """A producer run that ended ``at`` (ms) together with its journal."""
+    """A producer run that ended ``at`` (ms) together with its journal; ``reported``: up to when
+    (ms) its last report says what it did."""
 
     cluster: str
     instance: str
     at: int
+    reported: int = 1 << 62
 
 
 class LostMember(NamedTuple):
@@ -251,16 +256,35 @@ def read_marked(bootstrap: str, topic: str, marks: Collection[int]) -> int:
     return count
 
 
+def read_reports(bootstrap: str) -> dict[str, int]:
+    """By run, up to when (ms) its newest report in the cluster's log is complete. Events that were
+    damaged on the way are none."""
+    found: dict[str, int] = {}
+    with SimpleConsumer(bootstrap_servers=bootstrap, client_id="drill-truth") as consumer:
+        span = consumer.start_offsets(AUDIT_TOPIC)[0], consumer.end_offsets(AUDIT_TOPIC)[0]
+        for record in _records(consumer, AUDIT_TOPIC, 0, span):
+            with suppress(RemoteProtocolError):
+                event = decode_event(record.value or b"")
+                found[event.instance] = max(found.get(event.instance, 0), event.complete_through)
+    return found
+
+
 def _read_partition(
     consumer: SimpleConsumer, found: Log, topic: str, partition: int, span: tuple[int, int]
 ) -> None:
+    _add(found, topic, partition, _records(consumer, topic, partition, span))
+
+
+def _records(
+    consumer: SimpleConsumer, topic: str, partition: int, span: tuple[int, int]
+) -> Iterator[Record]:
     offset, end = span
     while offset < end:
         try:
             fetched = consumer.fetch(topic, partition, offset, max_bytes=4 << 20)
         except KafkaError as error:
             raise UserError(f"the truth of {topic}-{partition} cannot be read: {error}") from error
-        _add(found, topic, partition, fetched.records())
+        yield from fetched.records()
         offset = max(fetched.next_offset, offset + 1)
 
 

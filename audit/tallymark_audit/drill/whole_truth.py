@@ -3,8 +3,8 @@ were deleted, and what the group was given; and what has to be said of all that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tallymark_audit.drill.expected import (
@@ -38,6 +38,7 @@ from tallymark_audit.drill.truth import (
     read_consumed,
     read_files,
     read_log,
+    read_reports,
     read_young,
 )
 
@@ -57,12 +58,14 @@ class Deleted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """``logs``: by cluster, with what was deleted there. ``consumed``: None without a group."""
+    """``logs``: by cluster, with what was deleted there. ``consumed``: None without a group.
+    ``reported``: by producer run, up to when (ms) the audit topic has its reports."""
 
     books: list[Book]
     logs: dict[str, Log]
     deleted: list[Deleted]
     consumed: Consumed | None
+    reported: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def read_truth(
@@ -86,7 +89,10 @@ def read_truth(
     consumed = None
     if CONSUMER_HOP in topology.hops:
         consumed = read_consumed(topology.sealed / f"{GROUP}.consumed", TOPIC)
-    return Truth(read_books(topology.sealed), logs, deleted, consumed)
+    reported: dict[str, int] = {}
+    for cluster in topology.deployment.clusters:
+        reported |= read_reports(topology.straight(cluster.name))
+    return Truth(read_books(topology.sealed), logs, deleted, consumed, reported)
 
 
 class Gone(NamedTuple):
@@ -99,7 +105,8 @@ class Gone(NamedTuple):
 
 def expect_all(truth: Truth, topology: Topology, start: int, gone: Gone) -> Expectation:
     """What the audit has to say of the truth; ``start`` (ms): when the producers began."""
-    found = expect(truth.books, truth.logs, topology.mirrors, WINDOW_MS, gone.hosts)
+    hosts = [one._replace(reported=truth.reported.get(one.instance, 0)) for one in gone.hosts]
+    found = expect(truth.books, truth.logs, topology.mirrors, WINDOW_MS, hosts)
     if truth.consumed is not None:
         found.add(_expect_of_group(truth.logs[AGGREGATE], truth.consumed.log))
     expect_skew(found, truth.books, start - SKEW_MS, WINDOW_MS)

@@ -18,7 +18,7 @@ from tallymark_audit.drill.expected import (
 )
 from tallymark_audit.drill.faults import RESTAMPED_AT_REST
 from tallymark_audit.drill.producer import value_of
-from tallymark_audit.drill.truth import Book, Log, Origin, Seen, Told, Unreadable, Who
+from tallymark_audit.drill.truth import Book, Log, LostHost, Origin, Seen, Told, Unreadable, Who
 
 WINDOW = 1_000
 SERVER, INSTANCE, TOPIC = "web-1", "00" * 8, "orders"
@@ -225,3 +225,13 @@ def test_a_repair_is_not_waited_for_where_nothing_is_upstream() -> None:
     assert compare(found, lost, located=set()).perfect
     found.gone.clear()
     assert compare(found, lost, located=set()).unplaced == lost
+
+
+def test_what_a_lost_host_did_not_report_is_in_doubt_however_old() -> None:
+    """On a busy machine the last report of a host that was lost was eight seconds old, not half a
+    second: that its messages were UNCLAIMED and not LOSS was called wrong."""
+    for reported, sure in ((1 << 62, True), (22_000, True), (21_500, False), (9_000, False)):
+        host = LostHost("dc1", INSTANCE, 30_000, reported)
+        found = expect([book(1, 210)], {"dc1": log(1)}, [], WINDOW, [host])
+        assert [item.kind for item in found.items] == ([LOSS] if sure else [])
+        assert bool(found.unsure) != sure
