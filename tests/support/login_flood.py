@@ -19,7 +19,7 @@ FLOODS: Final[dict[str, Callable[[int], str]]] = {
     "one-user": lambda number: "alice",
     "many-names": lambda number: f"nobody-{number}",
 }
-THREADS: Final = 400
+THREADS: Final = 200
 
 
 def log_in(address: str, user: str, password: str) -> int:
