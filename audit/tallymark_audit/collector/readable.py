@@ -50,11 +50,13 @@ class ReadablePart:
 def read_part(fetched: FetchedLike, start: int, take: Take) -> Read:
     """Hand the batches with records at ``start`` or behind to ``take``: each with its records, and
     whether its transaction was aborted."""
-    size, newest = 0, -1
+    size, newest, number = 0, -1, 0
     holes: list[Hole] = []
-    batches = _in_order(fetched)
-    for number, (batch, aborted) in enumerate(batches):
+    batches = _in_order(fetched) if fetched.left_out else fetched.batches
+    dropped = {id(batch) for batch in fetched.left_out}
+    for batch in batches:
         header = batch.header
+        number += 1
         if not header.is_control:
             try:
                 columns = batch.columns(batch.usual_max_size)
@@ -63,20 +65,19 @@ def read_part(fetched: FetchedLike, start: int, take: Take) -> Read:
                 hole = Hole(first, header.next_offset, str(error), newest, final=True)
                 _add(holes, hole)
                 continue
-            newest = _until(holes, header.max_timestamp)
+            newest = header.max_timestamp
+            if holes:
+                _until(holes, newest)
+            aborted = bool(dropped) and id(batch) in dropped
             take(batch, columns.since(start) if header.base_offset < start else columns, aborted)
             size += columns.size
-            if size >= AT_ONCE and number + 1 < len(batches):
+            if size >= AT_ONCE and number < len(batches):
                 return Read(header.next_offset, header.partition_leader_epoch, holes)
     return Read(fetched.next_offset, fetched.last_epoch, holes)
 
 
-def _in_order(fetched: FetchedLike) -> list[tuple[Batch, bool]]:
-    found = [(batch, False) for batch in fetched.batches]
-    if fetched.left_out:
-        found += [(batch, True) for batch in fetched.left_out]
-        found.sort(key=lambda one: one[0].header.base_offset)
-    return found
+def _in_order(fetched: FetchedLike) -> list[Batch]:
+    return sorted((*fetched.batches, *fetched.left_out), key=lambda batch: batch.header.base_offset)
 
 
 def _add(holes: list[Hole], hole: Hole) -> None:
@@ -87,11 +88,10 @@ def _add(holes: list[Hole], hole: Hole) -> None:
         holes.append(hole)
 
 
-def _until(holes: list[Hole], timestamp: int) -> int:
-    """The time of what follows the last hole; returns it."""
-    if holes and holes[-1].until < 0:
+def _until(holes: list[Hole], timestamp: int) -> None:
+    """The time of what follows the last hole."""
+    if holes[-1].until < 0:
         holes[-1] = replace(holes[-1], until=timestamp)
-    return timestamp
 
 
 def without(holes: Iterable[Hole], known: Iterable[Hole]) -> list[Hole]:

@@ -36,6 +36,8 @@ from tallymark.errors import CorruptRecordError
 from tallymark.protocol.compression import (
     CODECS,
     DEFAULT_MAX_SIZE,
+    USUAL_MAX_SIZE,
+    USUAL_RATIO,
     decompress,
     usual_max_size,
 )
@@ -71,6 +73,7 @@ _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_USUAL: Final = USUAL_MAX_SIZE // USUAL_RATIO
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
 
@@ -166,7 +169,8 @@ class Batch:
     @property
     def usual_max_size(self) -> int:
         """:func:`~tallymark.protocol.compression.usual_max_size` of this batch."""
-        return usual_max_size(self.header.size)
+        size = len(self.data)
+        return USUAL_MAX_SIZE if size <= _USUAL else usual_max_size(size)
 
     def check_crc(self) -> None:
         """Raise CorruptRecordError unless the CRC fits the bytes."""
