@@ -38,6 +38,8 @@ from tallymark.net.tls_accept import Successor, TlsHandshake
 
 START_SECONDS: Final = 30.0
 CLOSE_SECONDS: Final = 10.0
+_AWAITED: Final = {str(h11.IDLE): "head", str(h11.SEND_BODY): "body"}
+"""What is still to come of a client, by its state; of others nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +190,7 @@ class _BoundedHttp(H11Protocol):
         super().data_received(data)
         if self.transport.is_closing():
             return
-        state = self.conn.their_state
-        self._await({h11.IDLE: "head", h11.SEND_BODY: "body"}.get(state, ""))
+        self._await(_AWAITED.get(str(self.conn.their_state), ""))
 
     def pause_writing(self) -> None:
         super().pause_writing()

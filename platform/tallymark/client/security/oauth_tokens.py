@@ -27,7 +27,8 @@ MAX_BYTES: Final = 64 * 1024
 TIMEOUT: Final = 8.0
 """Seconds for a token, below those that a connection may take."""
 
-Asked = Callable[[], str]
+Asked = Callable[[], object]
+"""What the application gave; only a text that is not empty is a token."""
 
 
 def from_thread(ask: Asked) -> Callable[[], Awaitable[str]]:
