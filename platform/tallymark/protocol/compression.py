@@ -174,15 +174,13 @@ def _zstd(data: Buffer, level: int | None = None) -> Buffer:
 
 
 def _unzstd(data: Buffer, max_size: int) -> Buffer:
-    if _zstd_content_size(data) > max_size:
-        raise _too_large()
     return _grow(cramjam.zstd.decompress_into, data, max_size)
 
 
 def _zstd_content_size(data: Buffer) -> int:
     """How much the first frame says that it holds (RFC 8878, 3.1.1.1), 0 where it does not. A frame
     that holds another number of bytes does not decompress, so one that says too much may be refused
-    without unpacking any of it::
+    when little of it was unpacked::
 
         magic u32 | descriptor u8: 7-6 size of the content size, 5 single segment, 1-0 of the id
         | window u8, unless single segment | dictionary id | content size, little-endian
@@ -207,7 +205,7 @@ def _grow(into: Callable[[Any, bytearray], int], data: Buffer, max_size: int) ->
             # cramjam has one exception; only this text says that the buffer was too small.
             if "write whole buffer" not in str(error):
                 raise
-            if room == max_size:
+            if room == max_size or _zstd_content_size(data) > max_size:
                 raise _too_large() from None
             room = min(max_size, 4 * room)
             del out  # or both are there at once
