@@ -44,6 +44,8 @@ _SNAPPY_RATIO: Final = 22
 _LZ4_HEADER: Final = bytes.fromhex("04224d18 60 40 82")
 _LZ4_BLOCK: Final = 64 * 1024
 _LZ4_STORED: Final = 1 << 31
+_LARGE: Final = 64 * 1024
+"""From here on it is worth looking at what a frame says of its size."""
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _LENGTH: Final = struct.Struct(">i")
 
@@ -205,7 +207,7 @@ def _grow(into: Callable[[Any, bytearray], int], data: Buffer, max_size: int) ->
             # cramjam has one exception; only this text says that the buffer was too small.
             if "write whole buffer" not in str(error):
                 raise
-            if room == max_size or _zstd_content_size(data) > max_size:
+            if room == max_size or (room >= _LARGE and _zstd_content_size(data) > max_size):
                 raise _too_large() from None
             room = min(max_size, 4 * room)
             del out  # or both are there at once
