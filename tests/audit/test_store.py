@@ -231,7 +231,7 @@ def test_tables_of_another_version_are_refused(database: str) -> None:
         ("nonsense", "cannot be opened"),
         ("nodb://x", "cannot be opened"),
         ("sqlite:////dev/null/audit.db", "cannot be opened"),
-        ("sqlite:////proc/audit.db", "cannot be used"),
+        ("sqlite:////proc/audit.db", "cannot be opened"),
     ],
 )
 def test_a_store_that_is_not_there_is_said(where: str, said: str) -> None:

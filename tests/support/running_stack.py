@@ -4,15 +4,18 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from eventually import eventually
 
 from tallymark.child_process import kill_process
+from tallymark.cli.ports import with_free_ports
 from tallymark.cli.supervisor.control import ask
 from tallymark.cli.supervisor.run import control_file
-from tallymark.deployment import Deployment
+from tallymark.deployment import Deployment, dump_toml
 from tallymark_audit.demo.processes import Command
 
 WINDOW_MS = 2_000
@@ -47,7 +50,7 @@ class Stack:
         """Start a publisher; what was acknowledged to it is in ``acked(run)``."""
         bootstrap = self.deployment.cluster(cluster).bootstrap_servers
         script = Path(__file__).with_name("publisher.py")
-        log = self.deployment.log_dir / f"publisher-{run}.log"
+        log = self.settings.with_name(f"publisher-{run}.log")
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, str(script), bootstrap, topic, run, str(self._acked(run))],
@@ -82,4 +85,30 @@ class Stack:
         self.up.stop()
 
     def _acked(self, run: str) -> Path:
-        return self.deployment.data_dir / f"acked-{run}"
+        return self.settings.with_name(f"acked-{run}")  # not where a test fills the disk
+
+
+@contextmanager
+def stack_in(folder: Path, data: Path) -> Iterator[Stack]:
+    """A stack of the usual settings, but for short windows and free ports; its settings, and what
+    the test writes, are in ``folder``."""
+    usual = Deployment()
+    audit = usual.audit.model_copy(
+        update={
+            "window_ms": WINDOW_MS,
+            "settle_min_ms": 3_000,
+            "settle_max_ms": 3_000,
+            "report_interval_ms": 500,
+            "silence_ms": 15_000,
+        }
+    )
+    deployment = with_free_ports(usual.model_copy(update={"data_dir": data, "audit": audit}))
+    settings = folder / "tallymark.toml"
+    settings.write_text(dump_toml(deployment))
+    up = Command("up", ["up", "--settings", settings], settings, deployment.log_dir)
+    running = Stack(deployment, settings, up)
+    try:
+        up.wait_for(lambda: up.said("The stack is up"), "start", 240)
+        yield running
+    finally:
+        running.close()

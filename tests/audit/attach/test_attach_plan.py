@@ -128,7 +128,7 @@ def test_broker_time_is_warned_of_with_what_it_does_to_windows() -> None:
     (line,) = plan(settings_of(asked(), [one]), [one]).warnings
     assert line.startswith("kafka: clicks has message.timestamp.type=LogAppendTime: the broker's")
     assert "claimed in one and counted in the next" in line
-    assert "tallymark topics config clicks --set message.timestamp.type=CreateTime" in line
+    assert "tallymark topics config --set message.timestamp.type=CreateTime clicks" in line
     none = plan(settings_of(asked(topics="orders"), [one]), [one]).warnings
     assert none == ()
 
