@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from eventually import eventually
-from running_stack import Stack, stack_in
+from running_stack import WINDOW_MS, Stack, stack_in
 
 from tallymark import Producer
 from tallymark.client import SimpleConsumer
@@ -31,10 +31,10 @@ EDGES = ("producer-to-dc1", "dc1-to-aggregate")
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """In memory: ZooKeeper makes its files 64 MB long, brokers their indexes 10 MB. Needs root."""
+    """In memory. ``up`` starts with no less than 1 GiB. Needs root."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=600m", "tmpfs", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=1500m", "tmpfs", str(folder)]
     if subprocess.run(command, capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")
     yield folder
@@ -105,6 +105,7 @@ def starve(stack: Stack, take: Callable[[], None], give: Callable[[], None]) -> 
     eventually(
         lambda: len(stack.acked("a")) > known + 500, seconds=PATIENCE, what="publishing goes on"
     )
+    time.sleep(3 * WINDOW_MS / 1000)
     stack.stop_publishers()
     acked = stack.acked("a")
     assert acked <= values(stack, "dc1"), "acknowledged, but not in the log"
