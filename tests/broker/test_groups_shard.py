@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -230,7 +231,7 @@ async def test_a_failing_disk_is_told_and_nothing_is_promised() -> None:
     box = Box()
     shard = await box.shard()
     joined = await shard.join("g", join())
-    box.files.fail_next_write(".log")
+    box.files.fail_next_write(".log", error=errno.EIO)
     part = {joined.member_id: b"part"}
     synced = await shard.sync(
         "g", Sync(0, joined.member_id, None, joined.generation, assignments=part)
