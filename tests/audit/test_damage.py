@@ -70,7 +70,8 @@ class Site:
         settings = CollectorSettings("dc1", W, max_wait_ms=0)
         self.collector = Collector(self.store, self.cluster, settings, "x", clock=lambda: self.now)
         self.collector.start()
-        self.judges = JudgeLoop(self.collector.ledger, derive_edges(self.deployment), AUDIT)
+        edges = derive_edges(self.deployment)
+        self.judges = JudgeLoop(self.collector.ledger, edges, AUDIT, clock=lambda: self.now)
 
     def publish(self, partition: int, count: int = 10, lose: int = 0) -> None:
         first = self.next[partition]

@@ -67,7 +67,9 @@ class Stage:
         """New judges, of the deployment as it is now."""
         edges = derive_edges(self.deployment)
         for name, ledger in self.ledgers.items():
-            self.judges[name] = JudgeLoop(ledger, edges, self.deployment.audit)
+            self.judges[name] = JudgeLoop(
+                ledger, edges, self.deployment.audit, clock=lambda: self.now
+            )
 
     def counted(self, cluster: str, *topics: str) -> None:
         """The cluster's collector has counted all there is, up to now."""

@@ -100,8 +100,10 @@ class World:
     def judge(self, name: str) -> None:
         """Judge as the collector of the cluster that was started last."""
         ledger, edges = self.collectors[name].ledger, derive_edges(self.deployment)
-        self.judges[name] = JudgeLoop(ledger, edges, AUDIT)
-        self.namers[name] = Namer(ledger, edges, self.clusters.__getitem__, W)
+        self.judges[name] = JudgeLoop(ledger, edges, AUDIT, clock=lambda: self.now)
+        self.namers[name] = Namer(
+            ledger, edges, self.clusters.__getitem__, W, clock=lambda: self.now
+        )
 
     def mirror(self, source: str) -> None:
         """Copy what is new in ``source`` into the aggregate."""

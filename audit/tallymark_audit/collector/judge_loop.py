@@ -84,8 +84,16 @@ class JudgeLoop:
 
     ``edges`` are all of the deployment; the groups whose members report are found on the way."""
 
-    def __init__(self, ledger: Ledger, edges: Sequence[Edge], settings: AuditSettings) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        edges: Sequence[Edge],
+        settings: AuditSettings,
+        clock: Callable[[], float] = monotonic_ms,
+    ) -> None:
+        """``clock`` (ms): by which topics rest that took more than their turn."""
         self._ledger = ledger
+        self._clock = clock
         self._settings = settings
         self._edges = tuple(edges)
         self._mark_at = 0
@@ -139,7 +147,7 @@ class JudgeLoop:
         for hop in hops_into(edges, self._ledger.cluster):
             known = self._hops.get(hop.edge.name)
             if known is None or known.hop.edge != hop.edge:
-                self._hops[hop.edge.name] = _HopLoop(hop, self._settings, owed_from)
+                self._hops[hop.edge.name] = _HopLoop(hop, self._settings, owed_from, self._clock)
 
     def _find_groups(self) -> None:
         """A group that reports owes what it reads, from when it was first heard of."""
@@ -160,7 +168,9 @@ def _first_heard(since: Mapping[str, int], _: Edge, topic: str) -> int:
 class _HopLoop:
     """Judges one edge. ``owed_from`` tells since when (ms) it owes a topic."""
 
-    def __init__(self, hop: Hop, settings: AuditSettings, owed_from: OwedFrom) -> None:
+    def __init__(
+        self, hop: Hop, settings: AuditSettings, owed_from: OwedFrom, clock: Callable[[], float]
+    ) -> None:
         self.hop = hop
         self._settings = settings
         self._owed_from = owed_from
@@ -171,7 +181,7 @@ class _HopLoop:
         self._waiting = Waiting()
         self._collisions: set[str] = set()
         self._many = Counter[str]()
-        self._turns = Turns[int](monotonic_ms)
+        self._turns = Turns[int](clock)
 
     def step(self, ledger: Ledger, now: int) -> list[Verdict]:
         with ledger.store.read() as connection:

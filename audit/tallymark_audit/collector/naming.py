@@ -62,6 +62,7 @@ class Namer:
         edges: Iterable[Edge],
         reader_of: Callable[[str], LogReader],
         window_ms: int,
+        clock: Callable[[], float] = monotonic_ms,
     ) -> None:
         self._ledger = ledger
         self._reader_of = reader_of
@@ -72,7 +73,7 @@ class Namer:
             if edge.kind in ("mirror", "consumer") and edge.home == ledger.cluster
         }
         self._queue: deque[Waiting] | None = None
-        self._turns = Turns[Waiting](monotonic_ms)
+        self._turns = Turns[Waiting](clock)
 
     def step(self, news: Iterable[Verdict], now: int) -> None:
         """Name the losses among the news, a few at a time and topic by topic in turn; at first
