@@ -47,10 +47,14 @@ class Counters:
                     continue
                 self.records += run.count
                 self.bytes += run.bytes
-                self.overflowed += run.count if run.key.overflow else 0
-                self.unstamped += 0 if run.key.stamped or run.key.overflow else run.count
                 self.malformed += run.malformed
                 self.skewed += run.skewed
+                if run.key.stamped:
+                    continue
+                if run.key.overflow:
+                    self.overflowed += run.count
+                else:
+                    self.unstamped += run.count
 
     def stands(self, positions: Mapping[Place, Position], in_charge: bool) -> None:
         """Take in where the partitions stand."""

@@ -228,9 +228,9 @@ def _end_of_run(look: _Columns, start: int, run: _Next) -> int:
         count = min(count, start + MAX_SEQUENCE - run.first + 1)
     if not isinstance(look.offsets, range):  # a compacted log: there may be holes
         return _end_one_by_one(look, start, count, run)
-    if run.prefix and not _goes_on(look.stamps, start + 1, run.prefix):
-        return start + 1  # what would continue it is not made for records of one run each
-    at, size = start, _SHORT
+    at, size, after = start, _SHORT, start + 1
+    if run.prefix and (after >= count or not (look.stamps[after] or b"").startswith(run.prefix)):
+        return after  # what would continue it is not made for records of one run each
     if look.stamps[count - 1] == _stamps(run, count - 1 - start, 1)[0]:
         size = count  # the last one fits, so all will
     while at < count:
@@ -242,12 +242,6 @@ def _end_of_run(look: _Columns, start: int, run: _Next) -> int:
         if at < end:
             break
     return at
-
-
-def _goes_on(stamps: list[bytes | None], at: int, prefix: bytes) -> bool:
-    """Whether the stamp there may be of the same run."""
-    stamp = stamps[at] if at < len(stamps) else None
-    return stamp is not None and stamp.startswith(prefix)
 
 
 def _alike(stamps: list[bytes | None], expected: list[bytes | None]) -> int:
