@@ -110,7 +110,8 @@ def compare(folder: Path, rounds: int) -> None:
     print(usual, attacked)
     assert usual.codes == {0}
     assert attacked.codes <= FINAL, attacked.codes
-    assert attacked.memory < 1.5 * usual.memory
+    # Two threads open batches, each with what it unpacks, 16 MiB, and the buffer that grows to it.
+    assert attacked.memory < usual.memory + 2 * 2 * (16 << 20)
     assert attacked.log < 2 * usual.log + 10_000
     assert attacked.rate > usual.rate / 3, "who writes to another topic has to wait"
 
