@@ -255,7 +255,7 @@ class Ledger:
         return [one for one in found if one[0] in self.positions]
 
     def fill(self, hole: Hole, found: Counted, now: int) -> None:
-        """What could not be read can be read by now, and is counted: once, whoever dies. ``found``
+        """Count a hole that can be read by now: exactly once, also over a crash. ``found``
         does not move the position."""
         place = found.place
         self._cells.pop(place, None)

@@ -99,8 +99,8 @@ class Opener:
             run.blocks = ()
         count = sum(run.count for run in moved if not run.aborted)
         reason = (
-            f"more than {self.budget.most} runs a minute that nobody has reported, or too many "
-            "windows far from now: the records of further ones are counted, not told apart"
+            f"the partition has more than {self.budget.most} unreported runs a minute, or too many "
+            "windows far from now: further records are counted together, by number"
         )
         start, end = min(run.offset for run in moved), max(run.last_offset for run in moved) + 1
         incident = Incident(TOO_MANY_RUNS, reason, *place, start, end, count)
