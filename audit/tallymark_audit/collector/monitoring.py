@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tallymark.errors import RemoteProtocolError
-from tallymark.protocol.records import Batch, Record
+from tallymark.protocol.records import Record
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.reports.event_checks import Place, places_of, read_event, without_unknown
 from tallymark_audit.reports.events import AuditEvent
@@ -45,27 +45,6 @@ class _Reading:
     def report(self, kind: str, reason: str, offset: int) -> None:
         text = reason.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
         self.odd.setdefault((kind, text[:MOST_REASON]), []).append(offset)
-
-
-def read_events(
-    batches: Iterable[Batch],
-    partition: int,
-    start: int,
-    trimmed: bool,
-    window_ms: int,
-    now: int = LARGEST,
-    skew_ms: int = 0,
-    unknown: Unknown = lambda places: frozenset(),
-) -> tuple[MonitoringBatch, list[Incident]]:
-    """:func:`events_in` of the records of these batches. CorruptRecordError: one cannot be read."""
-    records = (
-        record
-        for batch in batches
-        if not batch.header.is_control
-        for record in batch.records(batch.usual_max_size)
-        if record.offset >= start
-    )
-    return events_in(records, partition, trimmed, window_ms, now, skew_ms, unknown)
 
 
 def events_in(
