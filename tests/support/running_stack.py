@@ -103,6 +103,13 @@ def stack_in(folder: Path, data: Path) -> Iterator[Stack]:
         }
     )
     deployment = with_free_ports(usual.model_copy(update={"data_dir": data, "audit": audit}))
+    with stack_of(folder, deployment) as running:
+        yield running
+
+
+@contextmanager
+def stack_of(folder: Path, deployment: Deployment) -> Iterator[Stack]:
+    """A stack of these settings, as they are; the settings file is in ``folder``."""
     settings = folder / "tallymark.toml"
     settings.write_text(dump_toml(deployment))
     up = Command("up", ["up", "--settings", settings], settings, deployment.log_dir)

@@ -17,6 +17,7 @@ from tallymark.broker.settings import BrokerSettings, is_secret
 from tallymark.broker.settings_text import parse, reference
 from tallymark.cli.descriptors import raise_descriptor_limit
 from tallymark.cli.process import configure_logging, die_with_parent
+from tallymark.cli.zookeeper_credentials import broker_credentials
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 
@@ -116,6 +117,7 @@ def of_deployment(deployment: Deployment, cluster_name: str, node_id: int) -> di
         "log.dirs": deployment.data_dir.absolute() / cluster.name / f"broker-{node_id}",
         "zookeeper.connect": deployment.zookeeper.connect + cluster.root,
         "zookeeper.session.timeout.ms": deployment.zookeeper.session_timeout_ms,
+        **broker_credentials(deployment, cluster),
         **cluster.broker_settings,
     }
 

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
 from tallymark.broker.acl_rules import Acl
-from tallymark.cli.target import cluster_options, find_zookeeper, take_target
+from tallymark.cli.target import chosen_cluster, cluster_options, take_target
+from tallymark.deployment import load
 from tallymark.errors import UserError
+
+if TYPE_CHECKING:
+    from tallymark.coordination.access import Access
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,9 +91,18 @@ def opened_store(options: dict[str, Any]) -> Iterator[Security]:
         from tallymark.coordination import ZooKeeper  # kazoo
         from tallymark.coordination.access import Access
 
-        known = Access.from_environment()
         # Whoever has the brokers' credentials writes what only they may change, and read.
-        access = replace(known, closed=bool(known.user))
-        connect = zookeeper or find_zookeeper(options["cluster"], options["settings"])
+        connect, access = zookeeper, Access.from_environment()
+        if not connect:
+            connect, access = _of_the_settings(options["cluster"], options["settings"])
         with ZooKeeper(connect, access=access).start(create_root=True) as session:
             yield KeptSecurity(ZooKeeperSecurityStore(session))
+
+
+def _of_the_settings(cluster: str | None, settings: str | None) -> tuple[str, Access]:
+    """Where the cluster's ZooKeeper is, and how its brokers are known there."""
+    from tallymark.cli.zookeeper_credentials import access_of
+
+    deployment = load(settings)
+    chosen, connect = chosen_cluster(deployment, cluster)
+    return connect, access_of(deployment, chosen)

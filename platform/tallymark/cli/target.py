@@ -72,7 +72,7 @@ def take_target(options: dict[str, Any]) -> Target:
         return Target({"bootstrap_servers": bootstrap, **(security or {})})
     places = find_places(settings)
     if places is not None:
-        place, zookeeper = _chosen(places, cluster)
+        place, zookeeper = chosen_cluster(places, cluster)
         if not place.secured or security is not None:
             return Target(
                 {"bootstrap_servers": place.bootstrap_servers, **(security or {})}, zookeeper
@@ -127,22 +127,19 @@ def clusters_named(
     return tuple(dict.fromkeys(found))
 
 
-def find_zookeeper(cluster: str | None, settings: str | None) -> str:
-    """Where the ZooKeeper of that cluster of the settings is, or of the first one."""
-    places = find_places(settings)
-    return _chosen(places, cluster)[1] if places else find_cluster(cluster, settings)[1]
-
-
 def find_cluster(cluster: str | None, settings: str | None) -> tuple[Cluster, str]:
     """The cluster of that name in the settings, or the first one; and where its ZooKeeper is."""
-    return _chosen(load(settings), cluster)
+    return chosen_cluster(load(settings), cluster)
 
 
 @overload
-def _chosen(described: Deployment, name: str | None) -> tuple[Cluster, str]: ...
+def chosen_cluster(described: Deployment, name: str | None) -> tuple[Cluster, str]: ...
 @overload
-def _chosen(described: Places, name: str | None) -> tuple[ClusterPlace, str]: ...
-def _chosen(described: Deployment | Places, name: str | None) -> tuple[Cluster | ClusterPlace, str]:
+def chosen_cluster(described: Places, name: str | None) -> tuple[ClusterPlace, str]: ...
+def chosen_cluster(
+    described: Deployment | Places, name: str | None
+) -> tuple[Cluster | ClusterPlace, str]:
+    """The cluster of that name, or the first one; and where its ZooKeeper is."""
     try:
         chosen = described.cluster(name) if name else described.clusters[0]
     except KeyError as error:

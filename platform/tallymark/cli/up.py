@@ -15,6 +15,7 @@ from tallymark.cli.process import die_with_parent, stop_signals
 from tallymark.cli.supervisor.plan import ProcessSpec
 from tallymark.cli.supervisor.run import POLL_SECONDS, Supervisor
 from tallymark.cli.supervisor.state import Child, State
+from tallymark.cli.zookeeper_credentials import password_file, prepare_credentials
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 
@@ -45,6 +46,8 @@ def run_stack(deployment: Deployment, announce: Callable[[], None]) -> None:
     refuse_early(deployment)
     supervisor = Supervisor(deployment, report)
     supervisor.start()
+    if prepare_credentials(deployment):
+        click.echo(f"ZooKeeper is closed to others from now on: {password_file(deployment)}")
     with stop_signals() as stopped:
         try:
             announced = False

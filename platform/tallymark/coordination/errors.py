@@ -46,7 +46,9 @@ class NotAuthorizedError(CoordinationError):
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            path, "ZooKeeper does not let us; set zookeeper.user and zookeeper.password"
+            path,
+            "ZooKeeper does not let us; set zookeeper.user and zookeeper.password to those by "
+            "which it was closed (where 'tallymark up' starts it: <data_dir>/zookeeper/password)",
         )
 
 

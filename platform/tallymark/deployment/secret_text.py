@@ -28,15 +28,20 @@ def _value(is_file: bool, name: str, setting: str) -> str:
         if not os.environ.get(name):
             raise UserError(f"the environment variable {name} is not set", f"{setting} names it")
         return os.environ[name]
+    return first_line(Path(name), setting)
+
+
+def first_line(path: Path, setting: str) -> str:
+    """The secret in a file. UserError names the file, and the ``setting`` that is to be in it."""
     try:
-        text = Path(name).read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(
-            f"cannot read {name}: {error.strerror}", f"{setting} is to be in it"
+            f"cannot read {path}: {error.strerror}", f"{setting} is to be in it"
         ) from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{name} is not text in UTF-8", f"{setting} is to be in it") from error
+        raise UserError(f"{path} is not text in UTF-8", f"{setting} is to be in it") from error
     first = text.split("\n", 1)[0].rstrip("\r")
     if not first:
-        raise UserError(f"the first line of {name} is empty", f"{setting} is to be in it")
+        raise UserError(f"the first line of {path} is empty", f"{setting} is to be in it")
     return first
