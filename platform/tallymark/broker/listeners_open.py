@@ -14,7 +14,7 @@ from tallymark.broker.connection_limit import connections_allowed, is_scarce
 from tallymark.broker.image import Endpoint
 from tallymark.broker.listeners import Listener, endpoints, off_loopback
 from tallymark.broker.logins import Logins
-from tallymark.broker.sasl_gate import SaslGate
+from tallymark.broker.sasl_gate import TOKENS, SaslGate
 from tallymark.broker.settings import BrokerSettings
 from tallymark.errors import UserError
 from tallymark.net import Address, Handler, Server, ServerLimits
@@ -22,6 +22,7 @@ from tallymark.net.accept_errors import ACCEPTS, FEW_ACCEPTS
 from tallymark.net.connection_quota import ConnectionQuota
 from tallymark.net.principals import PrincipalRules
 from tallymark.net.request_memory import RequestMemory
+from tallymark.net.server import ABANDON
 from tallymark.net.tls import server_context
 
 log: Final = logging.getLogger(__name__)
@@ -107,15 +108,16 @@ class Listeners:
             handshake_timeout=settings.ssl_handshake_timeout_ms / 1000,
             backlog=FEW_ACCEPTS if is_scarce(self._descriptors) else ACCEPTS,
         )
-        handler = self._handler
+        handler, abandon = self._handler, ABANDON
         if listener.sasl:
             limits = replace(limits, max_frame_bytes=settings.sasl_server_max_receive_size)
-            handler = SaslGate(handler, self._logins)
+            handler, abandon = SaslGate(handler, self._logins), ABANDON | TOKENS
         if off_loopback(listener) and not listener.tls:
             log.warning("%s is open to other machines without TLS", listener)
         server = Server(
             handler,
             limits=limits,
+            abandon=abandon,
             listener=listener.name,
             quota=self.quota,
             principals=PrincipalRules(settings.ssl_principal_mapping_rules),

@@ -2,8 +2,9 @@
 
 A hash takes milliseconds on purpose, so a flood of wrong passwords is a queue. Its order keeps
 those who send the flood to themselves: addresses take turns, users of one address take turns, and
-of one user's log-ins at one address the newest is next (who waits for long has given up; a flood
-that waits for its answers then stands in its own way).
+one user's log-ins at one address keep their order. What one address may have waiting is hashed
+before the refusals of that address are due (:mod:`tallymark.net.refusal_pace`), so that a refusal
+of a name that is there comes no later than one of a name that is not.
 
 A wrong password costs its price from a purse that fills up at a fixed rate, a right one nothing: so
 wrong ones take a bounded share of the processor, and a thousand clients that come back at the same
@@ -15,10 +16,13 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import Final, Generic, TypeVar
 
+from tallymark.net.addresses import sender
+from tallymark.net.refusal_pace import LONGEST_SECONDS, PER_SECOND
+
 T = TypeVar("T")
 
 MAX_WAITING: Final = 10_000
-_MAX_OF_ONE: Final = 1_000
+_MAX_OF_ONE: Final = int(LONGEST_SECONDS * PER_SECOND)
 
 
 class LoginQueue(Generic[T]):
@@ -32,30 +36,35 @@ class LoginQueue(Generic[T]):
         return self._size
 
     def put(self, host: str, user: str, item: T) -> T | None:
-        """Let ``item`` wait. What is returned has to go: the oldest of the same address and user,
-        or ``item`` itself where nobody else can wait."""
+        """Let ``item`` wait. What is returned has to go: the oldest of the user with the most that
+        waits at this address, or ``item`` itself where nobody else can wait."""
         if self._size >= MAX_WAITING:
             return item
-        waiting = self._hosts.setdefault(host, OrderedDict()).setdefault(user, deque())
-        waiting.append(item)
+        users = self._hosts.setdefault(sender(host), OrderedDict())
+        users.setdefault(user, deque()).append(item)
         self._size += 1
-        if len(waiting) > _MAX_OF_ONE:
-            self._size -= 1
-            return waiting.popleft()
-        return None
+        if sum(map(len, users.values())) <= _MAX_OF_ONE:
+            return None
+        return self._first_of(users, max(users, key=lambda name: len(users[name])))
 
     def take(self) -> T:
         """The next; IndexError where nobody waits."""
         if not self._hosts:
             raise IndexError("nobody waits")
         host, users = self._hosts.popitem(last=False)
-        user, waiting = users.popitem(last=False)
-        item = waiting.pop()
-        self._size -= 1
-        if waiting:
-            users[user] = waiting
+        user = next(iter(users))
+        item = self._first_of(users, user)
+        if user in users:
+            users.move_to_end(user)
         if users:
             self._hosts[host] = users
+        return item
+
+    def _first_of(self, users: OrderedDict[str, deque[T]], user: str) -> T:
+        item = users[user].popleft()
+        if not users[user]:
+            del users[user]
+        self._size -= 1
         return item
 
 

@@ -17,6 +17,7 @@ from tallymark.broker.settings import BrokerSettings
 from tallymark.errors import UserError
 from tallymark.net import ServerConnection
 from tallymark.net.rate_limit import RateLimit
+from tallymark.net.refusal_pace import RefusalPace
 from tallymark.net.sasl import OAUTHBEARER, PLAIN, SaslError, ServerExchange
 from tallymark.net.sasl_oauthbearer import OAuthServer
 from tallymark.net.sasl_plain import PlainServer
@@ -53,6 +54,7 @@ class Logins:
         self._security = security
         self._now = now
         self._limit = RateLimit()
+        self._pace = RefusalPace()
         self._oauth: OAuth | None = None
         if OAUTHBEARER in self.mechanisms:
             self._oauth = _oauth(settings, now)
@@ -77,23 +79,29 @@ class Logins:
         milliseconds the log-in holds (0: for ever, or it is not over); the connection is closed
         then, unless its client has logged in again.
 
-        SaslError after a log-in that failed, with the delay that the settings ask for; the
-        connection then closes as soon as it is answered.
+        SaslError after a log-in that failed, when it is its address's turn to be refused, and no
+        earlier than the settings ask for; the connection then closes as soon as it is answered.
         """
         session = connection.sasl
         assert session is not None
         exchange = session.begin_token()
         loop = asyncio.get_running_loop()
         began, known = loop.time(), session.user
+        due = max(began + self._delay, self._pace.come(connection.host, began))
         try:
             reply = await self._respond(exchange, token, connection)
             session.ended(failed=False, now=loop.time())
+        except asyncio.CancelledError:
+            # Who is right is answered at once: whoever guesses need not wait for the refusal.
+            self._failed(connection, session.mechanism, SaslError("its client did not wait"))
+            raise
         except SaslError as error:
             session.ended(failed=True)
             self._failed(connection, session.mechanism, error)
-            await asyncio.sleep(began + self._delay - loop.time())
+            await asyncio.sleep(due - loop.time())
             connection.finish()
             raise
+        self._pace.let_in(connection.host, loop.time())
         if exchange.user is None:
             return reply, 0
         connection.principal = f"User:{exchange.user}"

@@ -28,6 +28,9 @@ from tallymark.protocol.frames import RequestHeader
 _BEFORE: Final = frozenset(
     {int(ApiKey.API_VERSIONS), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)}
 )
+TOKENS: Final = frozenset({int(ApiKey.SASL_AUTHENTICATE), BARE.api_key})
+"""Requests of which nothing is left to do when their client goes away: nobody hears the answer,
+and a log-in that fails waits for seconds to be told so."""
 
 
 class SaslGate:

@@ -23,7 +23,8 @@ from tallymark.net.tls_accept import TlsHandshake
 
 log: Final = logging.getLogger(__name__)
 
-_FETCH: Final = 1
+ABANDON: Final = frozenset({1})
+"""Fetch: a long poll that changes nothing."""
 
 
 class Server:
@@ -42,7 +43,7 @@ class Server:
         *,
         limits: ServerLimits | None = None,
         on_close: OnClose | None = None,
-        abandon: frozenset[int] = frozenset({_FETCH}),
+        abandon: frozenset[int] = ABANDON,
         listener: str = "PLAINTEXT",
         quota: ConnectionQuota | None = None,
         principals: PrincipalRules | None = None,
