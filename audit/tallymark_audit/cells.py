@@ -24,6 +24,10 @@ OVERFLOW: Final = "(overflow)"
 instance. A stamp always has one, so no stamp can name such a cell."""
 
 
+RunName = tuple[str, str]
+"""Server and instance, as stamps and reports have them."""
+
+
 class CellKey(NamedTuple):
     """One cell, wherever it is counted.
 
@@ -42,6 +46,11 @@ class CellKey(NamedTuple):
     def stamped(self) -> bool:
         """Whether the records carry who sent them; without it they can only be counted."""
         return bool(self.instance)
+
+    @property
+    def run(self) -> RunName:
+        """Who sent the records."""
+        return self.server, self.instance
 
     @property
     def overflow(self) -> bool:

@@ -22,6 +22,9 @@ MIRROR = "mirror"
 """The kind of reporters that may be several processes at a time."""
 AHEAD = 64
 """How many events beyond a hole are remembered; further ones are healed by what they repeat."""
+HOLES = 256
+"""Holes in a reporter's numbers that are remembered, the last ones: an event from before that comes
+again is taken for new, which changes nothing."""
 
 
 class Ahead(NamedTuple):
@@ -72,7 +75,7 @@ class Reporter:
             self,
             first_seen=min(self.first_seen, event.started_at),
             last_heard=max(self.last_heard, event.emitted_at),
-            seen=self.seen.add(event.event_number, event.event_number),
+            seen=_last(self.seen.add(event.event_number, event.event_number)),
             ahead=tuple(sorted((*self.ahead, mark)))[-AHEAD:],
         )._advance()
         if event.kind == MIRROR and self._is_another_process(event):
@@ -102,7 +105,7 @@ class Reporter:
 
     def _stands(self, mark: Ahead, covered: int) -> bool:
         first_of_group = mark.number - mark.group + 1
-        whole = not (RangeSet.single(first_of_group, mark.number) - self.seen)
+        whole = self.seen.covers(first_of_group, mark.number)
         return whole and mark.covers_from <= covered + 1
 
     def facts(self, retired: bool = False) -> ReporterFacts:
@@ -143,6 +146,10 @@ def _before(event: AuditEvent) -> RangeSet:
     """The numbers of its own group that a trimmed topic no longer holds."""
     number = event.event_number
     return RangeSet.single(0, number - 1) if number else EMPTY
+
+
+def _last(seen: RangeSet) -> RangeSet:
+    return seen if len(seen.ranges) <= HOLES else RangeSet(seen.ranges[-HOLES:])
 
 
 class PartKey(NamedTuple):

@@ -103,6 +103,11 @@ class RangeSet:
         at = bisect_right(self.ranges, number, key=lambda pair: pair[0]) - 1
         return at >= 0 and number <= self.ranges[at][1]
 
+    def covers(self, first: int, last: int) -> bool:
+        """Whether all of ``first..last`` are in it."""
+        at = bisect_right(self.ranges, first, key=lambda pair: pair[0]) - 1
+        return at >= 0 and last <= self.ranges[at][1]
+
     def __iter__(self) -> Iterator[Range]:
         return iter(self.ranges)
 

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from tallymark_audit import sketches
 from tallymark_audit.cells import Block, CellKey, Copy, Explanation, Summary, merge_blocks
 from tallymark_audit.hashing import MASK, fingerprint
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.repeats import MAX_LEVELS, Levels, copies_in, levels_of, together
+
+MOST_HASHED: Final = 1 << 24
+"""Sequences of ranges that are hashed to be added to what has no ranges: 0.1 s. A range costs who
+claims it a few bytes, however long it is."""
+UNHASHED: Final = -1
+"""In place of a fingerprint that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,23 +111,29 @@ class Claim:
         """Which sequences are upstream beyond once; None: not known, only how many."""
         return _repeated(self.duplicate_count, self.again, self.copies)
 
-    def summarized(self) -> Summary:
-        """The claim in a few numbers, whether it has ranges or not."""
+    def numbers(self) -> Summary:
+        """The claim in a few numbers, whether it has ranges or not; without a fingerprint
+        (:data:`UNHASHED`) if it has."""
         if self.summary is not None:
             return self.summary
         sizes = (self.accepted.size, self.claimed.size, self.failed.size, self.in_doubt.size)
-        return Summary(*sizes, fingerprint(self.claimed))
+        return Summary(*sizes, UNHASHED)
+
+    def fingerprinted(self) -> int:
+        """The sum of the hashes of what was promised, or :data:`UNHASHED`."""
+        return fingerprint(self.claimed) if self.summary is None else self.summary.fingerprint
 
     def _merged_summary(self, other: Claim) -> Summary | None:
         if self.summary is None and other.summary is None:
             return None
-        one, two = self.summarized(), other.summarized()
+        one, two = self.numbers(), other.numbers()
+        hashes = _few_hashed(self, one.acknowledged), _few_hashed(other, two.acknowledged)
         return Summary(
             one.accepted + two.accepted,
             one.acknowledged + two.acknowledged,
             one.failed + two.failed,
             one.in_doubt + two.in_doubt,
-            one.fingerprint + two.fingerprint & MASK,
+            _added(*hashes),
         )
 
 
@@ -224,7 +237,8 @@ class Observation:
     def _merged_fingerprint(self, other: Observation) -> int | None:
         if self.fingerprint is None and other.fingerprint is None:
             return None
-        return self.fingerprinted() + other.fingerprinted() & MASK
+        hashes = _few_hashed(self, self.ranges.size), _few_hashed(other, other.ranges.size)
+        return _added(*hashes)
 
     def _summary(self) -> Summary | None:
         if self.fingerprint is None:
@@ -247,6 +261,20 @@ class CellFacts:
     observed_count: int | None = None
     in_flight: bool = False
     unreported: frozenset[str] = frozenset()
+
+
+def _few_hashed(side: Claim | Observation, size: int) -> int:
+    """The fingerprint of a side with ranges of so many sequences."""
+    return UNHASHED if size > MOST_HASHED and _has_ranges(side) else side.fingerprinted()
+
+
+def _has_ranges(side: Claim | Observation) -> bool:
+    nameless = side.summary if isinstance(side, Claim) else side.fingerprint
+    return nameless is None
+
+
+def _added(one: int, other: int) -> int:
+    return UNHASHED if UNHASHED in (one, other) else one + other & MASK
 
 
 def merge_observations(observations: Iterable[Observation]) -> dict[CellKey, Observation]:

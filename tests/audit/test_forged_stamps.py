@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from forged_reports import count_of, event, tell
 from judged_world import W, World, heartbeats, publisher, steady, world_in
-from sqlalchemy import Table, func, select
+from sqlalchemy import func, select
 
 from tallymark.client.producing.stamps import Stamp
 from tallymark_audit.alerts.facts import judged_edges
@@ -23,7 +23,7 @@ from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.metrics_source import AuditMetrics
 from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import AuditEvent, CellReport, Copied, Gap, encode_event
+from tallymark_audit.reports.events import CellReport, Copied, Gap
 from tallymark_audit.store import counts, facts, openings, queries, recounts
 from tallymark_audit.store.tables import (
     claims,
@@ -253,27 +253,6 @@ def test_no_stamp_names_the_overflow_cell(world: World) -> None:
         found += counts.cells_of_window(connection, "dc1", "t", 0, at + W)
     assert len(found) == 2
     assert not any(replace(seen).key.overflow for seen in found)
-
-
-def event(world: World, instance: bytes, **fields: Any) -> AuditEvent:
-    code = instance.hex()
-    made = AuditEvent(
-        kind="producer", tier="producer", reporter=f"producer-{code}", server="web",
-        application="app", instance=code, event_number=0, covers_from=0, emitted_at=world.now,
-        window_ms=W, complete_through=world.now, started_at=world.now,
-    )  # fmt: skip
-    return replace(made, **fields)
-
-
-def tell(world: World, *events: AuditEvent) -> None:
-    log = world.clusters["dc1"].log(AUDIT_TOPIC)
-    for one in events:
-        log.append([Told(None, world.now, encode_event(one))])
-
-
-def count_of(world: World, table: Table) -> int:
-    with world.store.read() as connection:
-        return connection.scalar(select(func.count()).select_from(table)) or 0
 
 
 def test_reporters_that_somebody_makes_up_are_bounded(world: World) -> None:

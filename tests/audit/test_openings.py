@@ -67,7 +67,7 @@ def test_what_is_spent_comes_back_with_time_and_not_with_a_clock_that_goes_back(
 def test_runs_that_have_reported_cost_nothing_in_windows_of_about_now() -> None:
     """Ten thousand producers go on, window by window: their cells are no news."""
     budget, keys = Budget(10, W), cells(10_000)
-    made = admit(budget, Spent(), keys, {key.instance for key in keys}, PLACE, NOW, NOW)
+    made = admit(budget, Spent(), keys, {key.run for key in keys}, PLACE, NOW, NOW)
     assert not made.refused
     assert budget.left(made.spent, NOW) == 10 * UNREPORTED
 
@@ -76,7 +76,7 @@ def test_what_lies_far_back_in_a_log_costs_nothing_while_it_is_read() -> None:
     """A collector that was away for a week reads a week of windows at once."""
     budget, then = Budget(10, W), NOW - 10_000 * W
     keys = [cells(1, then + n * W)[0] for n in range(5)]
-    made = admit(budget, Spent(), keys, {keys[0].instance}, PLACE, then, NOW)
+    made = admit(budget, Spent(), keys, {keys[0].run}, PLACE, then, NOW)
     assert budget.left(made.spent, NOW) == 10 * UNREPORTED
 
 
@@ -85,7 +85,7 @@ def test_stamps_all_over_time_open_a_bounded_number_of_windows() -> None:
     bare = [CellKey("t", 0, NOW - n * 10 * W, "", "") for n in range(5_000)]
     named = [key._replace(server="web", instance="a" * 16) for key in bare]
     for keys in (bare, named):
-        made = admit(Budget(10, W), Spent(), keys, {"a" * 16}, PLACE, NOW, NOW)
+        made = admit(Budget(10, W), Spent(), keys, {("web", "a" * 16)}, PLACE, NOW, NOW)
         assert len(made.refused) >= 5_000 - 10 * UNREPORTED - 1
         assert set(made.refused.values()) == {CellKey("t", 0, overflow_window(W), OVERFLOW, "")}
 
@@ -150,7 +150,7 @@ def test_overflow_never_completes_a_loss_nor_invents_one(
     for start in range(0, len(runs), batch):
         some = runs[start : start + batch]
         new = [key for key in dict.fromkeys(run.key for run in some) if key not in seen]
-        known = {names[n] for n in reported if n < len(names)}
+        known = {("web", names[n]) for n in reported if n < len(names)}
         made = admit(budget, spent, new, known, PLACE, NOW, NOW + start)
         spent = made.spent
         for run in some:

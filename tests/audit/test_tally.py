@@ -66,8 +66,8 @@ def facts_in(book: ClaimBook) -> dict[tuple[int, int], Facts]:
     """What the claims say, whether they have ranges or not."""
     return {
         (key.partition, key.window): Facts(
-            claim.summarized()[:4],
-            claim.summarized().fingerprint,
+            claim.numbers()[:4],
+            claim.fingerprinted(),
             claim.blocks,
             sum(claim.latency[1::2]),
         )

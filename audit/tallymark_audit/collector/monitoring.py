@@ -11,7 +11,7 @@ from tallymark.protocol.records import Record
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.reports.event_checks import Place, places_of, read_event, without_unknown
 from tallymark_audit.reports.events import AuditEvent
-from tallymark_audit.store.incidents import Incident
+from tallymark_audit.store.incidents import OTHERS, Incident
 
 BAD_EVENT: Final = "bad-event"
 CLOCK_OFF: Final = "clock-off"
@@ -22,6 +22,8 @@ Unknown = Callable[[Set[Place]], Set[Place]]
 LARGEST: Final = (1 << 63) - 1
 MOST_REASON: Final = 300
 """Characters of a reason: who sends nonsense does not choose how much of it is kept."""
+MOST_REASONS: Final = 20
+"""Of a kind, told apart of what is read at once: each is looked for in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,10 @@ class _Reading:
 
     def report(self, kind: str, reason: str, offset: int) -> None:
         text = reason.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
-        self.odd.setdefault((kind, text[:MOST_REASON]), []).append(offset)
+        key = kind, text[:MOST_REASON]
+        if key not in self.odd and sum(one == kind for one, _ in self.odd) >= MOST_REASONS:
+            key = kind, OTHERS
+        self.odd.setdefault(key, []).append(offset)
 
 
 def events_in(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
-from tallymark_audit.cells import CellKey
+from tallymark_audit.cells import CellKey, RunName
 from tallymark_audit.collector.openings import TOO_MANY_RUNS, Budget, admit, head_of
 from tallymark_audit.collector.report_bound import Recent, ReportBound
 from tallymark_audit.collector.runs import SeenRun
@@ -25,7 +25,7 @@ class Opener:
 
     budget: Budget = field(default_factory=lambda: Budget(0, 1))
     _spent: dict[Place, Spent] = field(default_factory=dict[Place, Spent])
-    _reported: Recent[str] = field(default_factory=Recent[str])
+    _reported: Recent[RunName] = field(default_factory=Recent[RunName])
     _reports: ReportBound = field(default_factory=ReportBound)
 
     def forget(self, place: Place) -> None:
@@ -56,7 +56,7 @@ class Opener:
             return set()
         known = self._spent.get(place)
         spent = openings.spent_of(connection, cluster, *place) if known is None else known
-        reported = self._reported_of(connection, {key.instance for key in new if key.stamped})
+        reported = self._reported_of(connection, {key.run for key in new if key.stamped})
         made = admit(self.budget, spent, new, reported, place, head_of(runs), now)
         later = made.spent
         if made.refused:
@@ -77,9 +77,9 @@ class Opener:
         """Those of the monitoring events of a partition that are not too many."""
         return self._reports.admit(connection, cluster, partition, events, self.budget, now)
 
-    def _reported_of(self, connection: Connection, instances: set[str]) -> set[str]:
-        known = self._reported.of(instances)
-        found = openings.reported_instances(connection, instances - known)
+    def _reported_of(self, connection: Connection, runs: set[RunName]) -> set[RunName]:
+        known = self._reported.of(runs)
+        found = openings.reported_runs(connection, runs - known)
         self._reported.note(found)
         return known | found
 

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tallymark_audit.cells import CellKey, overflow_key, window_of
+from tallymark_audit.cells import CellKey, RunName, overflow_key, window_of
 from tallymark_audit.collector.bounds import overflow_window
 from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.store.openings import Spent
@@ -108,20 +108,20 @@ def admit(
     budget: Budget,
     spent: Spent,
     new: Iterable[CellKey],
-    reported: Collection[str],
+    reported: Collection[RunName],
     place: tuple[str, int],
     head: int,
     now: int,
 ) -> Admitted:
     """Which of the ``new`` cells, in the order of the log, a partition opens. ``reported``: the
-    instances of theirs that have reported; ``head``: see :func:`head_of`; ``now`` in ms."""
+    runs of theirs that have reported; ``head``: see :func:`head_of`; ``now`` in ms."""
     left, refused = budget.left(spent, now), dict[CellKey, CellKey]()
     start = left
     for key in new:
         if key.overflow:
             continue
         current = budget.is_current(key.window, head, now)
-        known = not key.stamped or key.instance in reported
+        known = not key.stamped or key.run in reported
         price = (0 if current else 1) if known else UNREPORTED
         if price <= left:
             left -= price

@@ -10,12 +10,14 @@ from typing import Final, Generic, TypeVar
 
 from sqlalchemy import Connection
 
+from tallymark_audit.cells import RunName
 from tallymark_audit.collector.openings import Budget
 from tallymark_audit.collector.report_prices import (
     CLUSTER,
     TOO_MANY_REPORTS,
     Heard,
     Spoken,
+    cell_of,
     price_of,
     spoken_of,
 )
@@ -53,8 +55,10 @@ class ReportBound:
     """What was heard of late in one cluster."""
 
     _reporters: Recent[str] = field(default_factory=Recent[str])
-    _reported: Recent[str] = field(default_factory=Recent[str])
+    _reported: Recent[RunName] = field(default_factory=Recent[RunName])
     _spoken: Recent[Spoken] = field(default_factory=Recent[Spoken])
+    _parts: OrderedDict[int, int] = field(default_factory=OrderedDict[int, int])
+    """Of the cells that were claimed last, which part."""
 
     def admit(
         self,
@@ -78,15 +82,17 @@ class ReportBound:
         spoken: set[Spoken] = set()
         for event in events:
             told = spoken_of(event)
-            known = Heard(event.reporter in reporters, reported, self._spoken.of(told) | spoken)
+            spoke = self._spoken.of(told) | spoken
+            known = Heard(event.reporter in reporters, reported, spoke, self._parts)
             price = price_of(event, known, budget, now)
             if price > left:
                 continue
             left -= price
             taken.append(event)
             reporters.add(event.reporter)
-            reported.add(event.instance)
+            reported.add((event.server, event.instance))
             spoken |= told
+            self._note_parts(event)
         later = budget.spend(spent, start - left, now)
         refused = len(events) - len(taken)
         if refused:
@@ -105,13 +111,21 @@ class ReportBound:
 
     def _look(
         self, connection: Connection, cluster: str, events: Iterable[AuditEvent]
-    ) -> tuple[set[str], set[str]]:
+    ) -> tuple[set[str], set[RunName]]:
         """The reporters of the events that are known, and the runs they name that have reported."""
         names = {event.reporter for event in events}
         known = self._reporters.of(names)
         known |= openings.known_reporters(connection, cluster, names - known)
-        runs = {cell.instance for event in events for cell in event.cells if cell.instance}
+        runs = {(c.server, c.instance) for event in events for c in event.cells if c.instance}
         reported = self._reported.of(runs)
-        found = openings.reported_instances(connection, runs - reported)
+        found = openings.reported_runs(connection, runs - reported)
         self._reported.note(found)
         return known, reported | found
+
+    def _note_parts(self, event: AuditEvent) -> None:
+        for cell in event.cells:
+            mine = cell_of(event, cell)
+            self._parts[mine] = cell.part
+            self._parts.move_to_end(mine)
+        while len(self._parts) > REMEMBERED:
+            self._parts.popitem(last=False)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tallymark_audit.hashing import MASK, fingerprint, mix
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.sides import Claim, Observation
+from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.sides import UNHASHED, Claim, Observation
 
 NAMELESS = "more ranges than are kept: counted and hashed, not named"
 
@@ -40,23 +40,33 @@ def is_nameless(claim: Claim, seen: Observation) -> bool:
 
 def weigh(claim: Claim, seen: Observation, excused: RangeSet) -> Weighed:
     """Compare a cell by its numbers. ``excused``: sequences that need not be there."""
-    told = claim.summarized()
+    told = claim.numbers()
     promised = told.acknowledged
     if claim.acks == 0 and claim.summary is not None:
         promised = told.accepted - told.failed - told.in_doubt
         return _bounds(claim, seen, promised, told.accepted - promised, excused.size, hashed=False)
-    observed = seen.count - seen.duplicate_count
-    sums = _sums_of(seen)
-    if sums & _sums_claimed(claim):
-        again = max(0, seen.duplicate_count - claim.duplicate_count)
-        return Weighed(promised, observed, duplicates=again, same=True)
-    if excused:
-        less = (promised - excused.size, told.fingerprint - fingerprint(excused) & MASK)
-        if less in sums:
-            again = max(0, seen.duplicate_count - claim.duplicate_count)
-            return Weighed(promised, observed, duplicates=again, same=True, excused=True)
     others = max(0, told.accepted - promised)
+    if UNHASHED in ((told.fingerprint if claim.summary else 0), seen.fingerprint):
+        return _bounds(claim, seen, promised, others, excused.size, hashed=False)
+    observed = seen.count - seen.duplicate_count
+    same = _same(claim, seen, promised, excused)
+    if same is not None:
+        again = max(0, seen.duplicate_count - claim.duplicate_count)
+        return Weighed(promised, observed, duplicates=again, same=True, excused=bool(same))
     return _bounds(claim, seen, promised, others, excused.size, hashed=True)
+
+
+def _same(claim: Claim, seen: Observation, promised: int, excused: RangeSet) -> RangeSet | None:
+    """What has to be excused for both sides to be the same records; None: they are not. Numbers are
+    compared first: hashing what somebody only says there is may take minutes."""
+    seen_counts = {seen.count, seen.count - seen.duplicate_count}
+    if not seen_counts & {promised, promised + claim.duplicate_count, promised - excused.size}:
+        return None
+    sums = _sums_of(seen)
+    if sums & _sums_claimed(claim, promised):
+        return EMPTY
+    less = (promised - excused.size, claim.fingerprinted() - fingerprint(excused) & MASK)
+    return excused if excused and less in sums else None
 
 
 def _bounds(
@@ -94,10 +104,9 @@ def _sums_of(seen: Observation) -> set[Sum]:
     return {once, (seen.count, once[1] + copies & MASK)}
 
 
-def _sums_claimed(claim: Claim) -> set[Sum]:
+def _sums_claimed(claim: Claim, promised: int) -> set[Sum]:
     """What was promised: each sequence once, and with the copies that upstream has itself."""
-    told = claim.summarized()
-    once = told.acknowledged, told.fingerprint
+    once = promised, claim.fingerprinted()
     if not claim.duplicate_count or len(claim.copies) != claim.duplicate_count:
         return {once}
     copies = sum(mix(copy.sequence) for copy in claim.copies)

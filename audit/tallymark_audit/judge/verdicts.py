@@ -173,7 +173,7 @@ def undecidable(
     edge: Edge, topic: str, window: int, cells: Iterable[CellFacts], why: str
 ) -> Verdict:
     """The verdict where the facts cannot be told apart, whatever they say."""
-    claimed = sum((one.claim or Claim(one.key)).summarized().acknowledged for one in cells)
+    claimed = sum((one.claim or Claim(one.key)).numbers().acknowledged for one in cells)
     return Verdict(edge.name, topic, window, State.UNKNOWN, claimed=claimed, reasons=(why,))
 
 
@@ -272,7 +272,7 @@ def _judge_nameless(
     if gate.kind == "producer":
         excused = excused | claim.aborted
     weighed = weigh(claim, seen, excused)
-    told = claim.summarized()
+    told = claim.numbers()
     corrupt = _rewritten(seen)
     if weighed.same and not weighed.excused:
         corrupt = tuple(sorted({*corrupt, *_differing(claim.blocks, seen.blocks)}))

@@ -16,8 +16,12 @@ from tallymark_audit.ranges import RangeSet
 from tallymark_audit.reports.events import AuditEvent, CellReport, decode_event
 
 MOST_RECORDS: Final = 1 << 32
-"""Records of one run in one window: more than anything can send in an hour, and few enough to be
-hashed one by one."""
+"""Records of one run in one window: more than anything can send in an hour."""
+MOST_BYTES: Final = 1 << 44
+"""Their bytes. Sums over half a million cells of what is below fit 64 bits, as the store's do."""
+MOST_PARTITION: Final = (1 << 31) - 1
+MOST_NUMBER: Final = 1 << 62
+"""Of an offset, an event or a revision: what follows it fits 64 bits, too."""
 NAMED_BY_INSTANCE: Final = ("producer", "consumer")
 """Kinds of reporters that are one run each, called ``<kind>-<instance>``."""
 KINDS: Final = (*NAMED_BY_INSTANCE, "mirror", "lake")
@@ -44,16 +48,49 @@ def absurdity(event: AuditEvent) -> str:
             return f"its instance is {event.instance!r}"
     elif event.kind == "mirror" and event.cells:
         return "a mirror reports no cells"
+    if event.event_number > MOST_NUMBER:
+        return f"an event {event.event_number}"
     for cell in event.cells:
-        wrong = _wrong_cell(cell, event.window_ms)
+        wrong = _wrong_cell(cell, event.window_ms) or _wrong_numbers(cell)
         if wrong:
             return wrong
+    return _wrong_offsets(event)
+
+
+def _wrong_offsets(event: AuditEvent) -> str:
+    for gap in event.gaps:
+        if not (0 <= gap.partition <= MOST_PARTITION and gap.first_offset >= 0):
+            return f"a gap in partition {gap.partition} from offset {gap.first_offset} on"
+        if gap.last_offset > MOST_NUMBER:
+            return f"a gap up to offset {gap.last_offset}"
+    for one in event.copied:
+        if not (0 <= one.partition <= MOST_PARTITION and 0 <= one.records <= MOST_NUMBER):
+            return f"{one.records} records of partition {one.partition}"
+        if not 0 <= one.through_offset <= MOST_NUMBER:
+            return f"a partition that is done up to offset {one.through_offset}"
     return ""
+
+
+def _wrong_numbers(cell: CellReport) -> str:
+    """Numbers that no cell has: one alone, or the sum of two, may not fit the store."""
+    if cell.partition > MOST_PARTITION or cell.bytes > MOST_BYTES:
+        return f"{cell.bytes} bytes in partition {cell.partition}"
+    if not (0 <= cell.part <= MOST_NUMBER and 0 <= cell.revision <= MOST_NUMBER):
+        return f"revision {cell.revision} of part {cell.part} of a cell"
+    counts = (cell.count, cell.duplicates, cell.skewed, cell.unstamped, cell.malformed)
+    summed = cell.summary[:4] if cell.summary else ()
+    for number in (*counts, *summed, *(block.records for block in cell.blocks)):
+        if not 0 <= number <= MOST_RECORDS:
+            return f"{number} records in one window"
+    timed = sum(cell.latency[1::2])
+    return f"{timed} records in one window" if timed > 2 * MOST_RECORDS else ""
 
 
 def _wrong_cell(cell: CellReport, window_ms: int) -> str:
     if cell.window_start % window_ms:
         return f"a window that begins at {cell.window_start}, which is no multiple of {window_ms}"
+    if cell.window_start < -window_ms:
+        return f"a window that begins at {cell.window_start}, where what has no time does not lie"
     for ranges in _ranges_of(cell):
         if ranges and ranges.first < 0:
             return f"a sequence of {ranges.first}"
@@ -69,10 +106,13 @@ def _ranges_of(cell: CellReport) -> Iterable[RangeSet]:
 
 def places_of(event: AuditEvent) -> set[Place]:
     """The partitions that the event's producer says it wrote to. What a consumer processed has the
-    numbers of the partitions of its origin, which may be another cluster's: those are not asked."""
-    if event.kind != "producer":
-        return set()
-    return {(cell.topic, cell.partition) for cell in event.cells}
+    numbers of the partitions of its origin, which may be another cluster's: of its topics only the
+    first one is asked, which every topic has."""
+    return {_place_of(event, cell) for cell in event.cells}
+
+
+def _place_of(event: AuditEvent, cell: CellReport) -> Place:
+    return cell.topic, cell.partition if event.kind == "producer" else 0
 
 
 def without_unknown(event: AuditEvent, unknown: Collection[Place]) -> AuditEvent | None:
@@ -84,5 +124,5 @@ def without_unknown(event: AuditEvent, unknown: Collection[Place]) -> AuditEvent
         return event
     if not event.checked and named <= set(unknown):
         return None
-    kept = tuple(cell for cell in event.cells if (cell.topic, cell.partition) not in unknown)
+    kept = tuple(cell for cell in event.cells if _place_of(event, cell) not in unknown)
     return replace(event, cells=kept)

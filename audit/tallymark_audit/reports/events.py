@@ -53,6 +53,8 @@ Kind = Literal["producer", "mirror", "consumer", "lake"]
 FOREVER: Final = 2**63 - 1
 """``complete_through`` of a closed reporter: nothing more will come."""
 MAX_TEXT: Final = 255
+MAX_BYTES: Final = 2 << 20
+"""Of one event. Reporters split what is larger than half a megabyte; read, a byte may be fifty."""
 VERSION: Final = 4
 CHECKED: Final = 4
 """The first version that carries a checksum."""
@@ -207,6 +209,8 @@ def decode_event(value: bytes | memoryview, window_ms: int | None = None) -> Aud
 
     Whether it can be true is asked by :func:`~tallymark_audit.reports.event_checks.read_event`.
     """
+    if len(value) > MAX_BYTES:
+        raise RemoteProtocolError(f"not an audit event: {len(value)} bytes, {MAX_BYTES} at most")
     data = bytes(value)
     if data[:2] != MARKER:
         raise RemoteProtocolError("not an audit event: the value is not single-object Avro")

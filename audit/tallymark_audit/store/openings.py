@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from tallymark_audit.cells import OVERFLOW
+from tallymark_audit.cells import OVERFLOW, RunName
 from tallymark_audit.store.facts import chunks
 from tallymark_audit.store.tables import observations, openings, reporters, window_changes
 from tallymark_audit.store.upsert import upsert
@@ -65,15 +65,17 @@ def overflowed(connection: Connection, since: int = 1) -> list[Overflowed]:
     return [Overflowed(*row) for row in connection.execute(query.order_by(*order))]
 
 
-def reported_instances(connection: Connection, instances: Iterable[str]) -> set[str]:
-    """Those of the instances that have reported what they send, on any cluster."""
-    found: set[str] = set()
-    for some in chunks(sorted(set(instances))):
-        query = select(reporters.c.instance).where(
+def reported_runs(connection: Connection, runs: Iterable[RunName]) -> set[RunName]:
+    """Those of the runs that have reported what they send, on any cluster. Under another server's
+    name an instance that has reported is another run: whoever sees a stamp may repeat its instance
+    with any name."""
+    wanted, found = set(runs), set[RunName]()
+    for some in chunks(sorted({instance for _, instance in wanted})):
+        query = select(reporters.c.server, reporters.c.instance).where(
             reporters.c.instance.in_(some), reporters.c.tier == "producer"
         )
-        found |= set(connection.scalars(query))
-    return found
+        found |= {(row.server, row.instance) for row in connection.execute(query)}
+    return found & wanted
 
 
 def known_reporters(connection: Connection, cluster: str, names: Iterable[str]) -> set[str]:
