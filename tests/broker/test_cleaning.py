@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from eventually import eventually
+from hostile_batches import bomb, garbage, send
 
 from tallymark.broker.cleaning import Cleaner
-from tallymark.broker.cleaning_worker import CompactionFailedError, ProcessWorker
+from tallymark.broker.cleaning_worker import CompactionFailedError, ProcessWorker, Step
 from tallymark.client import Admin
 from tallymark.log import Log, LogConfig, OsFiles
 from tallymark.log.compaction_checkpoint import read_clean_points
 from tallymark.log.compaction_job import dirt_of, task_of
 from tallymark.log.compaction_swap import swap
-from tallymark.log.compaction_task import Cleaned, Summary
+from tallymark.log.compaction_task import Cleaned, CompactionTask, Paused, Summary
 from tallymark.log.partition_folder import TopicPartition as Folder
 from tallymark.protocol.messages import (
     IncrementalAlterConfigsRequest,
@@ -251,12 +252,12 @@ def test_a_killed_worker_is_replaced_by_another(tmp_path: Path) -> None:
         assert first is not None
         os.kill(first, signal.SIGKILL)
         with pytest.raises(CompactionFailedError, match="killed"):
-            worker.next()
+            worker.next(log.directory)
         step = worker.begin(task)
         assert worker.pid not in (None, first)
         while isinstance(step, Cleaned):
             assert swap(log, step)
-            step = worker.next()
+            step = worker.next(log.directory)
         assert isinstance(step, Summary)
         assert step.removed > 150
     finally:
@@ -298,3 +299,76 @@ def test_the_worker_ends_when_its_input_does(tmp_path: Path) -> None:
     finally:
         worker.close()
         log.close()
+
+
+# --- turns
+
+
+class Endless(ProcessWorker):
+    """A worker to whom one log is a compaction without an end."""
+
+    def __init__(self, endless: str) -> None:
+        super().__init__()
+        self._endless = endless
+        self.turns = 0
+
+    def begin(self, task: CompactionTask) -> Step:
+        if task.directory.endswith(self._endless):
+            return self.next(task.directory)
+        return super().begin(task)
+
+    def next(self, directory: str) -> Step:
+        if not directory.endswith(self._endless):
+            return super().next(directory)
+        self.turns += 1
+        time.sleep(0.01)
+        return Paused()
+
+
+async def started(cleaner: Cleaner) -> None:
+    cleaner.start()
+
+
+def test_a_log_that_takes_for_ever_keeps_no_other_topic_waiting(tmp_path: Path) -> None:
+    """Somebody wrote to one compacted topic what took hours to compact. One log was compacted after
+    the other, the dirtiest first, so those of all other topics grew meanwhile."""
+    with BrokerThread(tmp_path, log_cleaner_enable=False) as broker:
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            for topic in ("slow", "t"):
+                admin.create_topic(topic, 1, TOPIC)
+        produce(broker, "slow", 0, 500)
+        cleaner = cleaner_of(broker)
+        cleaner._worker = worker = Endless("slow-0")
+        on = {"log_cleaner_enable": True, "log_cleaner_backoff_ms": 20}
+        cleaner.settings = cleaner.settings.model_copy(update=on)
+        broker.call(started(cleaner))
+        eventually(lambda: worker.turns > 3, what="the endless one is under way")
+        for first in (0, 500):
+            produce(broker, "t", first, 500)
+            eventually(lambda: is_clean(broker, "t"), what="the other topic is clean")
+        before = worker.turns
+        eventually(lambda: worker.turns > before + 3, what="the endless one goes on")
+        assert not is_clean(broker, "slow")
+
+
+def test_batches_that_stay_whole_are_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They stay for good, so every compaction meets them again: a line each time is a line that
+    strangers write."""
+    loose = {**TOPIC, "cleanup.policy": "delete", "segment.bytes": "16384"}
+    settings: dict[str, Any] = {"log_cleaner_backoff_ms": 20, "record_validation": "header"}
+    with BrokerThread(tmp_path, **settings) as broker, caplog.at_level("WARNING"):
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.create_topic("t", 1, loose)
+            with WireClient(broker.bootstrap_servers) as wire:
+                for batch in (bomb(100), garbage()):
+                    assert send(wire, "t", batch) == 0
+            admin.alter_configs({("topic", "t"): {"cleanup.policy": "compact"}})
+        for first in (0, 1000, 2000):
+            produce(broker, "t", first, 1000)
+            eventually(lambda: is_clean(broker, "t"), what="the log is clean")
+    told = [each.getMessage() for each in caplog.records if "as they are" in each.getMessage()]
+    assert len(told) == 1, told
+    assert "partition=t-0 keeps 2 batches" in told[0]
+    assert "1 do not decode, 1 hold more than is unpacked; the last one is at offset 1" in told[0]

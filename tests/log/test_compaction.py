@@ -6,49 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from compacting import compact, read_all
+from compacting import CONFIG, FOLDER, closed, compact, contents, open_log, put, read_all
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import CorruptRecordError, KafkaError
-from tallymark.log import Log, LogConfig
+from tallymark.log import Log
 from tallymark.log.compaction_batch import _assemble, delete_horizon, empty_batch, rewrite
 from tallymark.log.compaction_map import OffsetMap
 from tallymark.protocol.compression import CODECS
 from tallymark.protocol.records import Record, encode_batch, read_header, split_batches
 from tallymark.testing.memory_files import MemoryFiles
-
-FOLDER = "/d/t-0"
-CONFIG = LogConfig(
-    segment_bytes=600,
-    index_interval_bytes=100,
-    retention_ms=-1,
-    compact=True,
-    delete_retention_ms=100,
-)
-
-
-def open_log(files: MemoryFiles, config: LogConfig = CONFIG, *, clean: bool = True) -> Log:
-    files.make_dirs(FOLDER)
-    return Log.open(files, FOLDER, config, clean=clean, now_ms=0)
-
-
-def put(
-    log: Log, *pairs: tuple[bytes | None, bytes | None], at: int = 5, codec: str = "none"
-) -> None:
-    records = [(key, value, (), at + number) for number, (key, value) in enumerate(pairs)]
-    log.append(encode_batch(records, compression=codec), 0, 1)
-
-
-def closed(log: Log) -> None:
-    """Everything so far can be cleaned."""
-    log.roll()
-    log.flush()
-
-
-def contents(log: Log) -> dict[bytes | None, bytes | None]:
-    return {record.key: record.value for record in read_all(log)}
-
 
 # --- what stays
 

@@ -15,6 +15,7 @@ from tallymark.log.compaction import Compaction
 from tallymark.log.compaction_job import closed_segments, dirt_of, task_of
 from tallymark.log.compaction_plan import group_segments
 from tallymark.log.compaction_swap import Swap, swap
+from tallymark.log.compaction_task import Cleaned
 from tallymark.protocol.records import Record, encode_batch
 from tallymark.testing.memory_files import MemoryFiles
 
@@ -136,8 +137,9 @@ def test_a_disk_that_fails_in_the_swap_goes_offline() -> None:
 
 def started(log: Log, files: MemoryFiles) -> tuple[Swap, Compaction]:
     run = Compaction(files, task_of(log, dirt_of(log, -1, 0), 0, 1 << 20))
-    job = Swap(log, next(iter(run)))
-    return job, run
+    cleaned = next(iter(run))
+    assert isinstance(cleaned, Cleaned)
+    return Swap(log, cleaned), run
 
 
 def test_retention_that_takes_a_source_wins() -> None:

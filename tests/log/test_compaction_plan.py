@@ -96,7 +96,10 @@ def test_a_worker_answers_whatever_happens(tmp_path: Path) -> None:
     steps = Steps(MemoryFiles())
     task = CompactionTask("/nowhere", tuple(SEGMENTS), 0, 1, 2, 3, 4, 5).to_json()
     assert "FileNotFoundError" in steps.answer({"do": "begin", "task": task})["error"]
-    assert "AssertionError" in Steps(MemoryFiles()).answer({"do": "next"})["error"]
+    assert (
+        "AssertionError"
+        in Steps(MemoryFiles()).answer({"do": "next", "directory": "/d/t-0"})["error"]
+    )
     assert "KeyError" in steps.answer({"do": "begin", "task": {}})["error"]
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 from broker_process import BrokerProcess
-from hostile_batches import bomb, garbage, sealed
+from hostile_batches import bomb, garbage, sealed, send
 from live_fuzz import HealthyClient
 
 from tallymark.client import Admin
 from tallymark.errors import CODES
-from tallymark.protocol import messages as m
 from tallymark.protocol.compression import CODECS, compress
 from tallymark.protocol.records import HEADER_SIZE, encode_batch
 from tallymark.testing.wire import WireClient
@@ -84,7 +83,7 @@ def load(folder: Path, batches: Sequence[tuple[str, bytes]], rounds: int) -> Cos
             with WireClient(broker.address, timeout=60) as wire:
                 for _ in range(rounds):
                     for topic, records in batches:
-                        codes.add(produced(wire, topic, records))
+                        codes.add(send(wire, topic, records))
         finally:
             found = healthy.finish()
         seconds = time.monotonic() - began
@@ -95,13 +94,6 @@ def load(folder: Path, batches: Sequence[tuple[str, bytes]], rounds: int) -> Cos
         text = broker.log.read_bytes()
     assert b"Traceback" not in text
     return Cost(int(peak) * 1024, len(text), found / seconds, codes)
-
-
-def produced(wire: WireClient, topic: str, records: bytes) -> int:
-    part = m.ProduceRequestPartition(index=0, records=records)
-    named = m.ProduceRequestTopic(name=topic, partition_data=[part])
-    answer = wire.ask(m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[named]), 11)
-    return int(answer.responses[0].partition_responses[0].error_code)
 
 
 def compare(folder: Path, rounds: int) -> None:

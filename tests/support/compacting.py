@@ -4,15 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tallymark.log import Log
+from tallymark.log import Log, LogConfig
 from tallymark.log.compaction import Compaction
 from tallymark.log.compaction_job import dirt_of, task_of
 from tallymark.log.compaction_swap import swap
-from tallymark.log.compaction_task import Summary
+from tallymark.log.compaction_task import Cleaned, Summary
 from tallymark.log.files import Files
-from tallymark.protocol.records import Record, split_batches
+from tallymark.protocol.records import Record, encode_batch, split_batches
+from tallymark.testing.memory_files import MemoryFiles
 
 MAP_BYTES = 1 << 20
+FOLDER = "/d/t-0"
+CONFIG = LogConfig(
+    segment_bytes=600,
+    index_interval_bytes=100,
+    retention_ms=-1,
+    compact=True,
+    delete_retention_ms=100,
+)
+
+
+def open_log(files: MemoryFiles, config: LogConfig = CONFIG, *, clean: bool = True) -> Log:
+    files.make_dirs(FOLDER)
+    return Log.open(files, FOLDER, config, clean=clean, now_ms=0)
+
+
+def put(
+    log: Log, *pairs: tuple[bytes | None, bytes | None], at: int = 5, codec: str = "none"
+) -> None:
+    records = [(key, value, (), at + number) for number, (key, value) in enumerate(pairs)]
+    log.append(encode_batch(records, compression=codec), 0, 1)
+
+
+def closed(log: Log) -> None:
+    """Everything so far can be cleaned."""
+    log.roll()
+    log.flush()
+
+
+def contents(log: Log) -> dict[bytes | None, bytes | None]:
+    return {record.key: record.value for record in read_all(log)}
 
 
 def compact(
@@ -28,6 +59,7 @@ def compact(
     dirt = dirt_of(target, clean_until, now_ms)
     run = Compaction(files, task_of(target, dirt, now_ms, map_bytes))
     for cleaned in run:
+        assert isinstance(cleaned, Cleaned)
         swapping(target, cleaned)
     return run.summary()
 

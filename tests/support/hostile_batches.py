@@ -10,9 +10,11 @@ from functools import cache
 import cramjam
 from crc32c import crc32c
 
+from tallymark.protocol import messages as m
 from tallymark.protocol.record_writer import HEADER
 from tallymark.protocol.records import Header, encode_batch
 from tallymark.protocol.varint import encode_varint
+from tallymark.testing.wire import WireClient
 
 MB = 1_000_000
 
@@ -42,6 +44,14 @@ def sealed(
     head = bytearray(HEADER.pack(0, HEADER.size - 12 + len(payload), -1, 2, 0, *fields))
     head[17:21] = crc32c(bytes(head[21:]) + payload).to_bytes(4, "big")
     return bytes(head) + payload
+
+
+def send(wire: WireClient, topic: str, records: bytes) -> int:
+    """Produce that to partition 0; the error code."""
+    part = m.ProduceRequestPartition(index=0, records=records)
+    named = m.ProduceRequestTopic(name=topic, partition_data=[part])
+    answer = wire.ask(m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[named]), 11)
+    return int(answer.responses[0].partition_responses[0].error_code)
 
 
 @cache

@@ -2,7 +2,8 @@
 segments in their place while the log goes on.
 
 Of all logs the one with the greatest dirty ratio comes first, overdue ones before it
-(``max.compaction.lag.ms``). The event loop only decides and exchanges lists
+(``max.compaction.lag.ms``). Several may be under way, in turns
+(:mod:`tallymark.broker.cleaning_turns`). The event loop only decides and exchanges lists
 (:mod:`tallymark.log.compaction_swap`); reading and writing is the worker's, syncs are a thread's.
 """
 
@@ -19,7 +20,13 @@ from typing import Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from tallymark.broker.cleaning_points import CleanPoints
-from tallymark.broker.cleaning_worker import CompactionFailedError, ProcessWorker, worker_for
+from tallymark.broker.cleaning_turns import Run, Turns
+from tallymark.broker.cleaning_worker import (
+    CompactionFailedError,
+    ProcessWorker,
+    Step,
+    worker_for,
+)
 from tallymark.broker.metrics import UpkeepMetrics
 from tallymark.broker.partitions import Partitions
 from tallymark.broker.settings import BrokerSettings
@@ -28,9 +35,10 @@ from tallymark.log import Log
 from tallymark.log.compaction_job import dirt_of, task_of
 from tallymark.log.compaction_plan import Dirt
 from tallymark.log.compaction_swap import Swap
-from tallymark.log.compaction_task import Cleaned, Summary
+from tallymark.log.compaction_task import Cleaned, Paused, Summary
 from tallymark.log.config import NEVER
 from tallymark.log.files import Files
+from tallymark.log.partition_folder import key_of
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +73,10 @@ class Cleaner:
         self._points = CleanPoints(files, logs)
         self._worker = worker_for(files)
         self._thread = ThreadPoolExecutor(1, "tallymark-cleaner")
+        self._turns = Turns()
+        self._look_at = 0.0
         self._not_before: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
+        self._told_of: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -86,12 +97,24 @@ class Cleaner:
 
     async def _run(self) -> None:
         while True:
-            compacted = [each.log for each in self._partitions if each.log.config.compact]
-            filthiest = await self._in_thread(partial(self._filthiest, compacted))
-            if filthiest is None:
-                await asyncio.sleep(self.settings.log_cleaner_backoff_ms / 1000)
+            if self._turns.has_room and time.monotonic() >= self._look_at:
+                await self._look()
+            if len(self._turns):
+                await self._turn(self._turns.next())
             else:
-                await self._try(filthiest)
+                await asyncio.sleep(max(self._look_at - time.monotonic(), 0))
+
+    async def _look(self) -> None:
+        """Begin with the filthiest log, if there is one of a topic that has none under way."""
+        busy = self._turns.topics
+        logs = [each.log for each in self._partitions if each.log.config.compact]
+        others = [each for each in logs if key_of(each.name).topic not in busy]
+        filthiest = await self._in_thread(partial(self._filthiest, others))
+        if filthiest is None:
+            self._look_at = time.monotonic() + self.settings.log_cleaner_backoff_ms / 1000
+        else:
+            memory = self.settings.log_cleaner_dedupe_buffer_size
+            self._turns.begin(*filthiest, memory)
 
     def _filthiest(self, logs: Sequence[Log]) -> _Filthy | None:
         """In a thread."""
@@ -109,45 +132,65 @@ class Cleaner:
                 found.append(_Filthy(each, dirt))
         return max(found, key=lambda one: (one.dirt.overdue_ms, one.dirt.ratio), default=None)
 
-    async def _try(self, filthy: _Filthy) -> None:
-        target = filthy.log
-        start = target.segment_start
+    async def _turn(self, run: Run) -> None:
+        """One turn of a compaction, and the end of the compaction with its last one."""
+        target = run.log
+        began = time.monotonic()
+        ended = True
         try:
-            await self._clean(target, filthy.dirt)
+            step = await self._step(run)
+            run.seconds += time.monotonic() - began
+            ended = isinstance(step, Summary) or not await self._goes_on(run, step)
+            if isinstance(step, Summary):
+                await self._finish(run, step)
         except CompactionFailedError as error:
-            if target.is_closed or target.segment_start != start:
-                return  # it was deleted, or retention was at it, under the worker's hands
-            self._fail(target, str(error), for_good=error.damaged)
+            # It may have been deleted, or retention was at it, under the worker's hands.
+            if not target.is_closed and target.segment_start == run.segment_start:
+                self._fail(target, str(error), for_good=error.damaged)
         except KafkaError as error:
             self._fail(target, str(error))
         except Exception as error:  # a bug must not end the compaction of all other logs
             log.exception("the compaction of %s broke off", target.name)
             self._fail(target, repr(error), for_good=True)
+        if ended:
+            self._turns.end(run)
+            self._look_at = 0.0  # the next one may be waiting for this
+        else:
+            self._turns.end_turn()
 
-    async def _clean(self, target: Log, dirt: Dirt) -> None:
-        began = time.monotonic()
+    async def _step(self, run: Run) -> Step:
+        if run.begun:
+            return await self._in_thread(partial(self._worker.next, run.directory))
+        run.begun = True
         settings = self.settings
-        task = task_of(
-            target,
-            dirt,
-            self._now_ms(),
-            settings.log_cleaner_dedupe_buffer_size,
-            settings.log_cleaner_io_max_bytes_per_second,
-        )
-        step = await self._in_thread(lambda: self._worker.begin(task))
-        while isinstance(step, Cleaned):
-            if not await self._put_in_place(target, step):
-                return  # retention was faster; what is there now is looked at anew
-            step = await self._in_thread(self._worker.next)
-        self._points.move(target, step.until)
+        rate = settings.log_cleaner_io_max_bytes_per_second
+        task = task_of(run.log, run.dirt, self._now_ms(), run.map_bytes, rate)
+        return await self._in_thread(partial(self._worker.begin, task))
+
+    async def _goes_on(self, run: Run, step: Cleaned | Paused) -> bool:
+        """Whether the log is still what it was when the compaction began."""
+        if isinstance(step, Cleaned):
+            there = await self._put_in_place(run.log, step)
+        else:
+            there = not run.log.is_closed and run.log.segment_start == run.segment_start
+        if not there:  # retention was faster; what is there now is looked at anew
+            await self._in_thread(partial(self._worker.drop, run.directory))
+        return there
+
+    async def _finish(self, run: Run, done: Summary) -> None:
+        target = run.log
+        self._points.move(target, done.until)
         home = os.path.dirname(target.directory)
         entries = self._points.entries(home)
         await self._in_thread(lambda: self._points.save(home, entries))
-        seconds = time.monotonic() - began
         self._counts.cleaner_runs += 1
-        self._counts.cleaner_seconds += seconds
-        self._counts.cleaner_removed_records += step.removed
-        _tell(target, dirt, step, seconds)
+        self._counts.cleaner_seconds += run.seconds
+        self._counts.cleaner_removed_records += done.removed
+        self._counts.cleaner_whole_batches += done.undecodable + done.too_large
+        _tell(target, run.dirt, done, run.seconds)
+        if done.last_whole > self._told_of.get(target, -1):
+            self._told_of[target] = done.last_whole
+            _tell_of_whole(target, done)
 
     async def _put_in_place(self, target: Log, cleaned: Cleaned) -> bool:
         job = Swap(target, cleaned)
@@ -181,12 +224,19 @@ def _tell(target: Log, dirt: Dirt, done: Summary, seconds: float) -> None:
         done.bytes_after,
         seconds,
     )
-    if done.undecodable:
-        log.warning(
-            "partition=%s has %d batches that do not decode; they stay as they are",
-            target.name,
-            done.undecodable,
-        )
+
+
+def _tell_of_whole(target: Log, done: Summary) -> None:
+    """Once for each batch, though every compaction meets them again."""
+    log.warning(
+        "partition=%s keeps %d batches as they are, whatever replaces their records: %d do not "
+        "decode, %d hold more than is unpacked; the last one is at offset %d",
+        target.name,
+        done.undecodable + done.too_large,
+        done.undecodable,
+        done.too_large,
+        done.last_whole,
+    )
 
 
 def _ended(task: asyncio.Task[None]) -> None:

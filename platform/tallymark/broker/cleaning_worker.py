@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 from tallymark.errors import TallymarkError
-from tallymark.log.compaction_task import Cleaned, CompactionTask, Summary
+from tallymark.log.compaction_task import Cleaned, CompactionTask, Paused, Summary
 from tallymark.log.compaction_worker import Steps
 from tallymark.log.files import Files, OsFiles
 
-Step: TypeAlias = Cleaned | Summary
+Step: TypeAlias = Cleaned | Paused | Summary
 
 
 class CompactionFailedError(TallymarkError):
@@ -28,14 +28,20 @@ class CompactionFailedError(TallymarkError):
 
 
 class Worker(Protocol):
-    """Each step blocks, in a thread of the caller's; raises CompactionFailedError."""
+    """Each step blocks, in a thread of the caller's; raises CompactionFailedError, after which that
+    compaction is over. Those of several logs may be under way, each known by its directory."""
 
     def begin(self, task: CompactionTask) -> Step:
-        """The first new segment of the task, or already its summary."""
+        """The first new segment of the task, or already its summary; Paused where its turn was
+        over before."""
         ...
 
-    def next(self) -> Step:
+    def next(self, directory: str) -> Step:
         """The next one; the one before is in its place."""
+        ...
+
+    def drop(self, directory: str) -> None:
+        """Give that compaction up."""
         ...
 
     def kill(self) -> None:
@@ -57,8 +63,11 @@ class ThreadWorker:
     def begin(self, task: CompactionTask) -> Step:
         return _step(self._steps.answer({"do": "begin", "task": task.to_json()}))
 
-    def next(self) -> Step:
-        return _step(self._steps.answer({"do": "next"}))
+    def next(self, directory: str) -> Step:
+        return _step(self._steps.answer({"do": "next", "directory": directory}))
+
+    def drop(self, directory: str) -> None:
+        self._steps.answer({"do": "drop", "directory": directory})
 
     def kill(self) -> None:
         """A step ends by itself."""
@@ -81,8 +90,11 @@ class ProcessWorker:
     def begin(self, task: CompactionTask) -> Step:
         return self._ask({"do": "begin", "task": task.to_json()})
 
-    def next(self) -> Step:
-        return self._ask({"do": "next"})
+    def next(self, directory: str) -> Step:
+        return self._ask({"do": "next", "directory": directory})
+
+    def drop(self, directory: str) -> None:
+        self._ask({"do": "drop", "directory": directory})
 
     def kill(self) -> None:
         with self._starting:
@@ -139,4 +151,6 @@ def _step(answer: dict[str, Any]) -> Step:
         return Cleaned(tuple(fields["sources"]), fields["end_offset"], fields["size"])
     if "summary" in answer:
         return Summary(**answer["summary"])
+    if "paused" in answer:
+        return Paused()
     raise CompactionFailedError(answer["error"], damaged=answer["damaged"])

@@ -73,6 +73,7 @@ class UpkeepMetrics:
         "cleaner_removed_records",
         "cleaner_runs",
         "cleaner_seconds",
+        "cleaner_whole_batches",
         "flush_failures",
         "flush_seconds",
         "flushes",
@@ -89,6 +90,8 @@ class UpkeepMetrics:
         self.cleaner_seconds = 0.0
         self.cleaner_failures = 0
         self.cleaner_removed_records = 0
+        self.cleaner_whole_batches = 0
+        """Met by compactions and left as they are: they do not decode, or hold too much."""
 
 
 class BrokerMetrics:

@@ -195,6 +195,11 @@ def _upkeep(counts: UpkeepMetrics) -> Iterator[Metric]:
     yield _counter(
         "cleaner_removed_records", "Records they removed.", counts.cleaner_removed_records
     )
+    yield _counter(
+        "cleaner_whole_batches",
+        "Batches that they met and left as they are: what does not decode, or holds too much.",
+        counts.cleaner_whole_batches,
+    )
 
 
 def _recovery(state: BrokerState) -> Iterator[Metric]:

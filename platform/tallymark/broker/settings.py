@@ -258,8 +258,8 @@ class BrokerSettings(BaseModel):
     """How long the cleaner sleeps where no log is worth a compaction."""
 
     log_cleaner_dedupe_buffer_size: Annotated[int, Field(ge=1024, le=2**40)] = 134_217_728
-    """Memory for the keys of the log that is being compacted, about 200 bytes each; a log with more
-    keys is compacted part by part."""
+    """Memory for the keys of the logs that are being compacted (four at most), about 200 bytes a
+    key. One alone has three quarters of it; a log with more keys is compacted part by part."""
 
     log_cleaner_io_max_bytes_per_second: Limit = -1
     """The most that a compaction reads and writes in a second."""

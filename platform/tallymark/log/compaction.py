@@ -11,22 +11,26 @@ Two passes over closed segments::
     1. from the first dirty offset on: key -> last offset, as far as memory reaches
     2. from the start of the log up to there: copy what stays, some old segments to one new one
 
+Both hold one batch at a time, and of that some thousand records; the first one may end in the
+middle of a batch. Where a *turn* is over the run rests between two batches, so that several logs
+can be compacted side by side: what one topic holds may take as long as it likes.
+
 Nothing here touches the log that is in use: new segments are files ending in ``.cleaned``, which a
 start sweeps away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
 from tallymark.errors import CorruptRecordError, RemoteProtocolError
-from tallymark.log.compaction_filter import BatchFilter, Tally
+from tallymark.log.compaction_filter import BatchFilter, Tally, open_batch
 from tallymark.log.compaction_map import OffsetMap
 from tallymark.log.compaction_output import CleanedFiles
 from tallymark.log.compaction_plan import ClosedSegment, group_segments
-from tallymark.log.compaction_task import Cleaned, CompactionTask, Summary
-from tallymark.log.compaction_throttle import Throttle
+from tallymark.log.compaction_task import Cleaned, CompactionTask, Paused, Summary
+from tallymark.log.compaction_throttle import Throttle, Turn
 from tallymark.log.files import Files
 from tallymark.log.scan import Window, header_at
 from tallymark.protocol.records import Batch
@@ -37,31 +41,37 @@ _CHUNK: Final = 1 << 20
 
 class Compaction:
     """One run. Iterating yields new segments one by one, each only after the one before was put in
-    its place (so that no more room is taken than one segment's); then :meth:`summary`.
+    its place (so that no more room is taken than one segment's), and :class:`Paused` where a turn
+    is over; then :meth:`summary`.
 
     Raises ``OSError``, and CorruptRecordError where a batch is damaged: such a log must not be
     cleaned, or the damage would be written over what might still be saved.
     """
 
     def __init__(
-        self, files: Files, task: CompactionTask, throttle: Throttle | None = None
+        self,
+        files: Files,
+        task: CompactionTask,
+        throttle: Throttle | None = None,
+        turn: Turn | None = None,
     ) -> None:
         self._files = files
         self._task = task
         self._throttle = throttle or Throttle(task.bytes_per_second)
+        self._turn = turn or Turn()
         self._tally = Tally()
         self._until = task.first_dirty
         self._before = self._after = 0
 
-    def __iter__(self) -> Iterator[Cleaned]:
+    def __iter__(self) -> Generator[Cleaned | Paused, None, None]:
         task = self._task
-        offsets = self._map_keys()
+        offsets = yield from self._map_keys()
         keep = BatchFilter(
             offsets, self._until, task.producers, task.now_ms, task.delete_retention_ms, self._tally
         )
         reached = [each for each in task.segments if each.base_offset < self._until]
         for group in group_segments(reached, task.segment_bytes):
-            cleaned = self._clean(group, keep)
+            cleaned = yield from self._clean(group, keep)
             if cleaned is not None:
                 yield cleaned
 
@@ -73,35 +83,39 @@ class Compaction:
             tally.records,
             tally.removed,
             tally.undecodable,
+            tally.too_large,
+            tally.last_whole,
             self._before,
             self._after,
         )
 
-    def _map_keys(self) -> OffsetMap:
+    def _map_keys(self) -> Generator[Paused, None, OffsetMap]:
         """The first pass; it ends where the map is full."""
         offsets = OffsetMap(self._task.map_bytes)
         for segment in self._task.segments:
             if segment.end_offset <= self._task.first_dirty:
                 continue
             for batch, _ in self._batches(segment):
-                header = batch.header
-                if header.next_offset <= self._task.first_dirty:
+                following = batch.header.next_offset
+                if following <= self._task.first_dirty:
                     continue
-                if not offsets.has_room(header.record_count):
+                self._until = _note_keys(batch, offsets, self._task.first_dirty)
+                if self._until < following:
                     return offsets
-                _note_keys(batch, offsets)
-                self._until = header.next_offset
+                yield from self._rest()
             self._until = segment.end_offset
         return offsets
 
-    def _clean(self, group: Sequence[ClosedSegment], keep: BatchFilter) -> Cleaned | None:
+    def _clean(
+        self, group: Sequence[ClosedSegment], keep: BatchFilter
+    ) -> Generator[Paused, None, Cleaned | None]:
         """Write the new segment of a group; None where it would be the same as before."""
         task = self._task
         output = CleanedFiles(
             self._files, task.directory, group[0].base_offset, task.index_interval_bytes
         )
         try:
-            changed = self._copy(group, keep, output)
+            changed = yield from self._copy(group, keep, output)
             if changed:
                 output.finish()
             else:
@@ -116,7 +130,7 @@ class Compaction:
 
     def _copy(
         self, group: Sequence[ClosedSegment], keep: BatchFilter, output: CleanedFiles
-    ) -> bool:
+    ) -> Generator[Paused, None, bool]:
         """Write what stays; whether that is anything else than the one segment there was."""
         changed = len(group) > 1
         for segment in group:
@@ -126,7 +140,12 @@ class Compaction:
                 if data:
                     output.add(data)
                     self._throttle.spend(len(data))
+                yield from self._rest()
         return changed
+
+    def _rest(self) -> Iterator[Paused]:
+        if self._turn.is_over:
+            yield Paused()
 
     def _batches(self, segment: ClosedSegment) -> Iterator[tuple[Batch, bool]]:
         """The batches of a segment, checked, each with whether it is the last one."""
@@ -148,13 +167,22 @@ class Compaction:
             file.close()
 
 
-def _note_keys(batch: Batch, offsets: OffsetMap) -> None:
-    if batch.header.is_control:
-        return
+def _note_keys(batch: Batch, offsets: OffsetMap, first_dirty: int) -> int:
+    """Note the keys of a batch from that offset on; the offset behind the last record that the map
+    had room for. Of a batch that does not decode to its end nothing is noted: it stays whatever the
+    map says, and with it what it would replace."""
+    header = batch.header
+    if header.is_control:
+        return header.next_offset
+    noted = offsets.spare()
+    full: int | None = None
     try:
-        records = batch.records()
+        for record in open_batch(batch).records():
+            if record.key is None or record.offset < first_dirty or full is not None:
+                continue
+            if not noted.put(record.key, record.offset):
+                full = record.offset
     except RemoteProtocolError:
-        return  # such a batch stays whatever the map says
-    for record in records:
-        if record.key is not None:
-            offsets.put(record.key, record.offset)
+        return header.next_offset
+    offsets.update(noted)
+    return header.next_offset if full is None else full

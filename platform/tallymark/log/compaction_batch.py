@@ -12,7 +12,7 @@ reads them as before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import crc32c
@@ -41,32 +41,34 @@ def empty_batch(header: BatchHeader) -> bytes:
     return _assemble(header, attributes, header.max_timestamp, header.max_timestamp, 0, b"")
 
 
-def rewrite(header: BatchHeader, records: Sequence[Record], horizon: int | None) -> bytes:
+def rewrite(header: BatchHeader, records: Iterable[Record], horizon: int | None) -> bytes:
     """The batch with only these of its records, at least one; ``horizon`` in ms where some are
-    tombstones."""
+    tombstones. None of them is kept, so a batch of millions takes its bytes only."""
     attributes = header.attributes & ~HORIZON
-    base = records[0].timestamp
+    base, latest, count = horizon, -1, 0
+    body = bytearray()
+    for record in records:
+        if base is None:
+            base = record.timestamp
+        latest = max(latest, record.timestamp) if count else record.timestamp
+        body += _record(header, record, base)
+        count += 1
+    assert base is not None, "a batch without records is an empty batch"
     if horizon is not None:
         attributes |= HORIZON
-        base = horizon
-    latest = header.max_timestamp
-    if not header.is_log_append_time:
-        latest = max(record.timestamp for record in records)
-    body = b"".join(_records(header, records, base))
-    payload = compress(header.codec, body)
-    return _assemble(header, attributes, base, latest, len(records), payload)
+    if header.is_log_append_time:
+        latest = header.max_timestamp
+    return _assemble(header, attributes, base, latest, count, compress(header.codec, body))
 
 
-def _records(header: BatchHeader, records: Sequence[Record], base: int) -> list[Buffer]:
-    parts: list[Buffer] = []
-    for offset, timestamp, key, value, headers in records:
-        fields = (key, value, headers, timestamp - base, offset - header.base_offset)
-        try:
-            record = _encode_record(*fields)
-        except IndexError:  # a number beyond the writer's table
-            record = _encode_large(*fields)
-        parts += (encode_varint(len(record)), record)
-    return parts
+def _record(header: BatchHeader, record: Record, base: int) -> bytes:
+    offset, timestamp, key, value, headers = record
+    fields = (key, value, headers, timestamp - base, offset - header.base_offset)
+    try:
+        encoded = _encode_record(*fields)
+    except IndexError:  # a number beyond the writer's table
+        encoded = _encode_large(*fields)
+    return encode_varint(len(encoded)) + encoded
 
 
 def _assemble(
@@ -79,7 +81,7 @@ def _assemble(
         max_timestamp=latest,
         record_count=count,
     )
-    data = bytearray(HEADER.pack(*changed))
-    data += payload
-    data[_CRC_AT:_CRC_FROM] = crc32c.crc32c(memoryview(data)[_CRC_FROM:]).to_bytes(4, "big")
-    return bytes(data)
+    head = bytearray(HEADER.pack(*changed))
+    crc = crc32c.crc32c(payload, crc32c.crc32c(head[_CRC_FROM:]))
+    head[_CRC_AT:_CRC_FROM] = crc.to_bytes(4, "big")
+    return b"".join((head, payload))

@@ -30,14 +30,24 @@ class OffsetMap:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def has_room(self, records: int) -> bool:
-        """Whether so many keys more fit, be they all new. An empty map takes any number: without
-        that a single large batch could never be cleaned."""
-        return not self._offsets or len(self._offsets) + records <= self.capacity
+    def put(self, key: bytes, offset: int) -> bool:
+        """Note a record; offsets ascend from call to call. False, and nothing is noted, where the
+        key is new and the map full."""
+        short = _short(key)
+        if len(self._offsets) >= self.capacity and short not in self._offsets:
+            return False
+        self._offsets[short] = offset
+        return True
 
-    def put(self, key: bytes, offset: int) -> None:
-        """Note a record; offsets ascend from call to call."""
-        self._offsets[_short(key)] = offset
+    def spare(self) -> OffsetMap:
+        """An empty map with the room that this one has left."""
+        other = OffsetMap(0)
+        other.capacity = self.capacity - len(self._offsets)
+        return other
+
+    def update(self, other: OffsetMap) -> None:
+        """Take over a :meth:`spare` map, whose records come after all of these."""
+        self._offsets.update(other._offsets)
 
     def last(self, key: bytes) -> int:
         """The offset of the key's last record, -1 where it was not seen."""

@@ -55,13 +55,21 @@ class Cleaned:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """The turn of this compaction is over; it goes on where it is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """The end of a compaction: clean up to ``until``. ``records`` were looked at, ``removed`` of
-    them are gone; ``undecodable`` batches were kept as they are; sizes in bytes."""
+    them are gone; ``undecodable`` and ``too_large`` batches were kept as they are, the last of
+    them at offset ``last_whole`` (-1 without one); sizes in bytes."""
 
     until: int
     records: int
     removed: int
     undecodable: int
+    too_large: int
+    last_whole: int
     bytes_before: int
     bytes_after: int

@@ -1,7 +1,8 @@
-"""Keeping a compaction from taking the disk's whole bandwidth."""
+"""What a compaction may take at once: of the disk's bandwidth, and of the cleaner's time."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -30,3 +31,23 @@ class Throttle:
         # Waits of less than a moment are saved up: each batch is small, and a sleep is not exact.
         if self._free_at - now > 0.05:
             self._sleep(self._free_at - now)
+
+
+class Turn:
+    """For how long a compaction works before the next one's turn comes, in seconds."""
+
+    def __init__(
+        self, seconds: float = math.inf, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._began = clock()
+
+    def begin(self) -> None:
+        """A turn starts now."""
+        self._began = self._clock()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it lasts long enough."""
+        return self._clock() - self._began >= self._seconds

@@ -7,10 +7,10 @@ records are whole and right is known as soon as the columns are there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, compress, pairwise
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from tallymark.errors import CorruptRecordError, RemoteProtocolError
 from tallymark.protocol.record_reader import SMALLEST_RECORD, Headers, LooseRecords, Record
@@ -19,6 +19,9 @@ from tallymark.protocol.schema import Buffer
 
 T = TypeVar("T")
 
+STRETCH: Final = 4096
+"""So many records :meth:`RecordColumns.stretches` reads at once: about 1 MB of objects, beside
+their bytes."""
 _FIRST_STRETCH: Final = 8
 """So many records are read one by one after those at hand had different shapes; then twice as
 many each time, as looking for a run costs something."""
@@ -45,14 +48,48 @@ class RecordColumns:
         timestamp: int | None = None,
     ) -> None:
         data = payload if isinstance(payload, bytes) else bytes(payload)
-        self._parts = _read(data, count)
+        parts, end = _read(data, 0, count)
+        _check_end(data, end, count)
+        self._set(parts, len(data), base_offset, base_timestamp, timestamp)
+
+    def _set(
+        self,
+        parts: list[LooseRecords | RecordRun],
+        size: int,
+        base_offset: int,
+        base_timestamp: int,
+        timestamp: int | None,
+    ) -> None:
+        self._parts = parts
         self._base_timestamp = base_timestamp
         self._timestamp = timestamp
         self._keep: list[bool] | None = None
-        self.size = len(data)
+        self.size = size
         """Bytes of all the records, decompressed; also of those that :meth:`since` left out."""
-        self.offsets: Sequence[int] = _shifted([part.offsets for part in self._parts], base_offset)
+        self.offsets: Sequence[int] = _shifted([part.offsets for part in parts], base_offset)
         """The offsets, mostly a range."""
+
+    @classmethod
+    def stretches(
+        cls,
+        payload: bytes,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        timestamp: int | None = None,
+    ) -> Iterator[Self]:
+        """The same records, :data:`STRETCH` at a time, for who must not hold millions of them at
+        once. That all of them are right is known at the end only: CorruptRecordError may come
+        after many that were."""
+        pos, left = 0, count
+        while left:
+            number = min(STRETCH, left)
+            parts, end = _read(payload, pos, number)
+            some = cls.__new__(cls)
+            some._set(parts, end - pos, base_offset, base_timestamp, timestamp)
+            pos, left = end, left - number
+            yield some
+        _check_end(payload, pos, count)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -125,11 +162,11 @@ class RecordColumns:
         return column if self._keep is None else list(compress(column, self._keep))
 
 
-def _read(data: bytes, count: int) -> list[LooseRecords | RecordRun]:
-    if count * SMALLEST_RECORD > len(data):
-        raise CorruptRecordError(f"{count} records cannot stand in {len(data)} bytes")
+def _read(data: bytes, pos: int, count: int) -> tuple[list[LooseRecords | RecordRun], int]:
+    if count * SMALLEST_RECORD > len(data) - pos:
+        raise CorruptRecordError(f"{count} records cannot stand in {len(data) - pos} bytes")
     try:
-        parts, pos = _parts(data, count)
+        return _parts(data, pos, count)
     except IndexError:
         raise CorruptRecordError(f"a record runs over the {len(data)} bytes there are") from None
     except UnicodeDecodeError as error:
@@ -138,16 +175,18 @@ def _read(data: bytes, count: int) -> list[LooseRecords | RecordRun]:
         raise
     except RemoteProtocolError as error:
         raise CorruptRecordError(str(error)) from error
+
+
+def _check_end(data: bytes, pos: int, count: int) -> None:
     if pos != len(data):
         raise CorruptRecordError(f"{len(data) - pos} bytes after the last of {count} records")
-    return parts
 
 
-def _parts(data: bytes, count: int) -> tuple[list[LooseRecords | RecordRun], int]:
+def _parts(data: bytes, pos: int, count: int) -> tuple[list[LooseRecords | RecordRun], int]:
     """The records as runs and what is between them, and the position after the last."""
     parts: list[LooseRecords | RecordRun] = []
     loose: LooseRecords | None = None
-    pos, stretch = 0, _FIRST_STRETCH
+    stretch = _FIRST_STRETCH
     while count > 0:
         run = find_run(data, pos, count) if count >= LEAST else None
         if run is not None:

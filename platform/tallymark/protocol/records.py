@@ -58,6 +58,7 @@ __all__ = [
     "BatchHeader",
     "Header",
     "Record",
+    "RecordStretches",
     "encode_batch",
     "iterate_batches",
     "place_batch",
@@ -188,23 +189,66 @@ class Batch:
         Raises CorruptRecordError when they are not exactly what the header says. Does not check
         the CRC.
         """
-        header = self.header
-        payload: Buffer = self.data[HEADER_SIZE:]
-        if header.attributes & _CODEC_MASK:
-            payload = decompress(header.codec, payload, max_size)
-        payload = bytes(payload)  # and not both until the records are read
-        timestamp = header.max_timestamp if header.is_log_append_time else None
+        header, timestamp = self.header, self._timestamp
         columns = RecordColumns(
-            payload, header.record_count, header.base_offset, header.base_timestamp, timestamp
+            self._payload(max_size),
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            timestamp,
         )
-        offsets = columns.offsets
-        if offsets and not (header.base_offset <= offsets[0] and offsets[-1] <= header.last_offset):
-            raise CorruptRecordError(f"batch {header} has records with offsets outside of it")
+        self._check_offsets(columns)
         return columns
+
+    def stretches(self, max_size: int = DEFAULT_MAX_SIZE) -> RecordStretches:
+        """The records some thousand at a time, as often as wanted, for who must not hold all of
+        them at once: a batch of a megabyte may have ten million. Decompresses as :meth:`columns`
+        does, and raises the same; what is wrong with the records is raised by iterating."""
+        return RecordStretches(self, self._payload(max_size))
 
     def records(self, max_size: int = DEFAULT_MAX_SIZE) -> list[Record]:
         """Like :meth:`columns`, as a list of records."""
         return self.columns(max_size).records()
+
+    @property
+    def _timestamp(self) -> int | None:
+        return self.header.max_timestamp if self.header.is_log_append_time else None
+
+    def _payload(self, max_size: int) -> bytes:
+        header = self.header
+        payload: Buffer = self.data[HEADER_SIZE:]
+        if header.attributes & _CODEC_MASK:
+            payload = decompress(header.codec, payload, max_size)
+        return bytes(payload)  # and not both until the records are read
+
+    def _check_offsets(self, columns: RecordColumns) -> None:
+        header, offsets = self.header, columns.offsets
+        if offsets and not (header.base_offset <= offsets[0] and offsets[-1] <= header.last_offset):
+            raise CorruptRecordError(f"batch {header} has records with offsets outside of it")
+
+
+class RecordStretches:
+    """The records of a batch, :data:`~tallymark.protocol.record_columns.STRETCH` at a time. Each
+    iteration begins anew; it raises CorruptRecordError where :meth:`Batch.columns` would, but after
+    those records that were right."""
+
+    __slots__ = ("_batch", "_payload")
+
+    def __init__(self, batch: Batch, payload: bytes) -> None:
+        self._batch = batch
+        self._payload = payload
+
+    def __iter__(self) -> Iterator[RecordColumns]:
+        header, timestamp = self._batch.header, self._batch._timestamp
+        where = (header.record_count, header.base_offset, header.base_timestamp, timestamp)
+        for columns in RecordColumns.stretches(self._payload, *where):
+            self._batch._check_offsets(columns)
+            yield columns
+
+    def records(self) -> Iterator[Record]:
+        """The records one by one."""
+        for columns in self:
+            yield from columns.records()
 
 
 def iterate_batches(buf: Buffer) -> Iterator[Batch]:

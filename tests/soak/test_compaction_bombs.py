@@ -1,0 +1,142 @@
+"""A real broker, one of whose compacted topics is fed batches that unpack to all that a produce
+allows, in millions of records: its compaction takes its time, and the memory that is stated; other
+topics are compacted, and written to, as ever."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from broker_process import BrokerProcess
+from hostile_batches import sealed, send
+
+from tallymark.client import Admin, Producer
+from tallymark.protocol.compression import CODECS, compress
+from tallymark.protocol.varint import encode_varint
+from tallymark.testing.wire import WireClient
+
+pytestmark = [pytest.mark.process, pytest.mark.soak, pytest.mark.timeout(1200)]
+
+MIB = 1 << 20
+BACKOFF_S = 4
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "flush.messages": "1",
+}
+BOMBS, PHASE_S = 24, 60
+LATENCY, CLEANED, AFTERWARDS = 2.5, 2.5, 1.2
+"""As ratios of medians to the time before: a produce to another topic, and from there until that
+topic is compacted; and the produce after the attack."""
+
+
+def bomb(count: int = 850_000) -> bytes:
+    """Records with a key, as many as a batch of the largest size holds as zstd: 9 MB of them."""
+    body = bytearray()
+    for number in range(count):
+        record = b"\0\0" + encode_varint(number) + b"\x02k\x02v\0"
+        body += encode_varint(len(record)) + record
+    packed = bytes(compress("zstd", body))
+    return sealed(packed, codec=CODECS.index("zstd"), last_delta=count - 1, count=count)
+
+
+@dataclass
+class Bystander:
+    """Writes to another topic, and looks on as the broker compacts it. Seconds."""
+
+    broker: BrokerProcess
+    topic: str = "views"
+    latencies: list[float] = field(default_factory=list[float])
+    cleaned: list[float] = field(default_factory=list[float])
+
+    def watch(self, seconds: float) -> tuple[float, float]:
+        """For a while; the medians of a produce, and of the time until the topic is compacted."""
+        self.latencies, self.cleaned = [], []
+        end = time.monotonic() + seconds
+        with Producer(bootstrap_servers=self.broker.address, linger_ms=0) as producer:
+            while time.monotonic() < end or len(self.cleaned) < 5:
+                self._once(producer)
+        return statistics.median(self.latencies), statistics.median(self.cleaned)
+
+    def _once(self, producer: Producer) -> None:
+        seen = self._compactions()
+        began = time.monotonic()
+        for _ in range(60):  # a segment of it, and more
+            at = time.monotonic()
+            producer.send(self.topic, b"v" * 1000, key=b"k").result(60)
+            self.latencies.append(time.monotonic() - at)
+        while self._compactions() == seen:
+            assert time.monotonic() < began + 120, "the other topic is not compacted any more"
+            time.sleep(0.05)
+        self.cleaned.append(time.monotonic() - began)
+
+    def _compactions(self) -> int:
+        return self.broker.log.read_bytes().count(b"compacted partition=views-0")
+
+
+def children_peak(pid: int) -> int:
+    """The most memory that a child of the process, its cleaner, ever had (Linux)."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    peaks = [0]
+    for child in children:
+        status = Path(f"/proc/{child}/status").read_text()
+        if (found := re.search(r"VmHWM:\s+(\d+) kB", status)) is not None:
+            peaks.append(int(found[1]) * 1024)
+    return max(peaks)
+
+
+def test_the_compaction_of_one_topic_costs_that_topic(tmp_path: Path) -> None:
+    """Its batches of one megabyte took the cleaner 300 MB each, and a minute in which no other
+    topic was compacted."""
+    settings = {"log_cleaner_backoff_ms": BACKOFF_S * 1000}
+    with BrokerProcess(tmp_path, **settings) as broker:
+        with Admin(bootstrap_servers=broker.address) as admin:
+            admin.create_topic("views", 1, {**CONFIGS, "segment.bytes": "16384"})
+            admin.create_topic("hostile", 1, {**CONFIGS, "segment.bytes": str(4 * MIB)})
+        bystander = Bystander(broker)
+        before = bystander.watch(PHASE_S)
+        usual = children_peak(broker.pid)
+        attack = threading.Thread(target=feed, args=(broker,))
+        attack.start()
+        meanwhile = bystander.watch(PHASE_S)
+        attack.join()
+        peak = children_peak(broker.pid)
+        began = time.monotonic()
+        while b"compacted partition=hostile-0" not in broker.log.read_bytes():
+            assert time.monotonic() < began + 600, "it is never compacted"
+            time.sleep(0.5)
+        settled(broker)
+        after = bystander.watch(PHASE_S)
+        broker.stop()
+        text = broker.log.read_bytes()
+    print(f"{before=} {meanwhile=} {after=} {usual / MIB=:.0f} {peak / MIB=:.0f}")
+    assert b"Traceback" not in text
+    assert len(text) < 100_000
+    assert peak < usual + 100 * MIB
+    assert meanwhile[0] < LATENCY * before[0], "a produce to another topic"
+    assert meanwhile[1] < CLEANED * before[1], "the other topic's compaction"
+    assert after[0] < AFTERWARDS * before[0]
+    assert after[1] < AFTERWARDS * before[1]
+
+
+def feed(broker: BrokerProcess) -> None:
+    """The attack. The first segments are closed, and dirty, while the last are written."""
+    data = bomb()
+    with WireClient(broker.address, timeout=120) as wire:
+        for _ in range(BOMBS):
+            assert send(wire, "hostile", data) == 0
+
+
+def settled(broker: BrokerProcess) -> None:
+    """Wait until the hostile topic's compactions are over."""
+    last, since = -1, time.monotonic()
+    while time.monotonic() < since + 3 * BACKOFF_S:
+        found = broker.log.read_bytes().count(b"compacted partition=hostile-0")
+        if found != last:
+            last, since = found, time.monotonic()
+        time.sleep(0.5)
