@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, update
@@ -90,8 +89,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+def world(database: str) -> Iterator[World]:
+    with open_store(database) as store:
         world = World(store)
         world.claim(0, 9)
         world.see(0, 9, 0)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +12,7 @@ from audit_stage import Stage, span
 from audit_stage import deployment as audited
 from crc32c import crc32c
 from hostile_batches import MB, bomb, garbage
+from sqlalchemy import create_engine
 
 from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, Mirror
@@ -117,8 +115,8 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+def site(database: str) -> Iterator[Site]:
+    with open_store(database) as store:
         yield Site(store)
 
 
@@ -411,12 +409,12 @@ def test_where_a_mirror_stood_still_in_a_topic_of_before_says_nothing_of_this_on
 
 
 def test_a_mirror_that_stands_still_at_the_same_offset_of_the_new_topic_is_heard(
-    tmp_path: Path,
+    database: str,
 ) -> None:
     """The first batch of a topic could not be read; the topic was made again, and its first batch
     could not be read either: the second word looked like the first, repeated."""
     mirror = "mirror-dc1-to-aggregate"
-    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+    with open_store(database) as store:
         hops = hops_into(
             derive_edges(audited(Mirror(source="dc1", target="aggregate"))), "aggregate"
         )
@@ -437,10 +435,10 @@ def test_a_mirror_that_stands_still_at_the_same_offset_of_the_new_topic_is_heard
         assert carrier(Gap("t", 0, 5, 5, "damaged", 3000)) == [5]
 
 
-def test_a_mirror_that_stands_still_at_a_damaged_batch_makes_it_unknown(tmp_path: Path) -> None:
+def test_a_mirror_that_stands_still_at_a_damaged_batch_makes_it_unknown(database: str) -> None:
     """What dc1 counted before its disk turned a bit, and the mirror cannot read: the window was
     SETTLING for ever, "has not copied it yet". It passes when the mirror says that it came by."""
-    with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+    with open_store(database) as store:
         stage = Stage(store, audited(Mirror(source="dc1", target="aggregate")))
         stage.counted("dc1", "t")
         stage.counted("aggregate", "t")
@@ -481,21 +479,21 @@ CREATE TABLE damage (
     from_offset BIGINT NOT NULL, reason VARCHAR(255) NOT NULL, since BIGINT NOT NULL,
     "at" BIGINT NOT NULL, PRIMARY KEY (cluster, topic, partition))
 """
+OLD_ROW = "('dc1', 't', 0, 20, 'a CRC', 11500, 9000)"
 
 
-def test_a_store_in_which_an_older_program_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_store_in_which_an_older_program_stopped_goes_on(database: str) -> None:
     """Its row says from where on nothing is counted; the new table has a row for each stretch."""
-    address = tmp_path / "audit.db"
-    with open_store(f"sqlite:///{address}"):
+    with open_store(database):
         pass
-    with closing(sqlite3.connect(address)) as connection:
-        connection.execute("DROP TABLE damage")
-        connection.execute(OLD_TABLE)
-        row = ("dc1", "t", 0, 20, "a CRC", 11_500, 9_000)
-        connection.execute("INSERT INTO damage VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        connection.execute("UPDATE meta SET value = '5' WHERE key = 'schema'")
-        connection.commit()
-    with open_store(f"sqlite:///{address}") as store:
+    engine = create_engine(database)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE damage")
+        connection.exec_driver_sql(OLD_TABLE)
+        connection.exec_driver_sql("INSERT INTO damage VALUES" + OLD_ROW)
+        connection.exec_driver_sql("UPDATE meta SET value = '5' WHERE key = 'schema'")
+    engine.dispose()
+    with open_store(database) as store:
         site = Site(store)
         with store.read() as connection:
             assert damaged_places(connection, "dc1") == {("t", 0)}

@@ -39,8 +39,8 @@ MOST = 5
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with world_in(tmp_path) as made:
+def world(tmp_path: Path, database: str) -> Iterator[World]:
+    with world_in(tmp_path, database) as made:
         for collector in made.collectors.values():
             collector.ledger.opener.budget = Budget(MOST, W)
         yield made

@@ -81,8 +81,9 @@ class Bystander:
 
 def children_peak(pid: int) -> int:
     """The most memory that a child of the process, its cleaner, ever had (Linux)."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    peaks = [0]
+    tasks = Path(f"/proc/{pid}/task").iterdir()  # a thread of it has started the child
+    children = [each for task in tasks for each in (task / "children").read_text().split()]
+    peaks: list[int] = []
     for child in children:
         status = Path(f"/proc/{child}/status").read_text()
         if (found := re.search(r"VmHWM:\s+(\d+) kB", status)) is not None:

@@ -180,9 +180,10 @@ def parts_of(record: Any) -> Any:
 
 
 @contextmanager
-def world_in(folder: Path) -> Iterator[World]:
-    """A world whose store and settings are in ``folder``."""
-    deployment = Deployment(data_dir=folder, audit=AUDIT)
+def world_in(folder: Path, database: str | None = None) -> Iterator[World]:
+    """A world whose settings are in ``folder``, and its store, too, unless it is ``database``."""
+    audit = AUDIT.model_copy(update={"store": database}) if database else AUDIT
+    deployment = Deployment(data_dir=folder, audit=audit)
     (folder / "tallymark.toml").write_text(dump_toml(deployment))
     with open_store(deployment.audit_store) as store:
         yield World(store, deployment)

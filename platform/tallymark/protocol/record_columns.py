@@ -33,8 +33,8 @@ _make: Final[Callable[[tuple[Any, ...]], Record]] = partial(tuple.__new__, Recor
 class RecordColumns:
     """The ``count`` records that fill ``payload``. Nothing changes after that.
 
-    ``timestamp`` overrides those of the records. Raises CorruptRecordError when the bytes are
-    anything else than ``count`` records.
+    ``timestamp`` overrides those of the records; ``parts`` are some that were read before. Raises
+    CorruptRecordError when the bytes are anything else than ``count`` records.
     """
 
     __slots__ = ("_base_timestamp", "_keep", "_parts", "_timestamp", "offsets", "size")
@@ -46,25 +46,18 @@ class RecordColumns:
         base_offset: int,
         base_timestamp: int,
         timestamp: int | None = None,
+        parts: list[LooseRecords | RecordRun] | None = None,
     ) -> None:
         data = payload if isinstance(payload, bytes) else bytes(payload)
-        parts, end = _read(data, 0, count)
-        _check_end(data, end, count)
-        self._set(parts, len(data), base_offset, base_timestamp, timestamp)
-
-    def _set(
-        self,
-        parts: list[LooseRecords | RecordRun],
-        size: int,
-        base_offset: int,
-        base_timestamp: int,
-        timestamp: int | None,
-    ) -> None:
+        if parts is None:
+            parts, end = _read(data, 0, count)
+            if end != len(data):
+                raise _left_over(data, end, count)
         self._parts = parts
         self._base_timestamp = base_timestamp
         self._timestamp = timestamp
         self._keep: list[bool] | None = None
-        self.size = size
+        self.size = len(data)
         """Bytes of all the records, decompressed; also of those that :meth:`since` left out."""
         self.offsets: Sequence[int] = _shifted([part.offsets for part in parts], base_offset)
         """The offsets, mostly a range."""
@@ -85,11 +78,12 @@ class RecordColumns:
         while left:
             number = min(STRETCH, left)
             parts, end = _read(payload, pos, number)
-            some = cls.__new__(cls)
-            some._set(parts, end - pos, base_offset, base_timestamp, timestamp)
+            some = cls(payload, number, base_offset, base_timestamp, timestamp, parts)
+            some.size = end - pos
             pos, left = end, left - number
             yield some
-        _check_end(payload, pos, count)
+        if pos != len(payload):
+            raise _left_over(payload, pos, count)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -177,9 +171,8 @@ def _read(data: bytes, pos: int, count: int) -> tuple[list[LooseRecords | Record
         raise CorruptRecordError(str(error)) from error
 
 
-def _check_end(data: bytes, pos: int, count: int) -> None:
-    if pos != len(data):
-        raise CorruptRecordError(f"{len(data) - pos} bytes after the last of {count} records")
+def _left_over(data: bytes, pos: int, count: int) -> CorruptRecordError:
+    return CorruptRecordError(f"{len(data) - pos} bytes after the last of {count} records")
 
 
 def _parts(data: bytes, pos: int, count: int) -> tuple[list[LooseRecords | RecordRun], int]:

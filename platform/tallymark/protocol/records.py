@@ -189,15 +189,15 @@ class Batch:
         Raises CorruptRecordError when they are not exactly what the header says. Does not check
         the CRC.
         """
-        header, timestamp = self.header, self._timestamp
+        header = self.header
+        payload = self._payload(max_size)
+        timestamp = header.max_timestamp if header.is_log_append_time else None
         columns = RecordColumns(
-            self._payload(max_size),
-            header.record_count,
-            header.base_offset,
-            header.base_timestamp,
-            timestamp,
+            payload, header.record_count, header.base_offset, header.base_timestamp, timestamp
         )
-        self._check_offsets(columns)
+        offsets = columns.offsets
+        if offsets and not (header.base_offset <= offsets[0] and offsets[-1] <= header.last_offset):
+            raise _outside(header)
         return columns
 
     def stretches(self, max_size: int = DEFAULT_MAX_SIZE) -> RecordStretches:
@@ -210,10 +210,6 @@ class Batch:
         """Like :meth:`columns`, as a list of records."""
         return self.columns(max_size).records()
 
-    @property
-    def _timestamp(self) -> int | None:
-        return self.header.max_timestamp if self.header.is_log_append_time else None
-
     def _payload(self, max_size: int) -> bytes:
         header = self.header
         payload: Buffer = self.data[HEADER_SIZE:]
@@ -221,10 +217,9 @@ class Batch:
             payload = decompress(header.codec, payload, max_size)
         return bytes(payload)  # and not both until the records are read
 
-    def _check_offsets(self, columns: RecordColumns) -> None:
-        header, offsets = self.header, columns.offsets
-        if offsets and not (header.base_offset <= offsets[0] and offsets[-1] <= header.last_offset):
-            raise CorruptRecordError(f"batch {header} has records with offsets outside of it")
+
+def _outside(header: BatchHeader) -> CorruptRecordError:
+    return CorruptRecordError(f"batch {header} has records with offsets outside of it")
 
 
 class RecordStretches:
@@ -239,10 +234,13 @@ class RecordStretches:
         self._payload = payload
 
     def __iter__(self) -> Iterator[RecordColumns]:
-        header, timestamp = self._batch.header, self._batch._timestamp
+        header = self._batch.header
+        timestamp = header.max_timestamp if header.is_log_append_time else None
         where = (header.record_count, header.base_offset, header.base_timestamp, timestamp)
+        first, last = header.base_offset, header.last_offset
         for columns in RecordColumns.stretches(self._payload, *where):
-            self._batch._check_offsets(columns)
+            if not (first <= columns.offsets[0] and columns.offsets[-1] <= last):
+                raise _outside(header)
             yield columns
 
     def records(self) -> Iterator[Record]:
