@@ -3,15 +3,13 @@ wrong with it is said in a line."""
 
 from __future__ import annotations
 
-import re
-import sqlite3
 import threading
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, create_engine, inspect, select
+from old_stores import load_old_store
+from sqlalchemy import Connection, inspect, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
@@ -23,12 +21,13 @@ from tallymark_audit.ranges import RangeSet
 from tallymark_audit.sides import Claim, Observation
 from tallymark_audit.store import counts, facts, open_store, queries, rows, tables
 from tallymark_audit.store.counts import FencedError, Position
+from tallymark_audit.store.damage import Hole, damaged_places, holes_of, note_holes
+from tallymark_audit.store.openings import Overflowed, Spent, overflowed, save_spent, spent_of
 from tallymark_audit.store.upsert import insert_new, statement_for, upsert
 from tallymark_audit.store.verdicts import COLLECTOR, SPARK, effective, record_verdicts
 
 KEY = CellKey("t", 3, 5000, "web", "ab" * 8)
 RANGES = RangeSet([(0, 4), (9, 9)])
-VERSION_1 = Path(__file__).with_name("store_of_version_1.sql")
 
 
 def address(folder: Path) -> str:
@@ -109,47 +108,61 @@ def _indexes(connection: Connection) -> set[str | None]:
     return {one["name"] for some in found.values() for one in some}
 
 
-def test_a_store_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
-    """What an older program counted stays, and reads as "not known" where it could not tell."""
-    path = tmp_path / "audit.db"
-    with closing(sqlite3.connect(path)) as old:
-        old.executescript(VERSION_1.read_text())
-    open_store(f"sqlite:///{path}").close()
-    with open_store(f"sqlite:///{path}") as store, store.read() as connection:
+@pytest.mark.parametrize("version", [1, 4])
+def test_an_old_store_is_brought_up_to_date(database: str, version: int) -> None:
+    """What an older program counted stays, and reads as "not known" where it could not tell. Keys
+    that have changed (claims, damage) are those of tables made anew, with what was in them."""
+    load_old_store(database, version)
+    open_store(database).close()
+    with open_store(database) as store, store.read() as connection:
         seen = facts.observed(connection, "dc1", "t", [5000, 6000])
         said = facts.claimed(connection, "dc1", "t", [5000, 6000])
         found = {row["window"]: row for row in queries.windows(connection)}
         (at,) = counts.load_positions(connection, "dc1")
         (incident,) = queries.all_incidents(connection)
-        version = connection.scalar(select(tables.meta.c.value))
-        key = inspect(connection).get_pk_constraint("claims")["constrained_columns"]
+        (reporter,) = connection.execute(select(tables.reporters)).mappings()
+        now = connection.scalar(select(tables.meta.c.value))
+        keys = [
+            inspect(connection).get_pk_constraint(name)["constrained_columns"]
+            for name in ("claims", "damage")
+        ]
         assert _indexes(connection) == {i.name for t in TABLES for i in t.indexes}
     cell = CellKey("t", 3, 6000, "web", "ab" * 8)
     claimed, observed = said[6000][cell], seen[6000][cell]
     assert claimed.acknowledged - observed.ranges == RangeSet.single(19, 19)
     assert (claimed.summary, claimed.blocks, observed.fingerprint) == (None, (), None)
     assert [found[window]["state"] for window in (5000, 6000)] == ["COMPLETE", "LOSS"]
-    assert (at.next_offset, incident["kind"], version) == (20, "truncated", "6")
-    assert "instance" in key
+    kind = "truncated" if version == 1 else "damaged"
+    assert (at.next_offset, incident["kind"], now) == (20, kind, str(tables.SCHEMA_VERSION))
+    assert (reporter["instance"], reporter["closed"]) == ("ab" * 8, version == 4)
+    assert "instance" in keys[0]
+    assert "from_offset" in keys[1]
 
 
-def test_a_store_of_version_1_on_postgresql(postgres: str) -> None:
-    """The key of claims has changed: the table is made anew, with what was in it."""
-    engine = create_engine(postgres)
-    with engine.begin() as connection:
-        for statement in VERSION_1.read_text().split(";\n"):
-            if statement.lstrip("-").strip().startswith(("CREATE", "INSERT")) and (
-                'INTO "reporters"' not in statement  # SQLite's booleans are numbers
-            ):
-                # A word of its own in PostgreSQL, but not in what SQLite kept.
-                connection.exec_driver_sql(re.sub(r"\bwindow\b", '"window"', statement))
-    engine.dispose()
-    with open_store(postgres) as store, store.read() as connection:
-        said = facts.claimed(connection, "dc1", "t", [5000, 6000])
-        key = inspect(connection).get_pk_constraint("claims")["constrained_columns"]
-        assert _indexes(connection) == {i.name for t in TABLES for i in t.indexes}
-    assert {window: len(cells) for window, cells in said.items()} == {5000: 1, 6000: 1}
-    assert "instance" in key
+def test_a_store_of_version_4_keeps_its_damage_and_takes_what_is_new(database: str) -> None:
+    """Where the older program stood still is no hole: it ended nowhere. Holes, and what partitions
+    spent of their cells, come beside it."""
+    load_old_store(database, 4)
+    with open_store(database) as store:
+        with store.read() as connection:
+            (old,) = connection.execute(select(tables.damage)).mappings()
+            (packed,) = connection.execute(select(tables.archive)).mappings()
+            assert damaged_places(connection, "dc1") == {("t", 3)}
+            assert holes_of(connection, "dc1", ("t", 3)) == []
+            assert spent_of(connection, "dc1", "t", 3) == Spent()
+        assert (old["from_offset"], old["to_offset"], old["until"], old["final"]) == (20, -1, -1, 0)
+        assert (old["reason"], old["since"], old["at"]) == ("a CRC", 7000, 7100)
+        assert bytes(packed["packed"]).hex() == "789c030000000001"
+        hole, spent = Hole(24, 26, "nonsense", 7000, 8000, True), Spent(1, 2, 3, 4, 5)
+        with store.write() as connection:
+            note_holes(connection, "dc1", ("t", 3), [hole], 9000)
+            save_spent(connection, "dc1", "t", 3, spent)
+        with store.read() as connection:
+            assert holes_of(connection, "dc1", ("t", 3)) == [hole]
+            assert spent_of(connection, "dc1", "t", 3) == spent
+            assert overflowed(connection) == [Overflowed("dc1", "t", 3, 4, 5)]
+            numbers = [row["id"] for row in queries.all_incidents(connection)]
+        assert sorted(numbers) == [1, 2], "numbers go on where they were"
 
 
 def test_one_consumers_cells_of_many_producers_are_kept_apart(database: str) -> None:
