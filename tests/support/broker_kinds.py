@@ -11,6 +11,7 @@ import pytest
 
 from tallymark.apache_kafka import ApacheKafkaServer, NotAvailableError
 from tallymark.apache_kafka.jars import jars
+from tallymark.apache_kafka.server import QUICK_START
 from tallymark.testing.broker_thread import BrokerThread
 
 OURS: Final = "ours"
@@ -48,13 +49,17 @@ def either_broker(
 
 
 def start_apache_kafka(
-    folder: Path, settings: Mapping[str, str] | None = None, secured: Sequence[str] = ()
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    secured: Sequence[str] = (),
+    jvm: Sequence[str] = (),
 ) -> ApacheKafkaServer:
-    """A running broker of Apache Kafka, with listeners of these protocols beside the plain one;
-    skips the test, and says why, where it cannot be had. It fetches nothing: that is for
-    deploy/ensure-apache-kafka, before the tests."""
+    """A running broker of Apache Kafka, with listeners of these protocols beside the plain one and
+    these options of its JVM; skips the test, and says why, where it cannot be had. It fetches
+    nothing: that is for deploy/ensure-apache-kafka, before the tests."""
     skip_without_jars()
-    server = ApacheKafkaServer(folder, settings, node_id=0, secured=secured)
+    options = (*QUICK_START, *jvm)
+    server = ApacheKafkaServer(folder, settings, node_id=0, secured=secured, jvm=options)
     try:
         server.start()
     except NotAvailableError as missing:
