@@ -14,8 +14,15 @@ from eventually import eventually
 
 from tallymark.cli.users import command as users_command
 from tallymark.errors import UserError
+from tallymark.net.refusal_pace import PER_SECOND
 from tallymark.net.web_access import WebAccess, check_exposed
-from tallymark.net.web_login import MAX_WAITING_OF_ONE, MAX_WRONG, Attempt, BasicLogin
+from tallymark.net.web_login import (
+    AT_LEAST_SECONDS,
+    MAX_WAITING_OF_ONE,
+    MAX_WRONG,
+    Attempt,
+    BasicLogin,
+)
 from tallymark.net.web_users import WebUsers
 
 
@@ -33,15 +40,22 @@ class Users:
         self.go_on = threading.Event()
         self.go_on.set()
 
+    def knows(self, name: str) -> bool:
+        return name == "alice"
+
     def fits(self, name: str, password: str) -> bool:
         self.hashed += 1
         assert self.go_on.wait(60)
         return (name, password) == ("alice", self.password)
 
 
+async def at_once(_seconds: float) -> None:
+    """In place of asyncio.sleep."""
+
+
 def test_who_gets_in() -> None:
     async def main() -> None:
-        login = BasicLogin(Users())
+        login = BasicLogin(Users(), sleep=at_once)
         assert await login.check(basic("alice", "right"), "h") == Attempt(200, "alice")
         for wrong in (
             b"",
@@ -79,7 +93,7 @@ def test_guessing_is_rated_and_costs_others_nothing() -> None:
     async def main() -> None:
         now = [0.0]
         users = Users()
-        login = BasicLogin(users, lambda: now[0])
+        login = BasicLogin(users, lambda: now[0], at_once)
         assert (await login.check(basic("alice", "right"), "guesser")).status == 200
         found = [
             (await login.check(basic("alice", f"guess {n}"), "guesser")).status for n in range(50)
@@ -99,13 +113,13 @@ def test_one_address_cannot_keep_all_threads() -> None:
     async def main() -> None:
         users = Users()
         users.go_on.clear()
-        login = BasicLogin(users)
+        login = BasicLogin(users, sleep=at_once)
         held = [
-            asyncio.create_task(login.check(basic("x", f"{n}"), "flood"))
+            asyncio.create_task(login.check(basic("alice", f"{n}"), "flood"))
             for n in range(MAX_WAITING_OF_ONE)
         ]
         await asyncio.sleep(0)
-        assert (await login.check(basic("x", "more"), "flood")).status == 429
+        assert (await login.check(basic("alice", "more"), "flood")).status == 429
         good = asyncio.create_task(login.check(basic("alice", "right"), "other"))
         await asyncio.sleep(0)
         users.go_on.set()
@@ -113,6 +127,49 @@ def test_one_address_cannot_keep_all_threads() -> None:
         assert {one.status for one in await asyncio.gather(*held)} == {401}
 
     asyncio.run(main())
+
+
+def test_who_guesses_shuts_nobody_out_at_the_same_address() -> None:
+    """Behind one address (a proxy, an office) somebody guessed by many names: after ten of them
+    nobody there could log in for the first time, the right password was answered 429. And whoever
+    was answered at once asked again as often as the server could answer."""
+
+    async def main() -> None:
+        now, waited = [0.0], list[float]()
+
+        async def sleep(seconds: float) -> None:
+            waited.append(seconds)
+
+        users = Users()
+        login = BasicLogin(users, lambda: now[0], sleep)
+        for n in range(100):
+            assert (await login.check(basic(f"nobody-{n}", "x"), "proxy")).status == 401
+        for n in range(20):
+            await login.check(basic("alicia", f"{n}"), "proxy")
+        assert users.hashed == 0
+        assert (await login.check(basic("alice", "right"), "proxy")).status == 200
+        assert len(waited) == 120
+        assert waited == pytest.approx([max(AT_LEAST_SECONDS, n / PER_SECOND) for n in range(120)])
+
+    asyncio.run(main())
+
+
+def test_a_name_that_is_there_is_refused_like_one_that_is_not() -> None:
+    """By status and by time, however often it is tried."""
+
+    async def tried(name: str) -> list[tuple[int, float]]:
+        found: list[tuple[int, float]] = []
+
+        async def sleep(seconds: float) -> None:
+            found.append((0, seconds))
+
+        login = BasicLogin(Users(), lambda: 0.0, sleep)
+        for n in range(2 * MAX_WRONG):
+            status = (await login.check(basic(name, f"wrong {n}"), "h")).status
+            found[-1] = status, found[-1][1]
+        return found
+
+    assert asyncio.run(tried("alice")) == asyncio.run(tried("nobody"))
 
 
 def add_user(folder: Path, name: str, password: str) -> None:

@@ -27,6 +27,9 @@ from tallymark.net.tls import server_context
 
 log: Final = logging.getLogger(__name__)
 
+LOGIN_SECONDS: Final = 60.0
+"""PostgreSQL's authentication_timeout. A refusal is told sooner than that."""
+
 
 class Listeners:
     """Starts and stops what ``settings`` ask for; requests go to ``handler``."""
@@ -110,7 +113,11 @@ class Listeners:
         )
         handler, abandon = self._handler, ABANDON
         if listener.sasl:
-            limits = replace(limits, max_frame_bytes=settings.sasl_server_max_receive_size)
+            limits = replace(
+                limits,
+                max_frame_bytes=settings.sasl_server_max_receive_size,
+                login_timeout=LOGIN_SECONDS,
+            )
             handler, abandon = SaslGate(handler, self._logins), ABANDON | TOKENS
         if off_loopback(listener) and not listener.tls:
             log.warning("%s is open to other machines without TLS", listener)

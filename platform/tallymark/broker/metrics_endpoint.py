@@ -141,6 +141,11 @@ class _BrokerUsers:
         state = self._state()
         return None if state is None else state.security.users
 
+    def knows(self, name: str) -> bool:
+        """See :class:`~tallymark.net.web_login.Passwords`."""
+        state = self._state()
+        return state is not None and state.security.users.password_credential(name) is not None
+
     def fits(self, name: str, password: str) -> bool:
         """See :class:`~tallymark.net.web_login.Passwords`."""
         state = self._state()

@@ -5,7 +5,8 @@
     request ─► logged in? ── yes ─► the broker's handler
                    └── no ──► ApiVersions, SaslHandshake, SaslAuthenticate: the broker's handler
                               a bare frame, after a handshake of version 0: a token
-                              anything else: the connection is closed
+                              anything else: the connection is closed, as it is by more than
+                              MAX_BEFORE of those
 
 A connection whose session ends (KIP-368) before its client has logged in again is closed by
 :class:`~tallymark.broker.logins.Logins`.
@@ -28,6 +29,8 @@ from tallymark.protocol.frames import RequestHeader
 _BEFORE: Final = frozenset(
     {int(ApiKey.API_VERSIONS), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)}
 )
+MAX_BEFORE: Final = 32
+"""Requests that a connection may make before its first log-in: clients make three to six."""
 TOKENS: Final = frozenset({int(ApiKey.SASL_AUTHENTICATE), BARE.api_key})
 """Requests of which nothing is left to do when their client goes away: nobody hears the answer,
 and a log-in that fails waits for seconds to be told so."""
@@ -47,6 +50,10 @@ class SaslGate:
         session = connection.sasl
         if session is None:
             session = connection.sasl = self._logins.session()
+        if session.user is None:
+            session.asked += 1
+            if session.asked > MAX_BEFORE:
+                raise RemoteProtocolError(f"more than {MAX_BEFORE} requests before the log-in")
         if session.user is not None or header.api_key in _BEFORE:
             return self._handler(header, body, connection)
         if header is BARE:

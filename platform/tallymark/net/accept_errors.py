@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,10 +18,11 @@ from tallymark.net.rate_limit import RateLimit
 log: Final = logging.getLogger(__name__)
 
 ACCEPTS: Final = 128
-"""Connections that wait to be accepted, and that asyncio accepts in one turn (Apache Kafka has
-50): none of them is counted, or closed as one too many, before the turn is over."""
+"""Connections that wait to be accepted (Apache Kafka has 50)."""
 FEW_ACCEPTS: Final = 8
-"""The same where descriptors are scarce."""
+"""As many are accepted in one turn of the event loop: none of them is counted, or closed as one too
+many, before the turn is over, and their TLS handshakes (a millisecond each) begin in the next one.
+Where descriptors are scarce no more wait, either."""
 
 _Handler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 
@@ -31,6 +33,14 @@ def rate_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
     before = loop.get_exception_handler()
     if not isinstance(before, _AcceptErrors):
         loop.set_exception_handler(_AcceptErrors(before))
+
+
+def let_wait(server: asyncio.Server, many: int) -> None:
+    """Have so many connections wait to be accepted. asyncio has one number for that and for how
+    many it accepts in a turn; listen() again changes the first of them."""
+    for listening in server.sockets:
+        with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
+            same.listen(many)
 
 
 class _AcceptErrors:

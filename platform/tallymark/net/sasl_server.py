@@ -47,6 +47,8 @@ class SaslSession:
         self.mechanism = ""
         self.user: str | None = None
         """Who it is, from the first log-in that succeeded on."""
+        self.asked = 0
+        """Requests that came before that."""
         self._mechanisms = mechanisms
         self._exchange: ServerExchange | None = None
         self._proven_at = 0.0

@@ -10,7 +10,7 @@ import ssl
 from typing import Final
 
 from tallymark.errors import UserError
-from tallymark.net.accept_errors import rate_accept_errors
+from tallymark.net.accept_errors import FEW_ACCEPTS, let_wait, rate_accept_errors
 from tallymark.net.addresses import Address
 from tallymark.net.connection_quota import ConnectionQuota
 from tallymark.net.inbox import SCRATCH_BYTES
@@ -87,7 +87,8 @@ class Server:
         self.tls = tls
         make = self._plain if tls is None else self._secured
         try:
-            self._listener = await loop.create_server(make, host, port, backlog=self.limits.backlog)
+            self._listener = await loop.create_server(make, host, port, backlog=FEW_ACCEPTS)
+            let_wait(self._listener, self.limits.backlog)
         except OSError as error:
             raise UserError(f"cannot listen on {host}:{port}: {_why(error)}", _do(error)) from error
         self._sweep = loop.call_later(self._sweep_interval, self._close_idle)
@@ -183,7 +184,9 @@ class Server:
 
     @property
     def _sweep_interval(self) -> float:
-        return min(30.0, self.limits.idle_timeout / 2, self.limits.request_timeout / 2)
+        limits = self.limits
+        longest = (limits.idle_timeout, limits.request_timeout, limits.login_timeout or 60.0)
+        return min(longest) / 2
 
     def _close_idle(self) -> None:
         loop = asyncio.get_running_loop()
@@ -196,7 +199,16 @@ class Server:
             elif begun is not None and begun < now - self.limits.request_timeout:
                 self._tell_closed(logging.WARNING, connection, "its request never ends")
                 connection.abort()
+            elif self._is_late(connection, now):
+                self._tell_closed(logging.WARNING, connection, "it does not log in")
+                connection.abort()
         self._sweep = loop.call_later(self._sweep_interval, self._close_idle)
+
+    def _is_late(self, connection: ServerConnection, now: float) -> bool:
+        longest = self.limits.login_timeout
+        if longest is None or connection.accepted_at > now - longest:
+            return False
+        return connection.sasl is None or connection.sasl.user is None
 
     def _tell_closed(self, level: int, connection: ServerConnection, why: str) -> None:
         held = self.told.passes((why, connection.host))

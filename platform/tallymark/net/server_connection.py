@@ -42,6 +42,8 @@ log: Final = logging.getLogger(__name__)
 _IN_MEMORY: Final = (bytes, bytearray, memoryview, list, tuple)
 _TURN: Final = 128
 """Requests handled in one turn of the event loop: what comes behind them lets others go first."""
+_TURN_SECONDS: Final = 0.002
+"""Nor does another request begin in that turn when so much of it has passed."""
 _LAST_ANSWERS_SECONDS: Final = 5.0
 _WRITE_AT: Final = 64 * 1024
 """Bytes of answers that are written before more requests are looked at."""
@@ -65,6 +67,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Whether frames are no requests but go to the handler whole, under :data:`BARE` (the
         oldest form of SASL)."""
         self.closed = False
+        self.accepted_at = 0.0
+        """Loop time at which it began."""
         self.last_activity = 0.0
         """Loop time at which bytes last came in or a response last left."""
         self.partial_since: float | None = None
@@ -160,7 +164,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.host, self.peer = names_of(transport)
         if name := peer_name(transport.get_extra_info("ssl_object")):
             self.principal = f"User:{self._server.principals.user(name)}"
-        self.last_activity = self._loop.time()
+        self.accepted_at = self.last_activity = self._loop.time()
         if not self._server.admit(self, transport):
             self._stopping = True
             transport.abort()
@@ -237,9 +241,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         turn = _TURN
         try:
             self._collect_ready()
+            others_at = self._loop.time() + _TURN_SECONDS if len(self._backlog) > 1 else 0.0
             while self._backlog and self._has_room() and turn:
                 turn -= 1
                 self._hand_over(self._backlog.popleft())
+                if turn and self._backlog and self._loop.time() > others_at:
+                    turn = 0
                 if self._out_bytes >= _WRITE_AT:
                     self._flush()
             self._flush()

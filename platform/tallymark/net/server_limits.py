@@ -26,7 +26,7 @@ class ServerLimits:
     queued.max.request.bytes); one more request may go beyond it."""
     max_connections: int = 10_000
     backlog: int = ACCEPTS
-    """Connections that wait to be accepted; as many are accepted before one is counted."""
+    """Connections that wait to be accepted."""
     max_unanswered: int = 128
     """Requests of one connection that are handled at the same time."""
     max_unanswered_bytes: int = 32 * 1024 * 1024
@@ -35,6 +35,9 @@ class ServerLimits:
     """Reading stops while more than this waits to be sent."""
     handshake_timeout: float = 10.0
     """A TLS handshake that takes longer is given up."""
+    login_timeout: float | None = None
+    """A connection that has not logged in so long after it was accepted is closed; None: nobody
+    has to log in."""
     idle_timeout: float = 600.0
     """A connection on which nothing moved for so long is closed (connections.max.idle.ms)."""
     request_timeout: float = 120.0

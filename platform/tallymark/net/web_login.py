@@ -4,9 +4,13 @@ Checking a password takes milliseconds on purpose, so it happens in two threads,
 may ask of them is bounded::
 
     credentials seen before, and right -> in, without hashing
-    else, of one address   10 were wrong within 10 s  -> 429
-                           4 wait for a thread (32 of all) -> 429
-    else                   hashed: in, or 401
+    else, of one name from one address   10 were wrong within 10 s  -> 429
+                                         4 are not answered -> 429
+    else   a name that is there, and fewer than 32 wait for a thread -> hashed: in, or 401
+           a name that is not there -> 401
+
+Others at the same address get in meanwhile. What is refused waits for its turn
+(:mod:`.refusal_pace`), and no shorter than a hash takes, so the time tells nothing about the name.
 """
 
 from __future__ import annotations
@@ -20,19 +24,26 @@ import json
 import logging
 import os
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, Protocol
 
 from tallymark.net.access_log import App, Message, Receive, Send
+from tallymark.net.addresses import sender
 from tallymark.net.rate_limit import RateLimit
+from tallymark.net.refusal_pace import RefusalPace
 
 log = logging.getLogger(__name__)
 
 THREADS: Final = 2
 MAX_WAITING: Final = 32
 MAX_WAITING_OF_ONE: Final = 4
+MAX_HELD: Final = 1_000
+"""Refusals that wait for their turn, also of clients that have gone; beyond that they are told at
+once."""
+AT_LEAST_SECONDS: Final = 0.1
+"""From a log-in to the answer that it is refused."""
 MAX_WRONG: Final = 10
 WRONG_SECONDS: Final = 10.0
 OPEN_PATHS: Final = frozenset(("/healthz", "/health"))
@@ -40,7 +51,7 @@ OPEN_PATHS: Final = frozenset(("/healthz", "/health"))
 CHALLENGE: Final = 'Basic realm="tallymark", charset="UTF-8"'
 
 _MAX_REMEMBERED: Final = 1_000
-_MAX_ADDRESSES: Final = 10_000
+_MAX_GUESSED: Final = 10_000
 _MAX_CREDENTIALS: Final = 4_096
 
 
@@ -50,6 +61,10 @@ class Passwords(Protocol):
     @property
     def version(self) -> object:
         """Another one when users have changed."""
+        ...
+
+    def knows(self, name: str) -> bool:
+        """Whether there is such a user; takes no time."""
         ...
 
     def fits(self, name: str, password: str) -> bool:
@@ -64,18 +79,32 @@ class Attempt(NamedTuple):
     user: str = ""
 
 
-class BasicLogin:
-    """Belongs to one event loop. ``clock`` is monotonic, in seconds."""
+class _Guessed(NamedTuple):
+    sender: str
+    name: str
 
-    def __init__(self, users: Passwords, clock: Callable[[], float] = time.monotonic) -> None:
+
+class BasicLogin:
+    """Belongs to one event loop. ``clock`` is monotonic, in seconds; ``sleep`` waits so many of
+    them."""
+
+    def __init__(
+        self,
+        users: Passwords,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
         self._users = users
         self._clock = clock
+        self._sleep = sleep
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="web-login")
         self._key = os.urandom(32)
         self._remembered: dict[bytes, str] = {}
         self._version: object = None
-        self._waiting: Counter[str] = Counter()
-        self._wrong: dict[str, tuple[float, int]] = {}
+        self._pace = RefusalPace()
+        self._hashing = 0
+        self._waiting: Counter[_Guessed] = Counter()
+        self._wrong: OrderedDict[_Guessed, tuple[float, int]] = OrderedDict()
         self._told = RateLimit()
 
     async def check(self, authorization: bytes, host: str) -> Attempt:
@@ -91,45 +120,66 @@ class BasicLogin:
         user = self._remembered.get(digest)
         if user is not None:
             return Attempt(200, user)
-        if self._too_many_wrong(host) or self._too_many_waiting(host):
-            return Attempt(429)
-        if await self._hashed(host, *found):
-            if len(self._remembered) >= _MAX_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[digest] = found[0]
-            return Attempt(200, found[0])
-        self._note_wrong(host, found[0])
-        return Attempt(401)
+        began = self._clock()
+        due = max(self._pace.come(host, began), began + AT_LEAST_SECONDS)
+        guessed = _Guessed(sender(host), found[0])
+        self._waiting[guessed] += 1
+        try:
+            status = await self._judged(guessed, found[1])
+            if status == 200:
+                self._pace.let_in(host, self._clock())
+                self._remember(digest, found[0])
+                return Attempt(200, found[0])
+            if self._waiting.total() <= MAX_HELD:
+                await self._sleep(due - self._clock())
+            return Attempt(status)
+        finally:
+            self._waiting[guessed] -= 1
+            if not self._waiting[guessed]:
+                del self._waiting[guessed]
 
-    async def _hashed(self, host: str, name: str, password: str) -> bool:
-        self._waiting[host] += 1
+    async def _judged(self, guessed: _Guessed, password: str) -> int:
+        if self._too_many_wrong(guessed) or self._waiting[guessed] > MAX_WAITING_OF_ONE:
+            return 429
+        if self._users.knows(guessed.name):
+            if self._hashing >= MAX_WAITING:
+                return 429
+            if await self._hashed(guessed.name, password):
+                return 200
+        self._note_wrong(guessed)
+        return 401
+
+    async def _hashed(self, name: str, password: str) -> bool:
+        self._hashing += 1
         try:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._threads, self._users.fits, name, password)
         finally:
-            self._waiting[host] -= 1
-            if not self._waiting[host]:
-                del self._waiting[host]
+            self._hashing -= 1
 
-    def _too_many_waiting(self, host: str) -> bool:
-        of_all = self._waiting.total()
-        return of_all >= MAX_WAITING or self._waiting[host] >= MAX_WAITING_OF_ONE
+    def _remember(self, digest: bytes, user: str) -> None:
+        if len(self._remembered) >= _MAX_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[digest] = user
 
-    def _too_many_wrong(self, host: str) -> bool:
-        since, count = self._wrong.get(host, (0.0, 0))
+    def _too_many_wrong(self, guessed: _Guessed) -> bool:
+        since, count = self._wrong.get(guessed, (0.0, 0))
         return count >= MAX_WRONG and self._clock() - since < WRONG_SECONDS
 
-    def _note_wrong(self, host: str, name: str) -> None:
+    def _note_wrong(self, guessed: _Guessed) -> None:
         now = self._clock()
-        since, count = self._wrong.get(host, (now, 0))
+        since, count = self._wrong.get(guessed, (now, 0))
         if now - since >= WRONG_SECONDS:
             since, count = now, 0
-        if len(self._wrong) >= _MAX_ADDRESSES:
-            self._wrong.clear()
-        self._wrong[host] = since, count + 1
-        held = self._told.passes(host)
+        self._wrong[guessed] = since, count + 1
+        if len(self._wrong) > _MAX_GUESSED:
+            self._wrong.popitem(last=False)
+        held = self._told.passes(guessed.sender)
         if held is not None:
-            log.warning("log-in refused from=%s user=%r held_back=%d", host, name[:100], held)
+            log.warning(
+                "log-in refused from=%s user=%r held_back=%d",
+                *(guessed.sender, guessed.name[:100], held),
+            )
 
 
 class WebLogin:

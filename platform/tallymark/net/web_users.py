@@ -42,6 +42,11 @@ class WebUsers:
         self._look()
         return self._stamp
 
+    def knows(self, name: str) -> bool:
+        """Whether there is such a user."""
+        self._look()
+        return name in self._users
+
     def fits(self, name: str, password: str) -> bool:
         """Whether the password is the user's. Takes milliseconds, also where there is no user."""
         self._look()

@@ -14,6 +14,7 @@ ApiVersions itself, so that the client can ask again (KIP-511).
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from tallymark.broker.handlers import Call, register
@@ -37,7 +38,7 @@ def handle(state: BrokerState, request: ApiVersionsRequest, call: Call) -> ApiVe
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=CODES["INVALID_REQUEST"])
-    return ApiVersionsResponse(api_keys=[_range(key) for key in sorted(ADVERTISED)])
+    return _everything()
 
 
 def unsupported_version() -> ApiVersionsResponse:
@@ -45,6 +46,11 @@ def unsupported_version() -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=CODES["UNSUPPORTED_VERSION"], api_keys=[_range(ApiKey.API_VERSIONS)]
     )
+
+
+@cache
+def _everything() -> ApiVersionsResponse:
+    return ApiVersionsResponse(api_keys=tuple(_range(key) for key in sorted(ADVERTISED)))
 
 
 def _range(key: ApiKey) -> ApiVersionsResponseKey:
