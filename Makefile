@@ -56,13 +56,15 @@ others:
 	@deploy/ensure-java-clients
 	@deploy/ensure-apache-kafka $(BIN)/python
 
-kernel: $(VENV)/.dev
+kernel: $(VENV)/.dev deploy/requirements-kernel.txt
+	$(PINNED) -r deploy/requirements-kernel.txt
 	$(BIN)/python deploy/build_kernel.py
 
 lock: $(VENV)/.dev
 	$(LOCK) --group build -o deploy/requirements-build.txt
 	$(LOCK) pyproject.toml --extra all -o deploy/requirements.txt
 	$(LOCK) pyproject.toml --extra all --group dev -c deploy/requirements.txt -o deploy/requirements-dev.txt
+	$(LOCK) --group kernel -c deploy/requirements-build.txt -c deploy/requirements-dev.txt -o deploy/requirements-kernel.txt
 
 sbom: $(VENV)/.dev
 	$(BIN)/python deploy/sbom.py build/sbom.cdx.json

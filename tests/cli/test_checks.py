@@ -2,7 +2,9 @@
 
 import importlib.util
 import socket
+import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +13,7 @@ from tallymark.cli import checks
 from tallymark.cli.doctor import command as doctor
 from tallymark.cli.ports import is_taken, with_free_ports
 from tallymark.deployment import Deployment, dump_toml
+from tallymark.protocol import record_check, record_walk
 
 
 @pytest.mark.parametrize(
@@ -48,6 +51,24 @@ def test_extras_are_asked_for_where_they_are_needed(monkeypatch: pytest.MonkeyPa
     assert wrong == ["extra registry", "extra dashboards", "extra spark"]
     wrong = [one.what for one in checks.check_packages(beside) if one.grade == "failure"]
     assert wrong == ["extra dashboards"]
+
+
+def test_the_record_kernel_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image had no kernel, so its brokers looked at the first record of a batch only; nothing
+    said so."""
+    deployment = Deployment()
+    monkeypatch.setattr(record_check, "COMPILED", False)
+    (finding,) = checks.check_kernel(deployment)
+    assert (finding.grade, "first record only" in finding.text) == ("warning", True)
+    assert "make kernel" in finding.do
+    monkeypatch.setattr(record_check, "COMPILED", True)
+    source = zlib.crc32(Path(record_walk.__file__).read_bytes())
+    for compiled, grade in ((source, "ok"), (source + 1, "warning")):
+        monkeypatch.setattr(record_check, "_kernel", SimpleNamespace(SOURCE=compiled))
+        (finding,) = checks.check_kernel(deployment)
+        assert finding.grade == grade
+    clusters = tuple(one.model_copy(update={"embedded": False}) for one in deployment.clusters)
+    assert checks.check_kernel(deployment.model_copy(update={"clusters": clusters})) == []
 
 
 def test_a_taken_port_is_named_with_who_wants_it() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 import subprocess
 import sys
-import sysconfig
 import zlib
 from pathlib import Path
 from types import ModuleType
@@ -20,17 +18,30 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
 
 
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"deploy/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    if shutil.which("cc") is None or importlib.util.find_spec("setuptools") is None:
-        pytest.skip("no C compiler, or no setuptools")
-    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
-        pytest.skip("this Python has no headers")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    builder = script("build_kernel")
+    if lacking := builder.missing():
+        pytest.skip("; ".join(each.strip() for each in lacking))
     folder = tmp_path_factory.mktemp("kernel")
     command = [sys.executable, str(ROOT / "deploy/build_kernel.py"), str(folder)]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stdout + said.stderr
     (built,) = folder.glob("record_walk_compiled.*.so")
+    return built
+
+
+@pytest.fixture(scope="module")
+def compiled(built: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location("record_walk_compiled", built)
     assert spec is not None
     assert spec.loader is not None
@@ -57,3 +68,30 @@ def test_every_changed_byte_is_judged_alike(compiled: ModuleType) -> None:
         arguments = (payload, 0, count, count - 1, count)
         assert compiled.walk(*arguments) == record_walk.walk(*arguments)
         assert compiled.is_whole(payload, 0, count) == record_walk.is_whole(payload, 0, count)
+
+
+def test_it_needs_nothing_but_python(built: Path) -> None:
+    """The image's last stage has neither mypy nor a compiler: a kernel that imported something of
+    theirs would be left out there in silence."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(built.parent)!r}); import {built.name.split('.')[0]}"
+    )
+    said = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+
+
+def test_what_is_missing_is_named_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """In a venv without setuptools ``make kernel`` printed the last lines of a traceback."""
+    builder = script("build_kernel")
+    monkeypatch.setattr(builder.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(builder.shutil, "which", lambda name: None)
+    monkeypatch.setattr(builder.sysconfig, "get_path", lambda name: str(tmp_path))
+    assert builder.main(tmp_path) == 1
+    said = capsys.readouterr().out
+    assert "pip install --require-hashes -r" in said
+    assert "no mypyc and no setuptools" in said
+    assert "no C compiler" in said
+    assert "Python.h" in said
+    assert list(tmp_path.iterdir()) == []

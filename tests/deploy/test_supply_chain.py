@@ -69,3 +69,21 @@ def test_the_bill_of_materials_has_every_lock(sbom: ModuleType, tmp_path: Path) 
         for purl, one in found.items()
         if purl.startswith("pkg:pypi/")
     )
+
+
+def test_what_the_image_copies_is_not_left_out_of_its_context() -> None:
+    """The image could not be built: it copied a lock that ``.dockerignore`` left out."""
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    dockerfile = (ROOT / "deploy/Dockerfile").read_text().replace("\\\n", " ")
+    copied = [
+        source
+        for line in dockerfile.splitlines()
+        if line.startswith("COPY ") and "--from" not in line
+        for source in line.split()[1:-1]
+    ]
+    assert "deploy/requirements-kernel.txt" in copied
+    for source in copied:
+        assert (ROOT / source).exists(), source
+        above = [source, *(str(each) for each in Path(source).parents)]
+        assert any(f"!{each}" in ignored for each in above), f"{source} is not in the context"
+        assert source not in ignored

@@ -18,6 +18,7 @@ from tallymark.cli.supervisor.run import control_file
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark.private_files import write_private
+from tallymark.protocol import record_check
 
 JAVA_AT_LEAST = 17
 DISK_AT_LEAST = 1 << 30
@@ -30,6 +31,7 @@ def run_checks(deployment: Deployment) -> list[Finding]:
         check_python,
         check_java,
         lambda: check_packages(deployment),
+        lambda: check_kernel(deployment),
         lambda: check_disk(deployment),
         lambda: check_modes(deployment),
         (lambda: check_reachable(deployment)) if running else (lambda: check_ports(deployment)),
@@ -110,6 +112,19 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "(no version)"
+
+
+def check_kernel(deployment: Deployment) -> list[Finding]:
+    """Whether brokers here have the compiled walk over records, and that of this version."""
+    if not any(cluster.embedded for cluster in deployment.clusters):
+        return []
+    what, do = "record kernel", "make kernel (it needs a C compiler), or record.validation=full"
+    if not record_check.COMPILED:
+        text = "not compiled: of a batch that is not compressed brokers check the first record only"
+        return [Finding(what, "warning", text, do)]
+    if record_check.is_stale():
+        return [Finding(what, "warning", "compiled from another version of its source", do)]
+    return [Finding(what, "ok", "compiled")]
 
 
 def check_disk(deployment: Deployment) -> list[Finding]:

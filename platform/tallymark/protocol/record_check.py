@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import importlib
+import zlib
+from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 from tallymark.errors import CorruptRecordError
@@ -42,6 +44,11 @@ _WHY: Final = {
     record_walk.BAD_HEADER_KEY: "the key of a header is no UTF-8, or longer than the record",
     record_walk.BAD_END: "its fields do not end where its length says",
 }
+
+
+def is_stale() -> bool:
+    """Whether the compiled kernel is of another source than the one beside it."""
+    return COMPILED and zlib.crc32(Path(record_walk.__file__).read_bytes()) != _kernel.SOURCE
 
 
 class BadRecordError(CorruptRecordError):
