@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from rich.console import Console
+from sqlalchemy.exc import OperationalError
 
 from tallymark.deployment import Deployment
 from tallymark_audit.cells import CellKey
@@ -245,3 +246,43 @@ def test_json(client: TestClient) -> None:
     assert evidence["verdicts"][0]["cells"][0]["missing"] == [10, 12, 40, 40]
     assert client.get("/api/v1/audit/evidence?edge=a&topic=b&window=1").status_code == 404
     assert client.get("/api/v1/audit/verdicts?limit=0").status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/nothing/<b>here", 404, "Nothing is at &#x27;/nothing/&lt;b&gt;here&#x27;"),
+        ("/?page=-1", 422, "Page: Input should be greater than or equal to 1"),
+        ("/window?edge=a", 422, "Topic: Field required"),
+    ],
+)
+def test_a_person_at_a_wrong_address_sees_a_page(
+    client: TestClient, path: str, status: int, said: str
+) -> None:
+    """Somebody followed an old link: the browser showed ``{"detail":"Not Found"}`` and nothing
+    else, no word of where one was and no way on. Programs get the JSON that they got."""
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    page = client.get(path, headers=browser)
+    assert page.status_code == status
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert said in page.text
+    assert '<a href="/">' in page.text
+    assert "'none'" in page.headers["content-security-policy"]
+    assert "detail" in client.get(path).json()
+    api = client.get("/api/v1/audit/nothing", headers=browser)
+    assert (api.status_code, api.json()["status"]) == (404, 404)
+
+
+def test_a_store_that_is_away_is_told_to_a_person_too(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any, **__: Any) -> None:
+        raise OperationalError("select", None, Exception("disk I/O error"))
+
+    monkeypatch.setattr(queries, "overview", away)
+    page = client.get("/", headers={"Accept": "text/html"})
+    assert (page.status_code, page.headers["retry-after"]) == (503, "2")
+    assert "The audit store cannot be read now: disk I/O error." in page.text
+    assert client.get("/").json() == {
+        "detail": "the audit store cannot be read now: disk I/O error"
+    }

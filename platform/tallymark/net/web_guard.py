@@ -17,7 +17,6 @@ Clients that are no browsers send neither of the two, and are not kept from anyt
 from __future__ import annotations
 
 import ipaddress
-import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
@@ -25,6 +24,7 @@ from typing import Final, NamedTuple
 
 from tallymark.net.access_log import App, Message, Receive, Send
 from tallymark.net.rate_limit import RateLimit
+from tallymark.net.web_refusal import send_refusal
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +98,8 @@ def refusal(
 
 
 class WebGuard:
-    """Wraps ``app``. What it refuses is logged, each address once in a while, and told as
-    ``{"error_code", "message"}``."""
+    """Wraps ``app``. What it refuses is logged, each address once in a while, and answered
+    by :mod:`.web_refusal`."""
 
     def __init__(self, app: App, names: OwnNames) -> None:
         self._app = app
@@ -111,17 +111,13 @@ class WebGuard:
             await self._app(scope, receive, send)
             return
         server = scope.get("server")
-        found = refusal(
-            scope["method"],
-            dict(reversed(scope["headers"])),
-            self._names,
-            server[0] if server else "",
-        )
+        headers = dict(reversed(scope["headers"]))
+        found = refusal(scope["method"], headers, self._names, server[0] if server else "")
         if found is None:
             await self._app(scope, receive, _closed_to_others(send))
             return
         self._tell(scope, found)
-        await _answer(send, found)
+        await send_refusal(send, headers, found.status, found.reason, _KEEP_OUT)
 
     def _tell(self, scope: Message, found: Refusal) -> None:
         client = scope.get("client")
@@ -179,14 +175,3 @@ def _closed_to_others(send: Send) -> Send:
         await send(message)
 
     return closed
-
-
-async def _answer(send: Send, found: Refusal) -> None:
-    body = json.dumps({"error_code": found.status, "message": found.reason}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        *_KEEP_OUT,
-    ]
-    await send({"type": "http.response.start", "status": found.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -20,7 +20,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 import logging
 import os
 import time
@@ -33,6 +32,7 @@ from tallymark.net.access_log import App, Message, Receive, Send
 from tallymark.net.addresses import sender
 from tallymark.net.rate_limit import RateLimit
 from tallymark.net.refusal_pace import RefusalPace
+from tallymark.net.web_refusal import send_refusal
 
 log = logging.getLogger(__name__)
 
@@ -201,14 +201,8 @@ class WebLogin:
             await self._app(scope, receive, send)
             return
         text, more = refused(attempt.status)
-        body = json.dumps({"error_code": attempt.status, "message": text}).encode()
-        answer = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-            *((name.lower().encode(), value.encode()) for name, value in more.items()),
-        ]
-        await send({"type": "http.response.start", "status": attempt.status, "headers": answer})
-        await send({"type": "http.response.body", "body": body})
+        answer = [(name.lower().encode(), value.encode()) for name, value in more.items()]
+        await send_refusal(send, headers, attempt.status, text, answer)
 
 
 def refused(status: int) -> tuple[str, dict[str, str]]:
