@@ -1,36 +1,109 @@
 """What idle connections cost: the broker's memory before and after thousands of them.
 
     python bench/connections.py [--count 5000] [--loop asyncio|uvloop]
+    python bench/connections.py --storm 2000 [--backlog 1024] [--rounds 5]
 
-Every connection has asked once (ApiVersions), as clients do, and then rests.
+Every connection has asked once (ApiVersions), as clients do, and then rests. ``--storm``: so many
+connect in the same moment, as after a broker's restart, and each is timed from there to its answer;
+``--backlog`` has another number of connections wait to be accepted than brokers do.
 """
 
 from __future__ import annotations
 
 import argparse
 import resource
+import selectors
 import socket
 import tempfile
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from support.measure import cpu_seconds, rss_bytes
 from support.own_broker import OwnBroker
 
+from tallymark.net.accept_errors import WAITING
 from tallymark.protocol.frames import encode_request
 from tallymark.protocol.messages import ApiVersionsRequest
 
 _SPARE: Final = 200
 """Descriptors for everything else."""
 _AIM_MB: Final = 300
+_RETRANSMITTED: Final = 1.0
+"""Seconds after which Linux repeats what a listener with a full queue has dropped."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
+    parser.add_argument("--storm", type=int, help="connect so many at once")
+    parser.add_argument("--backlog", type=int, default=WAITING)
+    parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
+    if args.storm:
+        storms(args.storm, args.backlog, args.rounds)
+    else:
+        idle(args)
+
+
+def storms(count: int, backlog: int, rounds: int) -> None:
+    """Time ``count`` connections that come at once, and print it, ``rounds`` times."""
+    if _allowed(count + _SPARE) < count + _SPARE:
+        raise SystemExit(f"ulimit -n does not allow {count} connections")
+    before = f"from tallymark.net import accept_errors; accept_errors.WAITING = {backlog}; "
+    settings = {"max.connections": str(count + _SPARE)}
+    with (
+        tempfile.TemporaryDirectory(prefix="tallymark-bench-") as name,
+        OwnBroker(Path(name), settings, before=before) as broker,
+    ):
+        host, port = broker.bootstrap_servers.split(":")
+        for _ in range(rounds):
+            used = cpu_seconds(broker.pid)
+            took = sorted(storm((host, int(port)), count))
+            used = cpu_seconds(broker.pid) - used
+            p50, p99 = took[count // 2], took[count * 99 // 100]
+            late = sum(each > _RETRANSMITTED for each in took)
+            print(
+                f"backlog {backlog}: {count} at once: answered after {p50:.2f} s (median), "
+                f"{p99:.2f} s (p99), {took[-1]:.2f} s (last); {late} after a second or more; "
+                f"{used:.2f} s of CPU"
+            )
+            time.sleep(2)
+
+
+def storm(address: tuple[str, int], count: int) -> list[float]:
+    """Connect ``count`` times without waiting; seconds from the first to the answer of each."""
+    asked = encode_request(ApiVersionsRequest(), 0, 1, "bench")
+    took: list[float] = []
+    began = time.perf_counter()
+    with selectors.DefaultSelector() as waiting:
+        for _ in range(count):
+            sock = socket.socket()
+            sock.setblocking(False)
+            sock.connect_ex(address)
+            waiting.register(sock, selectors.EVENT_WRITE)
+        open_sockets = [key.fileobj for key in waiting.get_map().values()]
+        while len(took) < count:
+            for key, events in waiting.select(60) or ():
+                sock = cast("socket.socket", key.fileobj)
+                if events & selectors.EVENT_WRITE:
+                    if error := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                        raise OSError(error, "a connection was refused")
+                    sock.send(asked)
+                    waiting.modify(sock, selectors.EVENT_READ)
+                elif not sock.recv(65536):
+                    raise RuntimeError("the broker closed a connection")
+                else:
+                    waiting.unregister(sock)
+                    took.append(time.perf_counter() - began)
+    for sock in open_sockets:
+        cast("socket.socket", sock).close()
+    return took
+
+
+def idle(args: argparse.Namespace) -> None:
+    """Open connections one by one, and print what they cost while they rest."""
     count = min(args.count, _allowed(args.count + _SPARE) - _SPARE)
     if count < args.count:
         print(f"only {count} connections: ulimit -n allows no more")
@@ -54,14 +127,14 @@ def main() -> None:
             after = rss_bytes(broker.pid)
             used = cpu_seconds(broker.pid)
             time.sleep(5)
-            idle = (cpu_seconds(broker.pid) - used) / 5
+            resting = (cpu_seconds(broker.pid) - used) / 5
         finally:
             for sock in connections:
                 sock.close()
     print(
         f"{count} connections in {seconds:.1f} s: {before / 1e6:.0f} MB before, "
         f"{after / 1e6:.0f} MB after (aim: at most {_AIM_MB}), "
-        f"{(after - before) / count / 1e3:.1f} KB each; {100 * idle:.1f} % of a CPU while idle"
+        f"{(after - before) / count / 1e3:.1f} KB each; {100 * resting:.1f} % of a CPU while idle"
     )
 
 

@@ -18,14 +18,19 @@ _MAIN: Final = "import sys; from tallymark.cli.main import main; sys.argv[0] = '
 
 class OwnBroker:
     """One broker without ZooKeeper, its data in ``folder``. ``loop`` is ``asyncio`` or ``uvloop``;
-    ``settings`` are broker settings."""
+    ``settings`` are broker settings, ``before`` is Python that runs in it first, to compare what is
+    no setting."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, str] | None = None, loop: str = "asyncio"
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        loop: str = "asyncio",
+        before: str = "",
     ) -> None:
         self.folder = folder
         self._given = dict(settings or {})
-        self._code = (_WITH_UVLOOP if loop == "uvloop" else "") + _MAIN
+        self._code = before + (_WITH_UVLOOP if loop == "uvloop" else "") + _MAIN
         self._process: subprocess.Popen[bytes] | None = None
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

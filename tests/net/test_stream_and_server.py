@@ -537,3 +537,21 @@ def test_a_taken_port_is_named() -> None:
             await second.stop()
 
     run(scenario)
+
+
+def test_clients_that_come_back_at_once_are_not_put_off() -> None:
+    """A broker was restarted, and 2,000 clients connected in the same moment. 128 had room to wait
+    for it; what the others sent was dropped, and half of them were answered a second later, when
+    their kernel repeated it."""
+    count = 600
+    if int(Path("/proc/sys/net/core/somaxconn").read_text()) < 1024:
+        pytest.skip("this machine's queues are shorter (net.core.somaxconn)")
+
+    async def scenario() -> None:
+        async with serving() as server:
+            # Nothing is accepted meanwhile: this blocks the loop, as a busy moment does.
+            waiting = [socket.create_connection(server.address, 10) for _ in range(count)]
+            for sock in waiting:
+                sock.close()
+
+    run(scenario)

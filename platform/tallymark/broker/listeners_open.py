@@ -18,7 +18,7 @@ from tallymark.broker.sasl_gate import TOKENS, SaslGate
 from tallymark.broker.settings import BrokerSettings
 from tallymark.errors import UserError
 from tallymark.net import Address, Handler, Server, ServerLimits
-from tallymark.net.accept_errors import ACCEPTS, FEW_ACCEPTS
+from tallymark.net.accept_errors import FEW_ACCEPTS, WAITING
 from tallymark.net.connection_quota import ConnectionQuota
 from tallymark.net.principals import PrincipalRules
 from tallymark.net.request_memory import RequestMemory
@@ -109,7 +109,7 @@ class Listeners:
             idle_timeout=settings.connections_max_idle_ms / 1000,
             request_timeout=settings.request_arrival_max_ms / 1000,
             handshake_timeout=settings.ssl_handshake_timeout_ms / 1000,
-            backlog=FEW_ACCEPTS if is_scarce(self._descriptors) else ACCEPTS,
+            backlog=FEW_ACCEPTS if is_scarce(self._descriptors) else WAITING,
         )
         handler, abandon = self._handler, ABANDON
         if listener.sasl:

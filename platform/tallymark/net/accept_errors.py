@@ -17,8 +17,12 @@ from tallymark.net.rate_limit import RateLimit
 
 log: Final = logging.getLogger(__name__)
 
+WAITING: Final = 1024
+"""Connections that wait to be accepted by a broker (Apache Kafka has 50). They take no descriptor.
+Where the queue is full the kernel drops what a client sends, and the client repeats it after a
+second: so it was for half of 2,000 clients that came back at once where 128 could wait."""
 ACCEPTS: Final = 128
-"""Connections that wait to be accepted (Apache Kafka has 50)."""
+"""The same for servers that accept all of them in one turn, those of the web."""
 FEW_ACCEPTS: Final = 8
 """As many are accepted in one turn of the event loop: none of them is counted, or closed as one too
 many, before the turn is over, and their TLS handshakes (a millisecond each) begin in the next one.

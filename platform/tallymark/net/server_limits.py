@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.net.accept_errors import ACCEPTS
+from tallymark.net.accept_errors import WAITING
 
 PRODUCE: Final = 0
 SYNC_GROUP: Final = 14
@@ -25,7 +25,7 @@ class ServerLimits:
     """What all requests that are not whole yet may take together (Kafka's
     queued.max.request.bytes); one more request may go beyond it."""
     max_connections: int = 10_000
-    backlog: int = ACCEPTS
+    backlog: int = WAITING
     """Connections that wait to be accepted."""
     max_unanswered: int = 128
     """Requests of one connection that are handled at the same time."""
