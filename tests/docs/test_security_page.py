@@ -14,15 +14,19 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from eventually import eventually
+from running_stack import stack_of
 from security_world import Certificates, make_certificates
 from token_world import Issuer
 
 from tallymark import Producer
 from tallymark.broker.config_file import read_properties
 from tallymark.broker.settings_text import parse
+from tallymark.cli.ports import with_free_ports
 from tallymark.client import connection_settings
 from tallymark.client.security.security import client_security
-from tallymark.deployment import load
+from tallymark.coordination import NotAuthorizedError, ZooKeeper
+from tallymark.deployment import dump_toml, load
 from tallymark.testing import BrokerThread
 from tallymark.testing.zookeeper import free_port
 
@@ -123,7 +127,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def test_the_page_has_what_is_tried_here() -> None:
-    assert (len(SHELL), len(SETTINGS), len(TOML), len(SNIPPETS)) == (3, 5, 2, 2)
+    assert (len(SHELL), len(SETTINGS), len(TOML), len(SNIPPETS)) == (4, 5, 3, 2)
 
 
 def test_settings_can_be_copied() -> None:
@@ -155,7 +159,7 @@ def test_the_commands_and_clients_of_the_page_get_in(place: Place) -> None:
     usual = user | files
     tls = {name: usual[name] for name in ("bootstrap_servers", "security_protocol")}
     tls |= {"ssl_truststore_location": usual["ssl_truststore_location"]}
-    (place.folder / "tallymark.toml").write_text(place.here(TOML[1]))
+    (place.folder / "tallymark.toml").write_text(place.here(TOML[2]))
     deployed = load(place.folder / "tallymark.toml").cluster("dc1")
     assert deployed.bootstrap_servers == place.address
     logins: list[dict[str, Any]] = [usual, tls | provider, {**connection_settings(deployed)}]
@@ -179,3 +183,26 @@ def test_try_it(tmp_path: Path) -> None:
     done = shell(script + "wait\n", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "hello\n" in done.stdout
+
+
+@pytest.mark.process
+@pytest.mark.timeout(300)
+def test_try_it_with_the_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``tallymark up`` of a deployment that is secured from the beginning: what it starts waits for
+    its user, whom only a ZooKeeper that runs can be told of."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ops.secret").write_text(f"{SECRET}\n")
+    (tmp_path / "tallymark.toml").write_text(TOML[1])
+    deployment = with_free_ports(load(tmp_path / "tallymark.toml"))
+    port = deployment.cluster("dc1").brokers[0].port
+    text = dump_toml(deployment).replace("127.0.0.1:9092", f"127.0.0.1:{port}")
+    (tmp_path / "tallymark.toml").write_text(text)
+    with stack_of(tmp_path, load(tmp_path / "tallymark.toml")) as stack:
+        done = shell(SHELL[3], tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == "ops: added\nclicks: created\n"
+        with ZooKeeper(f"{deployment.zookeeper.connect}/dc1") as stranger:
+            assert "clicks" in stranger.children("/brokers/topics")
+            with pytest.raises(NotAuthorizedError):
+                stranger.read("/config/users/ops")
+        eventually(lambda: stack.process("collector-dc1")["state"] == "ready", seconds=60)
