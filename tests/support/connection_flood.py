@@ -75,8 +75,9 @@ def token(sock: socket.socket, name: str) -> bool:
 
 def versions(sock: socket.socket, _name: str) -> bool:
     """Asks for the versions of APIs, again and again."""
-    sock.sendall(encode_request(ApiVersionsRequest(), 2, 1, "flood") * PIPELINED)
-    _read_frames(sock, PIPELINED)
+    with contextlib.suppress(OSError):  # it is closed before they are answered
+        sock.sendall(encode_request(ApiVersionsRequest(), 2, 1, "flood") * PIPELINED)
+        _read_frames(sock, PIPELINED)
     return False
 
 

@@ -14,6 +14,7 @@ from tallymark.net.accept_errors import FEW_ACCEPTS, let_wait, rate_accept_error
 from tallymark.net.addresses import Address
 from tallymark.net.connection_quota import ConnectionQuota
 from tallymark.net.inbox import SCRATCH_BYTES
+from tallymark.net.pending_handshakes import PendingHandshakes
 from tallymark.net.principals import PrincipalRules
 from tallymark.net.rate_limit import RateLimit
 from tallymark.net.request_memory import RequestMemory
@@ -67,7 +68,7 @@ class Server:
         self._listener: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._quota = quota or ConnectionQuota(self.limits.max_connections)
-        self._handshakes: set[TlsHandshake] = set()
+        self._handshakes: PendingHandshakes[TlsHandshake] = PendingHandshakes()
         self.told = RateLimit()
         """What was just said of each host in the log."""
         self._empty = asyncio.Event()
@@ -161,7 +162,9 @@ class Server:
         why = self._quota.take(connection.host)
         if why is None:
             if isinstance(connection, TlsHandshake):
-                self._handshakes.add(connection)
+                given_up = self._handshakes.begin(connection.host, connection)
+                if given_up is not None:
+                    given_up.give_up()
             return True
         refused = self._quota.refused
         if refused & (refused - 1) == 0:  # the 1st, 2nd, 4th, 8th ... is logged
@@ -169,7 +172,7 @@ class Server:
         return False
 
     def _shaken(self, handshake: TlsHandshake) -> ServerConnection:
-        self._handshakes.discard(handshake)
+        self._handshakes.end(handshake.host, handshake)
         connection = ServerConnection(self)
         # A connection that has just broken has forgotten whose it was; it was counted as theirs.
         connection.host, connection.peer = handshake.host, handshake.peer
@@ -179,7 +182,7 @@ class Server:
         held = self.told.passes(("handshake", handshake.host))
         if held is not None:
             log.warning("TLS handshake with %s failed: %s; repeated=%d", handshake.peer, why, held)
-        self._handshakes.discard(handshake)
+        self._handshakes.end(handshake.host, handshake)
         self._quota.give_back(handshake.host)
 
     @property

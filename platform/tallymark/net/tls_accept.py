@@ -77,10 +77,15 @@ class TlsHandshake(asyncio.Protocol):
             # asyncio had bound the call to this protocol by then.
             self._successor.connection_lost(exc)
 
+    def give_up(self) -> None:
+        """Begin to give it up."""
+        if self._task is not None:
+            self._task.cancel()
+
     async def abort(self) -> None:
         """Give it up; has ended on return."""
         if self._task is not None:
-            self._task.cancel()
+            self.give_up()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _shake(self, transport: asyncio.Transport) -> None:

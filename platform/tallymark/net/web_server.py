@@ -33,6 +33,7 @@ from tallymark.errors import TallymarkError, UserError
 from tallymark.net.accept_errors import ACCEPTS, rate_accept_errors
 from tallymark.net.access_log import App
 from tallymark.net.connection_quota import ConnectionQuota
+from tallymark.net.pending_handshakes import PendingHandshakes
 from tallymark.net.rate_limit import RateLimit
 from tallymark.net.tls_accept import Successor, TlsHandshake
 
@@ -133,6 +134,7 @@ class _Connections:
         self.limits = limits
         self.quota = quota
         self._tls = tls
+        self._handshakes: PendingHandshakes[TlsHandshake] = PendingHandshakes()
 
     def __call__(self, **of_uvicorn: Any) -> asyncio.Protocol:
         rate_accept_errors(asyncio.get_running_loop())
@@ -143,13 +145,19 @@ class _Connections:
         def admit(handshake: TlsHandshake) -> bool:
             nonlocal counted
             counted = self.quota.take(handshake.host) is None
+            if counted:
+                given_up = self._handshakes.begin(handshake.host, handshake)
+                if given_up is not None:
+                    given_up.give_up()
             return counted
 
-        def serve(_handshake: TlsHandshake) -> Successor:
+        def serve(handshake: TlsHandshake) -> Successor:
+            self._handshakes.end(handshake.host, handshake)
             return _BoundedHttp(self, counted=True, **of_uvicorn)
 
         def ended(handshake: TlsHandshake, _why: str) -> None:
             if counted:
+                self._handshakes.end(handshake.host, handshake)
                 self.quota.give_back(handshake.host)
 
         return TlsHandshake(self._tls, self.limits.handshake, admit, serve, ended)

@@ -1,0 +1,122 @@
+"""A broker that is attacked, and one beside it that is left alone: what a busy machine does to one
+it does to both, so the ratio of their times is what the attack does."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+import login_flood
+from broker_process import BrokerProcess
+from security_world import PASSWORD, add_users
+
+from tallymark.client import Admin, Producer
+from tallymark.testing.zookeeper import free_port
+
+FIRST_LOG_INS: Final = 300
+"""Users who log in once each."""
+
+
+class Times(NamedTuple):
+    """Seconds of one kind of work: the median and the longest at the broker that is attacked, and
+    the median beside; ``ratio`` is the median of here by there."""
+
+    median: float
+    longest: float
+    beside: float
+    ratio: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.median * 1000:.1f} ms, longest {self.longest * 1000:.1f}, "
+            f"beside {self.beside * 1000:.1f}, ratio {self.ratio:.2f}"
+        )
+
+
+Work = Callable[[], object]
+
+
+class TwoBrokers:
+    """Both of the same settings and users; a context manager that leaves nothing running. ``{tls}``
+    in a setting is one more port, of the broker that is attacked :attr:`tls_port`."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        names = [f"user-{number}" for number in range(FIRST_LOG_INS)]
+        self._folder = folder
+        self._settings = settings
+        self._names = (*names, "alice", "bob", "carol")
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.attacked, self.beside = (
+                stack.enter_context(self._broker(name)) for name in ("attacked", "beside")
+            )
+            self._works = [self._work(stack, one) for one in (self.attacked, self.beside)]
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def times(self, samples: int) -> dict[str, Times]:
+        """Of each kind of work, done here and there in turn, so many times."""
+        return {
+            name: _compared(attacked, self._works[1][name], samples)
+            for name, attacked in self._works[0].items()
+        }
+
+    def _broker(self, name: str) -> BrokerProcess:
+        folder = self._folder / name
+        add_users(folder / "data", *self._names)
+        tls = free_port()
+        if name == "attacked":
+            self.tls_port = tls
+        given = {
+            key: str(value).replace("{tls}", str(tls)) for key, value in self._settings.items()
+        }
+        return BrokerProcess(folder, **given)
+
+    def _work(self, stack: ExitStack, broker: BrokerProcess) -> dict[str, Work]:
+        given: dict[str, Any] = {
+            "bootstrap_servers": broker.address,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_username": "carol",
+            "sasl_password": PASSWORD,
+        }
+        producer = stack.enter_context(Producer(audit=False, linger_ms=0, **given))
+        users: Iterator[str] = itertools.chain(self._names[:FIRST_LOG_INS])
+
+        def log_in(user: str) -> None:
+            assert login_flood.log_in(broker.address, user, PASSWORD) == 0
+
+        def by_scram() -> None:
+            with Admin(**given) as admin:
+                admin.brokers()
+
+        log_in("bob")
+        producer.send("t", b"x").result(60)
+        return {
+            "first log-in": lambda: log_in(next(users)),
+            "log-in": lambda: log_in("bob"),
+            "scram": by_scram,
+            "send": lambda: producer.send("t", b"x").result(60),
+        }
+
+
+def _compared(attacked: Work, beside: Work, samples: int) -> Times:
+    taken: tuple[list[float], list[float]] = ([], [])
+    for _ in range(samples):
+        for work, found in zip((attacked, beside), taken, strict=True):
+            began = time.perf_counter()
+            work()
+            found.append(time.perf_counter() - began)
+    here, there = taken
+    ratio = statistics.median(a / b for a, b in zip(here, there, strict=True))
+    return Times(statistics.median(here), max(here), statistics.median(there), ratio)
