@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from as_before import assert_as_before
 from broker_process import BrokerProcess
 from eventually import eventually
 
@@ -74,11 +75,30 @@ def garbage(chance: random.Random) -> bytes:
     return chance.randbytes(chance.randrange(1, 200_000))
 
 
+def status_seconds(address: Path, times: int = 100) -> list[float]:
+    found: list[float] = []
+    for _ in range(times):
+        began = time.monotonic()
+        assert ask(address, {"do": "status"})["ok"]
+        found.append(time.monotonic() - began)
+    return found
+
+
+def silent(address: Path, count: int) -> list[socket.socket]:
+    links: list[socket.socket] = []
+    for _ in range(count):
+        links.append(socket.socket(socket.AF_UNIX))
+        with socket_path(address) as path:
+            links[-1].connect(path)
+    return links
+
+
 def attack(
     stack: tuple[Deployment, subprocess.Popen[bytes], Path], connections: int, growth: int
 ) -> None:
     deployment, up, log = stack
     chance, address = random.Random(SEED), control_file(deployment)
+    before = status_seconds(address)
     memory, said = psutil.Process(up.pid).memory_info().rss, log.stat().st_size
     hanging: list[socket.socket] = []
     answered = asked = 0
@@ -110,6 +130,9 @@ def attack(
     assert psutil.Process(up.pid).memory_info().rss - memory < growth
     assert log.stat().st_size - said < 10_000, log.read_text()[-3000:]
     assert psutil.Process(up.pid).num_fds() < 80
+    eventually(lambda: psutil.Process(up.pid).num_fds() < 40, what="those that hang are cut off")
+    assert_as_before(before, status_seconds(address), 0.002, "status, s")
+    hanging += silent(address, 20)
     up.send_signal(signal.SIGTERM)
     began = time.monotonic()
     up.wait(2 * STOP_SECONDS + 30)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from as_before import assert_as_before
 from broker_process import BrokerProcess
-from live_fuzz import HealthyClient, fuzz
+from live_fuzz import HealthyClient, fuzz, quiet_rounds
 from random_requests import TOPICS
 
 from tallymark.client import Admin
@@ -49,6 +50,8 @@ def attack(broker: BrokerProcess, frames: int, growth_bytes: int) -> None:
                 admin.create_topic(topic, 2, {})
         fuzz(broker.address, 2000, SEED + 1)
         assert wait_for(lambda: broker.open_files()[0] < 10)
+        before = quiet_rounds(broker.address)
+        assert wait_for(lambda: broker.open_files()[0] < 10)
         memory, (sockets, others) = broker.rss_bytes(), broker.open_files()
         healthy = HealthyClient(broker.address)
         healthy.start()
@@ -63,7 +66,7 @@ def attack(broker: BrokerProcess, frames: int, growth_bytes: int) -> None:
             f"{sent.frames} frames on {sent.connections} connections in {seconds:.0f} s "
             f"({sent.frames / seconds:.0f}/s), at least {sent.handled} handled; "
             f"{sent.answers} answers, {sent.closed} closed by the broker; healthy client: "
-            f"{rounds} rounds, slowest {healthy.slowest_seconds * 1000:.0f} ms; memory "
+            f"{rounds} rounds, slowest {max(healthy.seconds) * 1000:.0f} ms; memory "
             f"{memory // MIB} -> {broker.rss_bytes() // MIB} MiB, files {others} -> "
             f"{broker.open_files()[1]}"
         )
@@ -71,6 +74,7 @@ def attack(broker: BrokerProcess, frames: int, growth_bytes: int) -> None:
         assert wait_for(lambda: broker.open_files()[0] <= sockets), "connections are stuck"
         assert broker.open_files()[1] <= others + 300
         assert broker.rss_bytes() - memory < growth_bytes
+        assert_as_before(before, quiet_rounds(broker.address), 0.002, "write and read, s")
         assert_no_traceback(broker)
         broker.stop()
         assert_no_traceback(broker)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from as_before import assert_as_before
 from broker_process import BrokerProcess
 from hostile_batches import bomb, garbage, sealed, send
-from live_fuzz import HealthyClient
+from live_fuzz import HealthyClient, quiet_rounds
 
 from tallymark.client import Admin
 from tallymark.errors import CODES
@@ -76,6 +77,7 @@ def load(folder: Path, batches: Sequence[tuple[str, bytes]], rounds: int) -> Cos
         with Admin(bootstrap_servers=broker.address) as admin:
             admin.create_topic(PLAIN, 1, {})
             admin.create_topic(KEYED, 1, {"cleanup.policy": "compact"})
+        before = quiet_rounds(broker.address)
         healthy = HealthyClient(broker.address)
         healthy.start()
         began = time.monotonic()
@@ -88,6 +90,7 @@ def load(folder: Path, batches: Sequence[tuple[str, bytes]], rounds: int) -> Cos
             found = healthy.finish()
         seconds = time.monotonic() - began
         assert broker.is_alive
+        assert_as_before(before, quiet_rounds(broker.address), 0.002, "write and read, s")
         status = Path(f"/proc/{broker.pid}/status").read_text()
         (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", status)
         broker.stop()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from as_before import assert_as_before
 from eventually import eventually
 from running_stack import WINDOW_MS, Stack, stack_in
 
@@ -98,6 +99,7 @@ def starve(stack: Stack, take: Callable[[], None], give: Callable[[], None]) -> 
     stack.publisher("dc1", TOPIC, "a")
     eventually(lambda: len(stack.acked("a")) > 500, seconds=PATIENCE, what="it is published")
     eventually(lambda: passed(stack, 0), seconds=PATIENCE, what="windows are judged")
+    before = acknowledgements(stack)
     with free_again(give):
         take()
         time.sleep(STARVED_S)
@@ -106,6 +108,8 @@ def starve(stack: Stack, take: Callable[[], None], give: Callable[[], None]) -> 
         lambda: len(stack.acked("a")) > known + 500, seconds=PATIENCE, what="publishing goes on"
     )
     time.sleep(3 * WINDOW_MS / 1000)
+    eventually(lambda: passed(stack, began), seconds=PATIENCE, what="the audit goes on")
+    assert_as_before(before, acknowledgements(stack), 0.003, "an acknowledgement, s")
     stack.stop_publishers()
     acked = stack.acked("a")
     assert acked <= values(stack, "dc1"), "acknowledged, but not in the log"
@@ -116,6 +120,19 @@ def starve(stack: Stack, take: Callable[[], None], give: Callable[[], None]) -> 
     eventually(lambda: not lost(stack), seconds=PATIENCE, what="nothing is called lost")
     code, said = stack.command("status")
     assert code == 0, said
+
+
+def acknowledgements(stack: Stack, times: int = 200) -> list[float]:
+    """How long a message takes that waits for nobody but the broker, in seconds."""
+    found: list[float] = []
+    with Producer(bootstrap_servers=servers(stack, "dc1"), audit=False, linger_ms=0) as producer:
+        producer.send("probe", b"p").result(60)
+        for _ in range(times):
+            time.sleep(0.02)
+            began = time.monotonic()
+            producer.send("probe", b"p").result(60)
+            found.append(time.monotonic() - began)
+    return found
 
 
 @contextmanager

@@ -109,7 +109,8 @@ class HealthyClient(threading.Thread):
 
     def __init__(self, address: str) -> None:
         super().__init__(name="healthy-client")
-        self.slowest_seconds = 0.0
+        self.seconds: list[float] = []
+        """Of each round."""
         self._address = address
         self._topic = f"healthy-{uuid.uuid4().hex}"
         self._enough = threading.Event()
@@ -131,7 +132,7 @@ class HealthyClient(threading.Thread):
                 while not self._enough.wait(0.02):
                     began = time.monotonic()
                     self._round(wire)
-                    self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - began)
+                    self.seconds.append(time.monotonic() - began)
                 for offset in range(0, self._count, max(self._count // 50, 1)):
                     self._check(wire, offset)
         except BaseException as error:  # raised in the test's thread
@@ -170,6 +171,16 @@ class HealthyClient(threading.Thread):
         key, value, _, timestamp = _record(offset)
         assert (first.offset, first.key, first.value) == (offset, key, value)
         assert first.timestamp == timestamp
+
+
+def quiet_rounds(address: str, rounds: int = 200) -> list[float]:
+    """The seconds of so many rounds of a healthy client."""
+    healthy = HealthyClient(address)
+    healthy.start()
+    while healthy.is_alive() and len(healthy.seconds) < rounds:
+        time.sleep(0.05)
+    healthy.finish()
+    return healthy.seconds
 
 
 def _record(number: int) -> tuple[bytes, bytes, tuple[()], int]:

@@ -89,10 +89,10 @@ class Stack:
 
 
 @contextmanager
-def stack_in(folder: Path, data: Path) -> Iterator[Stack]:
+def stack_in(folder: Path, data: Path, usual: Deployment | None = None) -> Iterator[Stack]:
     """A stack of the usual settings, but for short windows and free ports; its settings, and what
     the test writes, are in ``folder``."""
-    usual = Deployment()
+    usual = usual or Deployment()
     audit = usual.audit.model_copy(
         update={
             "window_ms": WINDOW_MS,

@@ -1,0 +1,236 @@
+"""A whole stack is sent monitoring events, stamps, batches, topics and groups of which nothing
+holds, by a stranger who may write: mirror, collectors and the audit's API live on within bounds,
+and the topic of somebody honest is judged as ever."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import audit_fuzz
+import httpx
+import psutil
+import pytest
+from as_before import assert_as_before
+from eventually import eventually
+from running_stack import WINDOW_MS, Stack, stack_in
+
+from tallymark import Producer
+from tallymark.cli.supervisor.control import ask
+from tallymark.cli.supervisor.run import control_file
+from tallymark.client import Admin
+from tallymark.deployment import Deployment, Mirror
+from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.judge.verdicts import State
+from tallymark_audit.store import open_store, queries
+from tallymark_audit.store.counts import load_positions
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(3600)]
+
+MIB = 1 << 20
+SEED = 20_261_122
+HONEST = "honest"
+EDGES = ("producer-to-dc1", "dc1-to-aggregate")
+RATE = 150.0
+"""Inputs a second: what the collectors read beside everything else on two cores."""
+LATENCY, LAG = 5.0, 3.0
+"""What the attack may cost the honest topic, as ratios of medians to the time before: its
+producer's acknowledgements, and how far its watermarks are behind."""
+MEMORY = 150 * MIB
+"""What a process may grow by."""
+
+
+@dataclass
+class Seen:
+    """What a phase looked like from the honest side, in seconds."""
+
+    latencies: list[float] = field(default_factory=list)
+    lags: list[float] = field(default_factory=list)
+    pages: list[float] = field(default_factory=list)
+
+
+@contextmanager
+def honest(stack: Stack) -> Iterator[list[Seen]]:
+    """Write, and look at watermarks and the API; the last of the list is filled."""
+    seen, stop = [Seen()], threading.Event()
+    servers = stack.deployment.cluster("dc1").bootstrap_servers
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            with Producer(bootstrap_servers=servers, linger_ms=0) as producer:
+                while not stop.wait(0.05):
+                    began = time.monotonic()
+                    producer.send(HONEST, b"v" * 100).result(60)
+                    seen[-1].latencies.append(time.monotonic() - began)
+        except BaseException as error:
+            failures.append(error)
+
+    base = f"http://127.0.0.1:{stack.deployment.dashboards.port}"
+
+    def look() -> None:
+        try:
+            with httpx.Client(base_url=base, timeout=60) as http:
+                while not stop.wait(0.25):
+                    began = time.monotonic()
+                    answer = http.get("/api/v1/audit/overview")
+                    seen[-1].pages.append(time.monotonic() - began)
+                    assert answer.status_code == 200, answer.text
+                    assert len(answer.content) < MIB
+                    seen[-1].lags.append(lag(stack))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for work in (write, look)]
+    for one in threads:
+        one.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        for one in threads:
+            one.join(120)
+    assert not failures, failures
+
+
+def lag(stack: Stack) -> float:
+    """How far the watermark of the honest topic is behind, where it is furthest."""
+    with open_store(stack.deployment.audit_store) as store, store.read() as connection:
+        found = [one for one in queries.overview(connection) if one.topic == HONEST]
+    marks = {one.edge: one.through for one in found}
+    return time.time() - min(marks.get(edge, 0) for edge in EDGES) / 1000
+
+
+def processes(stack: Stack) -> dict[str, dict[str, Any]]:
+    found = ask(control_file(stack.deployment), {"do": "status"})["processes"]
+    return {one["name"]: one for one in found}
+
+
+def memory(stack: Stack) -> dict[str, int]:
+    """Of our processes, Java's apart."""
+    found = {name: psutil.Process(one["pid"]) for name, one in processes(stack).items()}
+    return {name: one.memory_info().rss for name, one in found.items() if "python" in one.name()}
+
+
+def log_bytes(stack: Stack) -> int:
+    return sum(path.stat().st_size for path in stack.deployment.log_dir.rglob("*.log*"))
+
+
+def store_bytes(stack: Stack) -> int:
+    return sum(path.stat().st_size for path in stack.deployment.data_dir.glob("audit.db*"))
+
+
+def all_read(stack: Stack) -> bool:
+    """Whether the collectors have come to the end of the audit topics."""
+    with open_store(stack.deployment.audit_store) as store, store.read() as connection:
+        found = [load_positions(connection, name) for name in ("dc1", "aggregate")]
+    at = [one for positions in found for one in positions if one.topic == AUDIT_TOPIC]
+    return all(one.high_watermark - one.next_offset < 50 for one in at)
+
+
+def attack(folder: Path, inputs: int, quiet_s: float, grown_store: int, grown_logs: int) -> None:
+    """The flow: look on for so long, attack, look on, compare."""
+    usual = Deployment()
+    clusters = tuple(one for one in usual.clusters if one.name != "dc2")
+    usual = usual.model_copy(
+        update={"clusters": clusters, "mirrors": (Mirror(source="dc1", target="aggregate"),)}
+    )
+    with stack_in(folder, folder / "data", usual) as stack, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TALLYMARK_SETTINGS", str(stack.settings))
+        with Admin(bootstrap_servers=stack.deployment.cluster("dc1").bootstrap_servers) as admin:
+            for topic in (HONEST, audit_fuzz.TOPIC):
+                admin.create_topic(topic, 1, {})
+        with honest(stack) as seen:
+            eventually(lambda: lag(stack) < 30, seconds=120, what="there are watermarks")
+            run_stranger(stack, 300, SEED + 1)  # warm
+            eventually(all_read, stack, seconds=300, what="the collectors have read it")
+            time.sleep(10)
+            before = phase(seen, quiet_s)
+            had, started = memory(stack), processes(stack)
+            stored, logged = store_bytes(stack), log_bytes(stack)
+            seen.append(Seen())
+            sent = run_stranger(stack, inputs, SEED)
+            during = seen[-1]
+            seen.append(Seen())
+            eventually(all_read, stack, seconds=300, what="the collectors have read it")
+            time.sleep(10)
+            after = phase(seen, quiet_s)
+            grown = {name: size - had[name] for name, size in memory(stack).items()}
+            more = store_bytes(stack) - stored, log_bytes(stack) - logged
+        print(f"sent {sent}; store {more[0] / 1e6:.1f} MB, logs {more[1] / 1e3:.0f} kB more")
+        print("memory", {name: (had[name] // MIB, grown[name] // MIB) for name in grown})
+        for name in ("latencies", "lags", "pages"):
+            phases = [median(getattr(one, name)) for one in (before, during, after)]
+            print(name, [f"{one:.3f}" for one in phases])
+        now = processes(stack)
+        assert {n: (p["pid"], p["restarts"], p["state"]) for n, p in now.items()} == {
+            n: (p["pid"], p["restarts"], "ready") for n, p in started.items()
+        }
+        assert_no_traceback(stack)
+        assert sent["event"] > inputs // 4
+        assert sent["batch"] > inputs // 10
+        assert max(grown.values()) < MEMORY
+        assert more[0] < grown_store
+        assert more[1] < grown_logs
+        assert median(during.latencies) < LATENCY * median(before.latencies)
+        assert median(during.lags) < LAG * median(before.lags)
+        # A watermark moves by windows; who looks at it does so four times a second.
+        assert_as_before(before.lags, after.lags, 0.5, "watermark lag, s")
+        assert_as_before(before.latencies, after.latencies, 0.003, "acknowledgement, s")
+        judged(stack)
+
+
+def run_stranger(stack: Stack, inputs: int, seed: int) -> dict[str, int]:
+    servers = [stack.deployment.cluster(n).bootstrap_servers for n in ("dc1", "aggregate")]
+    mirror = "mirror-dc1-to-aggregate"
+    words = (*servers, str(WINDOW_MS), mirror, str(inputs), str(RATE), str(seed))
+    done = subprocess.run(
+        [sys.executable, audit_fuzz.__file__, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+def phase(seen: list[Seen], seconds: float) -> Seen:
+    seen.append(Seen())
+    time.sleep(seconds)
+    return seen[-1]
+
+
+def assert_no_traceback(stack: Stack) -> None:
+    for path in stack.deployment.log_dir.rglob("*.log*"):
+        text = path.read_text(errors="replace")
+        place = text.find("Traceback")
+        assert place < 0, f"{path.name}: {text[max(place - 500, 0) : place + 3000]}"
+
+
+def judged(stack: Stack) -> None:
+    """Every window of the honest topic is complete at both hops; the last ones settle."""
+
+    def states(edge: str) -> dict[str, int]:
+        with open_store(stack.deployment.audit_store) as store, store.read() as connection:
+            found = queries.overview(connection)
+        return next(one.states for one in found if (one.edge, one.topic) == (edge, HONEST))
+
+    for edge in EDGES:
+        eventually(lambda edge=edge: set(states(edge)) == {State.COMPLETE}, seconds=120)
+        print(edge, states(edge))
+
+
+def test_4_000_inputs_of_a_stranger(tmp_path: Path) -> None:
+    attack(tmp_path, 4_000, 15, 60 * MIB, 4 * MIB)
+
+
+@pytest.mark.soak
+def test_100_000_inputs_of_a_stranger(tmp_path: Path) -> None:
+    attack(tmp_path, 100_000, 60, 300 * MIB, 20 * MIB)
