@@ -42,10 +42,11 @@ def thread_ms() -> float:
 @dataclass(slots=True)
 class Turns(Generic[T]):
     """Who has worked how much; ``clock`` and ``meter`` (of work) in ms. Who never takes more than
-    a slice never rests."""
+    a slice never rests. ``beside``: there are others besides, whom this does not know of."""
 
     clock: Callable[[], float]
     meter: Callable[[], float] = thread_ms
+    beside: bool = False
     _rests: dict[str, float] = field(default_factory=dict[str, float])
     """Until when."""
     _cost: dict[str, float] = field(default_factory=dict[str, float])
@@ -60,7 +61,7 @@ class Turns(Generic[T]):
         """Do of each topic what a slice has time for, at most ``most`` pieces of all together, at
         least one of each that does not rest. ``work`` does some pieces of one topic."""
         order = self._order(todo)
-        alone = len(order) == 1
+        alone = len(order) == 1 and not self.beside
         for at, topic in enumerate(order):
             fair = -(-most // (len(order) - at))
             pieces = todo[topic][: min(fair, self._at_once(topic, alone))]

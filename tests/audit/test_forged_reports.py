@@ -20,11 +20,12 @@ from sqlalchemy import select
 
 from tallymark.client.producing.stamps import Stamp
 from tallymark_audit.cells import Block, CellKey, Summary
+from tallymark_audit.collector import judge_loop
 from tallymark_audit.collector.openings import Budget
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.hashing import fingerprint
 from tallymark_audit.judge.counted import weigh
-from tallymark_audit.judge.verdicts import State
+from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.ranges import RangeSet
 from tallymark_audit.reports.events import (
     MAX_BYTES,
@@ -172,6 +173,42 @@ def test_a_producer_that_runs_for_long_costs_nothing(world: World) -> None:
     with world.store.read() as connection:
         assert not openings.overflowed(connection)
     assert kinds(world) == set()
+
+
+def test_groups_that_somebody_makes_up_take_no_turns_of_edges(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dozen made-up groups, one topic each, took a second of the judges each, at every look: the
+    watermark of a topic on a declared edge was 18 s behind in place of 6, until they had all been
+    judged."""
+    group = {"kind": "consumer", "tier": "consumer"}
+    cells = (CellReport("t", 0, now_of(world), count=1),)
+    for n in range(12):
+        name = f"consumer-{(b'g%07d' % n).hex()}"
+        told = {"reporter": name, "consumer_group": f"g{n}", "cells": cells, **group}
+        tell(world, event(world, b"g%07d" % n, **told))
+    world.run(3000)
+    judges, spent = world.judges["dc1"], [0.0]
+    stepped: list[str] = []
+
+    def step(hop: judge_loop._HopLoop, _ledger: object, _now: int) -> list[Verdict]:
+        stepped.append(hop.hop.edge.name)
+        spent[0] += 1000.0
+        return []
+
+    monkeypatch.setattr(judge_loop, "thread_ms", lambda: spent[0])
+    monkeypatch.setattr(judge_loop._HopLoop, "step", step)
+    for _ in range(12):
+        stepped.clear()
+        judges.step(world.now)
+        assert stepped.count("producer-to-dc1") == 1
+        assert sum("group:" in name for name in stepped) == 1
+    stepped.clear()
+    for _ in range(12):
+        judges.step(world.now)
+    assert {name for name in stepped if "group:" in name} == {
+        f"dc1-to-group:g{n}" for n in range(12)
+    }
 
 
 def test_groups_cannot_process_topics_that_never_were(world: World) -> None:

@@ -45,6 +45,8 @@ RATE = 150.0
 LATENCY, LAG = 5.0, 3.0
 """What the attack may cost the honest topic, as ratios of medians to the time before: its
 producer's acknowledgements, and how far its watermarks are behind."""
+TURN_S = 0.005
+"""And what a process waits for its turn where two cores have one more that is busy."""
 MEMORY = 150 * MIB
 """What a process may grow by."""
 
@@ -181,7 +183,7 @@ def attack(folder: Path, inputs: int, quiet_s: float, grown_store: int, grown_lo
         assert max(grown.values()) < MEMORY
         assert more[0] < grown_store
         assert more[1] < grown_logs
-        assert median(during.latencies) < LATENCY * median(before.latencies)
+        assert median(during.latencies) < LATENCY * median(before.latencies) + TURN_S
         assert median(during.lags) < LAG * median(before.lags)
         # A watermark moves by windows; who looks at it does so four times a second.
         assert_as_before(before.lags, after.lags, 0.5, "watermark lag, s")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -38,12 +38,14 @@ from tallymark_audit.store.tables import verdicts, window_changes
 from tallymark_audit.store.verdict_changes import Answers
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.text import utc
-from tallymark_audit.turns import Turns, monotonic_ms
+from tallymark_audit.turns import SLICE_MS, Turns, monotonic_ms, thread_ms
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 500
 """Windows judged in one step, of each topic those first that wait longest and in fair turns
 (:mod:`tallymark_audit.turns`); the others are for the next one."""
+FOUND_MS: Final = 2 * SLICE_MS
+"""Of processor time, for all groups that nobody declared, at each step."""
 SLACK_MS: Final = 30_000
 """Changes are looked for this far back: clocks differ, and transactions take their time."""
 LATEST_MS: Final = 300_000
@@ -100,6 +102,8 @@ class JudgeLoop:
         self._groups_at = 0
         self._answers = Answers()
         self._hops: dict[str, _HopLoop] = {}
+        self._found: deque[str] = deque()
+        """Of these the groups that nobody declared."""
         self._history: History | None = None
         self._noted: set[str] = set()
 
@@ -114,14 +118,7 @@ class JudgeLoop:
         if now >= self._groups_at:
             self._groups_at = now + MARK_MS
             self._find_groups()
-        news: list[Verdict] = []
-        for hop in self._hops.values():
-            try:
-                news += hop.step(self._ledger, now)
-            except (SQLAlchemyError, TallymarkError):
-                raise
-            except Exception as error:
-                self._note(hop, error, now)
+        news = [verdict for hop in self._in_turn() for verdict in self._step(hop, now)]
         if news:
             self._mark_at = min(self._mark_at, now + MARK_MS)
         if marking:
@@ -133,6 +130,27 @@ class JudgeLoop:
             self._mark_at = now + (MARK_MS if news else max(MARK_MS, rest))
         return news
 
+    def _in_turn(self) -> Iterator[_HopLoop]:
+        """All edges that are declared; of the groups that were found as many as there is time for,
+        those first that have waited longest: anybody may report as any number of groups."""
+        found = set(self._found)
+        yield from [hop for name, hop in self._hops.items() if name not in found]
+        began = thread_ms()
+        for _ in found:
+            if thread_ms() - began > FOUND_MS:
+                return
+            self._found.rotate(-1)
+            yield self._hops[self._found[-1]]
+
+    def _step(self, hop: _HopLoop, now: int) -> list[Verdict]:
+        try:
+            return hop.step(self._ledger, now)
+        except (SQLAlchemyError, TallymarkError):
+            raise
+        except Exception as error:
+            self._note(hop, error, now)
+            return []
+
     def _note(self, hop: _HopLoop, error: Exception, now: int) -> None:
         """An edge that cannot be looked at at all: the others are judged all the same."""
         why = f"{hop.hop.edge.name} cannot be looked at: {reason_of(error)}"
@@ -142,12 +160,17 @@ class JudgeLoop:
             with self._ledger.write(now) as connection:
                 fold_incident(connection, self._ledger.cluster, Incident(UNJUDGED_KIND, why), now)
 
-    def _hold(self, edges: Sequence[Edge], owed_from: OwedFrom) -> None:
-        """Judge these edges, where they are this cluster's and not judged already."""
+    def _hold(self, edges: Sequence[Edge], owed_from: OwedFrom, found: bool = False) -> None:
+        """Judge these edges, where they are this cluster's and not judged already. ``found``:
+        nobody declared them."""
         for hop in hops_into(edges, self._ledger.cluster):
-            known = self._hops.get(hop.edge.name)
+            name = hop.edge.name
+            known = self._hops.get(name)
             if known is None or known.hop.edge != hop.edge:
-                self._hops[hop.edge.name] = _HopLoop(hop, self._settings, owed_from, self._clock)
+                turns = Turns[int](self._clock, beside=found)
+                self._hops[name] = _HopLoop(hop, self._settings, owed_from, turns)
+            if found and known is None:
+                self._found.append(name)
 
     def _find_groups(self) -> None:
         """A group that reports owes what it reads, from when it was first heard of."""
@@ -158,7 +181,7 @@ class JudgeLoop:
         for group, since in groups.items():
             edge = discovered_group(cluster, group, since)
             if edge.name not in declared:
-                self._hold([edge], partial(_first_heard, since))
+                self._hold([edge], partial(_first_heard, since), found=True)
 
 
 def _first_heard(since: Mapping[str, int], _: Edge, topic: str) -> int:
@@ -169,7 +192,7 @@ class _HopLoop:
     """Judges one edge. ``owed_from`` tells since when (ms) it owes a topic."""
 
     def __init__(
-        self, hop: Hop, settings: AuditSettings, owed_from: OwedFrom, clock: Callable[[], float]
+        self, hop: Hop, settings: AuditSettings, owed_from: OwedFrom, turns: Turns[int]
     ) -> None:
         self.hop = hop
         self._settings = settings
@@ -181,7 +204,7 @@ class _HopLoop:
         self._waiting = Waiting()
         self._collisions: set[str] = set()
         self._many = Counter[str]()
-        self._turns = Turns[int](clock)
+        self._turns = turns
 
     def step(self, ledger: Ledger, now: int) -> list[Verdict]:
         with ledger.store.read() as connection:
