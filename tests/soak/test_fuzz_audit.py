@@ -164,7 +164,8 @@ def attack(folder: Path, inputs: int, quiet_s: float, grown_store: int, grown_lo
             during = seen[-1]
             seen.append(Seen())
             eventually(all_read, stack, seconds=300, what="the collectors have read it")
-            time.sleep(10)
+            # Until then the stranger's reporters fall silent one after the other.
+            time.sleep(2 * stack.deployment.audit.silence_ms / 1000)
             after = phase(seen, quiet_s)
             grown = {name: size - had[name] for name, size in memory(stack).items()}
             more = store_bytes(stack) - stored, log_bytes(stack) - logged
