@@ -16,6 +16,8 @@ SLICE_MS: Final = 200
 """Of a topic, before others have their turn."""
 ALONE_MS: Final = 1_000
 """Of one that nobody else waits for now."""
+HURRY: Final = 4
+"""Slices are so many times shorter where other work waits for all of it."""
 FIRST: Final = 2
 """Pieces of a topic whose cost is not known yet."""
 REST: Final = 2
@@ -57,20 +59,23 @@ class Turns(Generic[T]):
         todo: Mapping[str, Sequence[T]],
         work: Callable[[str, Sequence[T]], object],
         most: int,
+        hurry: bool = False,
     ) -> None:
         """Do of each topic what a slice has time for, at most ``most`` pieces of all together, at
-        least one of each that does not rest. ``work`` does some pieces of one topic."""
+        least one of each that does not rest. ``work`` does some pieces of one topic. ``hurry``:
+        other work waits for all of this, so slices are short."""
         order = self._order(todo)
         alone = len(order) == 1 and not self.beside
+        slice_ms = (ALONE_MS if alone else SLICE_MS) / (HURRY if hurry else 1)
         for at, topic in enumerate(order):
             fair = -(-most // (len(order) - at))
-            pieces = todo[topic][: min(fair, self._at_once(topic, alone))]
+            pieces = todo[topic][: min(fair, self._at_once(topic, slice_ms))]
             if not pieces:
                 continue
             began = self.meter()
             work(topic, pieces)
             most -= len(pieces)
-            self._note(topic, len(pieces), self.meter() - began, alone)
+            self._note(topic, len(pieces), self.meter() - began, alone, slice_ms)
         self._forget()
 
     def _order(self, todo: Iterable[str]) -> list[str]:
@@ -79,18 +84,18 @@ class Turns(Generic[T]):
         awake = [topic for topic in todo if self._rests.get(topic, 0) <= now]
         return sorted(awake, key=lambda topic: (self._cost.get(topic, 0), topic))
 
-    def _at_once(self, topic: str, alone: bool) -> int:
+    def _at_once(self, topic: str, slice_ms: float) -> int:
         """How many pieces fit into a slice, by what one took lately."""
         cost = self._cost.get(topic)
         if cost is None:
             return FIRST
-        return max(1, int((ALONE_MS if alone else SLICE_MS) / max(cost, LEAST_MS)))
+        return max(1, int(slice_ms / max(cost, LEAST_MS)))
 
-    def _note(self, topic: str, pieces: int, spent: float, alone: bool) -> None:
+    def _note(self, topic: str, pieces: int, spent: float, alone: bool, slice_ms: float) -> None:
         each, known = spent / pieces, self._cost.get(topic)
         self._cost[topic] = each if known is None else max(each, (known + each) / 2)
-        if spent > SLICE_MS and not alone:
-            self._rests[topic] = self.clock() + min(LONGEST_REST_MS, REST * (spent - SLICE_MS))
+        if spent > slice_ms and not alone:
+            self._rests[topic] = self.clock() + min(LONGEST_REST_MS, REST * (spent - slice_ms))
 
     def _forget(self) -> None:
         now = self.clock()

@@ -188,12 +188,12 @@ def test_groups_that_somebody_makes_up_take_no_turns_of_edges(
         told = {"reporter": name, "consumer_group": f"g{n}", "cells": cells, **group}
         tell(world, event(world, b"g%07d" % n, **told))
     world.run(3000)
-    judges, spent = world.judges["dc1"], [0.0]
+    judges, spent, cost = world.judges["dc1"], [0.0], 1000.0
     stepped: list[str] = []
 
-    def step(hop: judge_loop._HopLoop, _ledger: object, _now: int) -> list[Verdict]:
+    def step(hop: judge_loop._HopLoop, *_: object) -> list[Verdict]:
         stepped.append(hop.hop.edge.name)
-        spent[0] += 1000.0
+        spent[0] += cost
         return []
 
     monkeypatch.setattr(judge_loop, "thread_ms", lambda: spent[0])
@@ -209,6 +209,13 @@ def test_groups_that_somebody_makes_up_take_no_turns_of_edges(
     assert {name for name in stepped if "group:" in name} == {
         f"dc1-to-group:g{n}" for n in range(12)
     }
+    # While there is more to read than a round takes, what all wait for is not their turn.
+    cost = 60.0
+    for hurry, most in ((False, 7), (True, 2)):
+        stepped.clear()
+        judges.step(world.now, hurry=hurry)
+        assert stepped.count("producer-to-dc1") == 1
+        assert sum("group:" in name for name in stepped) == most
 
 
 def test_groups_cannot_process_topics_that_never_were(world: World) -> None:

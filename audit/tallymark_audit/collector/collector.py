@@ -103,6 +103,12 @@ class Collector:
         self._idle_commit_ms = min(max(IDLE_COMMIT_MS, settings.window_ms // 12), LONGEST_IDLE_MS)
         self._backfills_read = 0
         self._doubted = False
+        self._behind = False
+
+    @property
+    def behind(self) -> bool:
+        """Whether the last round left something unread that it could have read."""
+        return self._behind
 
     @property
     def in_charge(self) -> bool:
@@ -130,8 +136,10 @@ class Collector:
         logged when it begins and ends, and waited out by the caller for :attr:`pause_ms`."""
         now = self._clock()
         found: list[Counted] = []
+        self._behind = False
         try:
             found = self._read(now)
+            self._behind = any(one.more for one in found)
             self._commit_if_due(found, now)
         except FencedError as error:
             self.fenced(error)
@@ -276,10 +284,9 @@ class Collector:
         idle = now - self._idle_committed >= self._idle_commit_ms
         self._uncommitted += [one for one in found if one.moved or idle]
         self.ledger.advance(found)
-        behind = any(one.to.next_offset < one.to.high_watermark for one in found)
         waiting = sum(len(one.runs) for one in self._uncommitted) < MOST_UNCOMMITTED
         soon = now - self._committed < BEHIND_COMMIT_MS
-        if not (behind and waiting and soon):
+        if not (self._behind and waiting and soon):
             self._commit(now)
         if idle:
             self._idle_committed = now

@@ -186,6 +186,7 @@ class Fetching:
             high_watermark=fetched.high_watermark,
             counted_through=sent_at if caught_up else position.counted_through,
         )
+        more = read.next_offset < _readable_end(fetched)
         through = position.counted_through
         holes = [replace(hole, since=max(hole.since, through)) for hole in read.holes]
         if place[0] == AUDIT_TOPIC:
@@ -193,12 +194,12 @@ class Fetching:
             trimmed, made = fetched.log_start_offset > 0, self._settings
             how = (place[1], trimmed, made.window_ms, self._clock(), made.skew_ms)
             events, odd = events_in(records, *how, unknown=self._places.unknown)
-            return Counted(start, to, monitoring=events, incidents=odd, holes=holes)
+            return Counted(start, to, monitoring=events, incidents=odd, holes=holes, more=more)
         incidents = malformed_incidents(seen, place) + self._bound.apply(seen, place, now)
         self._ledger.lateness.add(seen, place[0], rules)
         for run in dropped:
             run.aborted = True
-        return Counted(start, to, seen + dropped, incidents=incidents, holes=holes)
+        return Counted(start, to, seen + dropped, incidents=incidents, holes=holes, more=more)
 
     def _mend(self, position: Position, error: KafkaError) -> None:
         """The log is not what it was where we stand. KafkaError: it cannot be read at all now."""
@@ -246,6 +247,12 @@ class Fetching:
             content_check=made.content_check,
             exempt=self._ledger.backfills,
         )
+
+
+def _readable_end(fetched: FetchedLike) -> int:
+    """Where what can be read ends: what stands behind it is in open transactions."""
+    stable = fetched.last_stable_offset
+    return fetched.high_watermark if stable < 0 else min(stable, fetched.high_watermark)
 
 
 def _is_live(position: Position, sent_at: int) -> bool:

@@ -38,14 +38,14 @@ from tallymark_audit.store.tables import verdicts, window_changes
 from tallymark_audit.store.verdict_changes import Answers
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.text import utc
-from tallymark_audit.turns import SLICE_MS, Turns, monotonic_ms, thread_ms
+from tallymark_audit.turns import HURRY, SLICE_MS, Turns, monotonic_ms, thread_ms
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 500
 """Windows judged in one step, of each topic those first that wait longest and in fair turns
 (:mod:`tallymark_audit.turns`); the others are for the next one."""
 FOUND_MS: Final = 2 * SLICE_MS
-"""Of processor time, for all groups that nobody declared, at each step."""
+"""Of processor time, for all groups that nobody declared, at each step; in a hurry less."""
 SLACK_MS: Final = 30_000
 """Changes are looked for this far back: clocks differ, and transactions take their time."""
 LATEST_MS: Final = 300_000
@@ -107,8 +107,10 @@ class JudgeLoop:
         self._history: History | None = None
         self._noted: set[str] = set()
 
-    def step(self, now: int) -> list[Verdict]:
-        """Judge all that is due; returns the verdicts that are news."""
+    def step(self, now: int, hurry: bool = False) -> list[Verdict]:
+        """Judge all that is due and there is time for; returns the verdicts that are news.
+        ``hurry``: there is more to count, so steps are short: whose windows cost little is judged
+        as often as before, and the others wait."""
         if self._history is None:
             with self._ledger.write(now) as connection:
                 note_edges(connection, self._edges, now)
@@ -118,7 +120,7 @@ class JudgeLoop:
         if now >= self._groups_at:
             self._groups_at = now + MARK_MS
             self._find_groups()
-        news = [verdict for hop in self._in_turn() for verdict in self._step(hop, now)]
+        news = [one for hop in self._in_turn(hurry) for one in self._step(hop, now, hurry)]
         if news:
             self._mark_at = min(self._mark_at, now + MARK_MS)
         if marking:
@@ -130,21 +132,21 @@ class JudgeLoop:
             self._mark_at = now + (MARK_MS if news else max(MARK_MS, rest))
         return news
 
-    def _in_turn(self) -> Iterator[_HopLoop]:
+    def _in_turn(self, hurry: bool) -> Iterator[_HopLoop]:
         """All edges that are declared; of the groups that were found as many as there is time for,
         those first that have waited longest: anybody may report as any number of groups."""
         found = set(self._found)
         yield from [hop for name, hop in self._hops.items() if name not in found]
         began = thread_ms()
         for _ in found:
-            if thread_ms() - began > FOUND_MS:
+            if thread_ms() - began > FOUND_MS / (HURRY if hurry else 1):
                 return
             self._found.rotate(-1)
             yield self._hops[self._found[-1]]
 
-    def _step(self, hop: _HopLoop, now: int) -> list[Verdict]:
+    def _step(self, hop: _HopLoop, now: int, hurry: bool) -> list[Verdict]:
         try:
-            return hop.step(self._ledger, now)
+            return hop.step(self._ledger, now, hurry)
         except (SQLAlchemyError, TallymarkError):
             raise
         except Exception as error:
@@ -206,7 +208,7 @@ class _HopLoop:
         self._many = Counter[str]()
         self._turns = turns
 
-    def step(self, ledger: Ledger, now: int) -> list[Verdict]:
+    def step(self, ledger: Ledger, now: int, hurry: bool) -> list[Verdict]:
         with ledger.store.read() as connection:
             self._look(connection, now)
         self._many = Counter(topic for topic, _ in self._due)
@@ -219,6 +221,7 @@ class _HopLoop:
             by_topic,
             lambda topic, windows: news.extend(self._judge(ledger, topic, windows, now)),
             AT_ONCE,
+            hurry,
         )
         return news
 

@@ -70,6 +70,8 @@ class Counted:
     incidents: Sequence[Incident] = ()
     holes: Sequence[Hole] = ()
     """What of it could not be read."""
+    more: bool = False
+    """Whether the log had more that can be read: the fetch, or the round, was full."""
 
     @property
     def place(self) -> Place:

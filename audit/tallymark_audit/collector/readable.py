@@ -45,6 +45,7 @@ class ReadablePart:
     high_watermark: int
     log_start_offset: int = 0
     last_epoch: int = -1
+    last_stable_offset: int = -1
 
 
 def read_part(fetched: FetchedLike, start: int, take: Take) -> Read:

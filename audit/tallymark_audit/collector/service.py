@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -35,8 +36,9 @@ REQUEST_TIMEOUT_MS: Final = 3000
 JUDGE_MS: Final = 1000
 LONGEST_JUDGE_MS: Final = 2000
 ROUND_MS: Final = 200
-"""Rounds follow each other no faster while less than a ``TRICKLE`` of records comes in."""
 TRICKLE: Final = 5000
+"""Rounds follow each other no faster while fewer records than this come in and all that there is
+was read: monitoring events are no records, and large ones fill a round with some dozens."""
 REPLAY_MS: Final = 10_000
 STATUS_MS: Final = 60_000
 SESSION_MS: Final = 10_000
@@ -46,6 +48,20 @@ SESSION_MS: Final = 10_000
 def judge_every_ms(window_ms: int) -> int:
     """How often to look what is to be judged: a thirtieth of a window, within bounds."""
     return min(max(JUDGE_MS, window_ms // 30), LONGEST_JUDGE_MS)
+
+
+def one_round(
+    collector: Collector, do_chores: Callable[[bool], object], clock: Callable[[], int]
+) -> int:
+    """Count what came, then do the chores: those that take long rest while there is more to count
+    than a round takes, since what windows are judged by stands in the logs, too. Returns how long
+    to wait before the next round, ms. ``clock`` in ms."""
+    began = clock()
+    counted = collector.step()
+    busy = counted >= TRICKLE or collector.behind
+    do_chores(busy)
+    rest = 0 if busy else ROUND_MS - (clock() - began)
+    return max(0, rest, collector.pause_ms)
 
 
 class CollectorService:
@@ -148,12 +164,8 @@ class CollectorService:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                began = wall_clock()
-                counted = self._collector.step()
-                busy = counted >= TRICKLE
-                self._do_chores(busy)
-                rest = 0 if busy else ROUND_MS - (wall_clock() - began)
-                self._stopping.wait(max(0, rest, self._collector.pause_ms) / 1000)
+                pause_ms = one_round(self._collector, self._do_chores, wall_clock)
+                self._stopping.wait(pause_ms / 1000)
         except BaseException as error:
             self._failure = error
             log.exception("the collector of %s failed", self._cluster.name)
@@ -169,7 +181,7 @@ class CollectorService:
     def _judge(self, now: int) -> None:
         if self._judging_as != self._collector.ledger.generation:
             self._judge_as(self._collector.ledger.generation)
-        news = self._judges.step(now)
+        news = self._judges.step(now, hurry=self._collector.behind)
         self._namer.step(news, now)
 
     def _judge_as(self, generation: int) -> None:

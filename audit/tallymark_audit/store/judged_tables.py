@@ -86,6 +86,10 @@ incidents = Table(
     text("kind"),
     big("count", 1),
     Column("reason", Text, nullable=False, default=""),
+    Index("incidents_by_time", "cluster", "topic", "kind", "partition", "at"),
+    Index(
+        "incidents_by_offset", "cluster", "topic", "kind", "partition", "from_offset", "to_offset"
+    ),
 )
 """``kind``: truncated, expired, recreated, bad-event, ..., for the offsets from..to, excluded.
 ``count``: records it happened to, where it may happen again and again."""

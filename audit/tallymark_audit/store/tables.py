@@ -56,7 +56,7 @@ from tallymark_audit.store.judged_tables import (
     watermarks,
 )
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 __all__ = [
     "SCHEMA_VERSION",
