@@ -198,9 +198,14 @@ def test_groups_that_somebody_makes_up_take_no_turns_of_edges(
 
     monkeypatch.setattr(judge_loop, "thread_ms", lambda: spent[0])
     monkeypatch.setattr(judge_loop._HopLoop, "step", step)
-    for _ in range(12):
+    monkeypatch.setattr(judge_loop, "update_watermarks", lambda *_: stepped.append("watermarks"))
+    for n in range(12):
         stepped.clear()
-        judges.step(world.now)
+        judges.step(world.now + (n + 1) * judge_loop.MARK_MS)
+        # Watermarks waited for the groups' turn as well: 9 s in place of 6.
+        assert stepped.index("watermarks") < min(
+            stepped.index(name) for name in stepped if "group:" in name
+        )
         assert stepped.count("producer-to-dc1") == 1
         assert sum("group:" in name for name in stepped) == 1
     stepped.clear()

@@ -120,25 +120,28 @@ class JudgeLoop:
         if now >= self._groups_at:
             self._groups_at = now + MARK_MS
             self._find_groups()
-        news = [one for hop in self._in_turn(hurry) for one in self._step(hop, now, hurry)]
+        found = set(self._found)
+        declared = [hop for name, hop in self._hops.items() if name not in found]
+        news = [one for hop in declared for one in self._step(hop, now, hurry)]
         if news:
             self._mark_at = min(self._mark_at, now + MARK_MS)
-        if marking:
-            hops = [hop.hop for hop in self._hops.values()]
-            began = time.monotonic()
-            update_watermarks(self._ledger, hops, self._settings, now, self._answers)
-            spent_ms = int((time.monotonic() - began) * 1000)
-            rest = min(spent_ms * MARK_REST, self._settings.window_ms // 2)
-            self._mark_at = now + (MARK_MS if news else max(MARK_MS, rest))
-        return news
+        if marking:  # before the groups, whom anybody may make up
+            self._mark(now, bool(news))
+        return news + [one for hop in self._in_turn(hurry) for one in self._step(hop, now, hurry)]
+
+    def _mark(self, now: int, news: bool) -> None:
+        hops = [hop.hop for hop in self._hops.values()]
+        began = time.monotonic()
+        update_watermarks(self._ledger, hops, self._settings, now, self._answers)
+        spent_ms = int((time.monotonic() - began) * 1000)
+        rest = min(spent_ms * MARK_REST, self._settings.window_ms // 2)
+        self._mark_at = now + (MARK_MS if news else max(MARK_MS, rest))
 
     def _in_turn(self, hurry: bool) -> Iterator[_HopLoop]:
-        """All edges that are declared; of the groups that were found as many as there is time for,
-        those first that have waited longest: anybody may report as any number of groups."""
-        found = set(self._found)
-        yield from [hop for name, hop in self._hops.items() if name not in found]
+        """Of the groups that were found as many as there is time for, those first that have waited
+        longest: anybody may report as any number of groups."""
         began = thread_ms()
-        for _ in found:
+        for _ in range(len(self._found)):
             if thread_ms() - began > FOUND_MS / (HURRY if hurry else 1):
                 return
             self._found.rotate(-1)
