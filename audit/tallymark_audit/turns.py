@@ -7,10 +7,11 @@ slice, since a single piece of its work is long, rests until the others could ha
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
+
+from tallymark.clock import thread_ms
 
 SLICE_MS: Final = 200
 """Of a topic, before others have their turn."""
@@ -28,17 +29,6 @@ LEAST_MS: Final = 0.01
 FORGET: Final = 10_000
 """Topics of which it is remembered what a piece of their work takes."""
 T = TypeVar("T")
-
-
-def monotonic_ms() -> float:
-    """The clock that rests are measured by, ms."""
-    return time.monotonic_ns() / 1_000_000
-
-
-def thread_ms() -> float:
-    """The processor time of this thread, ms: by it the work of a topic is measured, since it is not
-    the topic's fault that the machine has others to serve."""
-    return time.thread_time_ns() / 1_000_000
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +12,7 @@ from fastapi import Request
 from fastapi.templating import Jinja2Templates
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.untrusted import LINES, command, escaped
 from tallymark_audit.metrics_source import AuditMetrics
@@ -63,7 +63,7 @@ class Context:
 
 def _metrics(deployment: Deployment, store: Store) -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(AuditMetrics(store, deployment, lambda: time.time_ns() // 1_000_000))
+    registry.register(AuditMetrics(store, deployment, now_ms))
     ProcessCollector(registry=registry)
     return registry
 

@@ -4,7 +4,6 @@ page swaps in when the store has changed, from the same template."""
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlencode
@@ -12,6 +11,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from tallymark.clock import now_ms
 from tallymark_audit.store import queries
 from tallymark_audit.text import LARGEST, utc
 from tallymark_dashboards import view
@@ -56,11 +56,11 @@ def window_fragment(request: Request, edge: str, topic: str, window: str) -> Res
 
 def _render(request: Request, template: str, values: dict[str, Any]) -> Response:
     context = context_of(request)
-    now_ms = time.time_ns() // 1_000_000
+    now = now_ms()
     shared = {
         "deployment": context.deployment,
-        "now": utc(now_ms),
-        "now_ms": now_ms,
+        "now": utc(now),
+        "now_ms": now,
         "htmx": context.has_htmx,
         "version": context.version,
         "marks": MARKS,
@@ -73,10 +73,10 @@ def _render(request: Request, template: str, values: dict[str, Any]) -> Response
 
 
 def _overview(context: Context, q: str, page: int) -> dict[str, Any]:
-    window_ms, now_ms = context.deployment.audit.window_ms, time.time_ns() // 1_000_000
+    window_ms, now = context.deployment.audit.window_ms, now_ms()
     with context.store.read() as connection:
-        all_of_them = queries.overview(connection, now=now_ms)
-        summaries = [view.up_to_now(one, now_ms, window_ms) for one in all_of_them]
+        all_of_them = queries.overview(connection, now=now)
+        summaries = [view.up_to_now(one, now, window_ms) for one in all_of_them]
         found = [one for one in summaries if q.lower() in f"{one.edge} {one.topic}".lower()]
         shown = view.worst_first(found)[(page - 1) * PAGE : page * PAGE]
         rows = [

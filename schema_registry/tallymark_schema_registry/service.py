@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from sqlalchemy import Connection
 
+from tallymark.clock import now_ms
 from tallymark_schema_registry import faults
 from tallymark_schema_registry.faults import RegistryFault
 from tallymark_schema_registry.levels import (
@@ -28,14 +28,10 @@ _SHOWN_SCHEMA: Final = 10_240
 _SHOWN_REASONS: Final = 32_768
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Registry:
     """The registry over one store. What cannot be answered raises a RegistryFault."""
 
-    def __init__(self, store: Store, now_ms: Callable[[], int] = _now_ms) -> None:
+    def __init__(self, store: Store, now_ms: Callable[[], int] = now_ms) -> None:
         self._store = store
         self._now_ms = now_ms
 

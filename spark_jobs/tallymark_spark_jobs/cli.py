@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from tallymark.cli.target import clusters_named
+from tallymark.clock import now_ms
 from tallymark.deployment import load
 from tallymark.errors import UserError
 from tallymark_spark_jobs.narrowing import only_clusters
@@ -85,7 +86,7 @@ def reconcile(
     audit store. Exits with 0 when all is complete, 3 with discrepancies, 4 when something cannot
     be decided yet, 1 on an error.
     """
-    from tallymark_spark_jobs.reconcile import Job, Steps, now_ms
+    from tallymark_spark_jobs.reconcile import Job, Steps
     from tallymark_spark_jobs.report import print_outcome
 
     deployment = load(settings)

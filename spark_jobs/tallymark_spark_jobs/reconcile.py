@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark_audit.judge.verdicts import Verdict
 from tallymark_audit.store import Store
@@ -179,8 +180,3 @@ def _find(
 
     with steps.step("find", f"looking for what is missing in {', '.join(plan)}"):
         return find_places(spark, clusters, plan)
-
-
-def now_ms() -> int:
-    """The time, ms UTC."""
-    return time.time_ns() // 1_000_000

@@ -6,12 +6,12 @@ It takes milliseconds, and says "unreachable" ten seconds before Spark could.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tallymark.client import SimpleConsumer, TopicInfo
 from tallymark.client.security.deployment import ConnectionSettings, connection_settings
+from tallymark.clock import now_ms
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import CorruptRecordError, TallymarkError, UserError
 from tallymark_audit.cells import Edge
@@ -116,4 +116,4 @@ def _first_time(consumer: SimpleConsumer, topic: str, partition: int, first: int
                 return record.timestamp
         except CorruptRecordError:
             return NOT_KNOWN
-    return time.time_ns() // 1_000_000
+    return now_ms()

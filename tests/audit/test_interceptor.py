@@ -436,7 +436,7 @@ def test_latency_is_from_the_stamp_to_the_acknowledgement(
     producer: FakeProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [10**12]
-    monkeypatch.setattr(producer_run, "_now_ms", lambda: clock[0])
+    monkeypatch.setattr(producer_run, "now_ms", lambda: clock[0])
     batch = producer.send(*[10**12] * 9)
     late = producer.send(10**12 - 1000)
     skewed = producer.send(0)
@@ -591,7 +591,7 @@ def test_what_was_left_out_is_remembered_over_a_death(
 
 def test_cells_at_rest_are_forgotten(producer: FakeProducer, monkeypatch: Any) -> None:
     clock = [10**13]
-    monkeypatch.setattr(producer_run, "_now_ms", lambda: clock[0])
+    monkeypatch.setattr(producer_run, "now_ms", lambda: clock[0])
     for _ in range(100):
         producer.deliver(clock[0])
         producer.tick(clock[0])

@@ -185,8 +185,8 @@ class AuditedHost:
                 for sequence, window in runs:
                     noted[batch.partition, sequence] = Record(window, outcome)
                 ways.append(noted)
-        clock = producer_run._now_ms
-        producer_run._now_ms = lambda: self.now
+        module: Any = producer_run
+        clock, module.now_ms = module.now_ms, lambda: self.now
         try:
             do()
             life.notes = ways[-1]
@@ -194,7 +194,7 @@ class AuditedHost:
             life.ways = ways
             self.kill()
         finally:
-            producer_run._now_ms = clock
+            module.now_ms = clock
         life.broken = life.broken or life.run.troubles.journals_lost > 0
 
     def _publish(

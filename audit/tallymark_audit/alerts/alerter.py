@@ -7,13 +7,13 @@ the webhook has taken it: a collector that is killed at any point tells a thing 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from sqlalchemy import Connection
 
+from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.deployment.secret_text import resolve
 from tallymark_audit.alerts import machine
@@ -231,7 +231,7 @@ def post_test(deployment: Deployment, now: int | None = None) -> Refused | None:
     """Post an alert that says it is a test. UserError: there is no webhook, or no such address."""
     settings = deployment.audit.alerts
     webhook = Webhook.of(resolve(settings.webhook, "webhook of [audit.alerts]"))
-    at = time.time_ns() // 1_000_000 if now is None else now
+    at = now_ms() if now is None else now
     labels = {"alertname": "TallymarkTest", "severity": "warning"}
     annotations = {"summary": "this is a test of the audit's alerts", "description": "do nothing"}
     alert = Alert(labels, annotations, "firing", at)

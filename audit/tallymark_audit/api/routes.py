@@ -3,12 +3,12 @@ watermarks and totals."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request
 
+from tallymark.clock import now_ms
 from tallymark_audit.api import params, totals, watermarks
 from tallymark_audit.api.problems import Answer, AuditRoute, Problem
 from tallymark_audit.api.state import api_of
@@ -41,7 +41,7 @@ def overview(
     ``limit``, the header ``Link`` names the next page (``rel="next"``)."""
     after = tuple(params.key_of(cursor, str, str) or ("", ""))
     with api_of(request).store.read() as connection:
-        found = queries.overview(connection, start, time.time_ns() // 1_000_000)
+        found = queries.overview(connection, start, now_ms())
     rest = [one for one in found if (one.edge, one.topic) > after]
     answer = Answer([asdict(one) for one in rest[:limit]])
     if len(rest) > limit:
@@ -148,7 +148,7 @@ def reporters(
     key = params.key_of(cursor, str, str)
     after = (key[0], key[1]) if key else None
     api = api_of(request)
-    silent = time.time_ns() // 1_000_000 - api.deployment.audit.silence_ms
+    silent = now_ms() - api.deployment.audit.silence_ms
     with api.store.read() as connection:
         since = silent if live else None
         rows = paging.reporter_page(connection, cluster, kind, since, after, limit)

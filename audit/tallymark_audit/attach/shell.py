@@ -3,7 +3,6 @@ of this folder."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tallymark.cli.up import refuse_early, run_stack
 from tallymark.client import Admin
 from tallymark.client.security.deployment import ConnectionSettings, security_settings
 from tallymark.client.security.security import SecuritySettings
+from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark_audit.attach.asked import Asked, ClusterAsked, Place
@@ -127,7 +127,7 @@ class Shell:
             click.echo("Ctrl-C stops it; the same command goes on.")
         else:
             click.echo("start it with the same command without --no-start")
-        now = time.time_ns() // 1_000_000
+        now = now_ms()
         for line in (
             *application_lines(deployment),
             *unclaimed_lines(deployment, self._found[0], now),

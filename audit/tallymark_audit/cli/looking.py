@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict
 from typing import Final
 
@@ -11,6 +10,7 @@ import click
 from rich.table import Table
 
 from tallymark.cli.output import print_table
+from tallymark.clock import now_ms
 from tallymark.deployment import load
 from tallymark.errors import UserError
 from tallymark_audit.cli import options
@@ -40,7 +40,7 @@ LIMIT_HELP: Final = f"At most so many rows of a list (default: {SHOWN}; as JSON 
 def overview(settings: str | None, as_json: bool) -> None:
     """How complete every topic is on every edge, and how far."""
     with open_store(load(settings).audit_store) as store, store.read() as connection:
-        topics = queries.overview(connection, now=time.time_ns() // 1_000_000)
+        topics = queries.overview(connection, now=now_ms())
     if as_json:
         click.echo(json.dumps([asdict(topic) for topic in topics], indent=2))
     else:
@@ -136,7 +136,7 @@ def reporters(settings: str | None, live: bool, limit: int, as_json: bool) -> No
     with open_store(deployment.audit_store) as store, store.read() as connection:
         rows = queries.all_reporters(connection, live, limit + 1)
     more, rows = len(rows) > limit, rows[:limit]
-    since = time.time_ns() // 1_000_000 - deployment.audit.silence_ms
+    since = now_ms() - deployment.audit.silence_ms
     if live:
         rows = [row for row in rows if row["last_heard"] >= since]
     if as_json:

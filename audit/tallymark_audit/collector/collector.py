@@ -4,12 +4,12 @@ came in them (:mod:`.fetching`), commit counts and positions together."""
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from tallymark.clock import now_ms
 from tallymark.errors import TallymarkError
 from tallymark_audit.absurd import reason_of
 from tallymark_audit.collector.counters import Counters
@@ -48,7 +48,7 @@ UNLISTED: Final = "the listing of"
 
 def wall_clock() -> int:
     """Now, in ms UTC."""
-    return time.time_ns() // 1_000_000
+    return now_ms()
 
 
 class Collector:

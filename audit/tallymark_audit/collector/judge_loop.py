@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, and_, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from tallymark.clock import fine_monotonic_ms, thread_ms
 from tallymark.deployment import AuditSettings
 from tallymark.errors import TallymarkError
 from tallymark_audit.absurd import reason_of
@@ -38,7 +39,7 @@ from tallymark_audit.store.tables import verdicts, window_changes
 from tallymark_audit.store.verdict_changes import Answers
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.text import utc
-from tallymark_audit.turns import HURRY, SLICE_MS, Turns, monotonic_ms, thread_ms
+from tallymark_audit.turns import HURRY, SLICE_MS, Turns
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 500
@@ -91,7 +92,7 @@ class JudgeLoop:
         ledger: Ledger,
         edges: Sequence[Edge],
         settings: AuditSettings,
-        clock: Callable[[], float] = monotonic_ms,
+        clock: Callable[[], float] = fine_monotonic_ms,
     ) -> None:
         """``clock`` (ms): by which topics rest that took more than their turn."""
         self._ledger = ledger

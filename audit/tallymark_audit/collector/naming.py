@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from tallymark.clock import fine_monotonic_ms
 from tallymark.errors import TallymarkError
 from tallymark_audit.absurd import reason_of
 from tallymark_audit.cells import GROUP, Copy, Edge
@@ -25,7 +26,7 @@ from tallymark_audit.ranges import RangeSet
 from tallymark_audit.store.rows import Row, cell_from_json, is_cells
 from tallymark_audit.store.tables import verdicts
 from tallymark_audit.store.verdicts import COLLECTOR, locate_cells
-from tallymark_audit.turns import Turns, monotonic_ms
+from tallymark_audit.turns import Turns
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 10
@@ -62,7 +63,7 @@ class Namer:
         edges: Iterable[Edge],
         reader_of: Callable[[str], LogReader],
         window_ms: int,
-        clock: Callable[[], float] = monotonic_ms,
+        clock: Callable[[], float] = fine_monotonic_ms,
     ) -> None:
         self._ledger = ledger
         self._reader_of = reader_of

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Unpack
@@ -41,6 +40,7 @@ from tallymark.client.producing.settings import server_name
 from tallymark.client.producing.stamps import INSTANCE_BYTES
 from tallymark.client.security.deployment import connection_settings
 from tallymark.client.security.security import SecuritySettings
+from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark.protocol.record_columns import RecordColumns
@@ -151,7 +151,7 @@ class ConsumerAudit(ClosedByWith):
         missing if this process were killed then."""
         with self._lock:
             self._settle()
-        return self._over or self._reporter.publish(_now_ms(), timeout)
+        return self._over or self._reporter.publish(now_ms(), timeout)
 
     def close(self, timeout: float = 10.0) -> None:
         """The last report, then the end. Idempotent."""
@@ -167,7 +167,7 @@ class ConsumerAudit(ClosedByWith):
     def handed_out(self, topic: str, partition: int, columns: RecordColumns) -> None:
         """See :class:`~tallymark.client.connector.hooks.ConsumerHook`; so with the following."""
         if is_audited(topic, self._topics):
-            now = _now_ms()
+            now = now_ms()
             rules = Rules(self._window_ms, now + self._skew_ms, now - self._skew_ms)
             runs = list(runs_of_columns(columns, topic, partition, rules))
             with self._lock:
@@ -182,7 +182,7 @@ class ConsumerAudit(ClosedByWith):
 
     def done_before(self, positions: Mapping[Place, int]) -> None:
         """Counts what is processed, and waits until the report of it is in the cluster."""
-        now = _now_ms()
+        now = now_ms()
         with self._lock:
             if self._over:
                 return
@@ -199,7 +199,7 @@ class ConsumerAudit(ClosedByWith):
     def released(self, places: Collection[Place]) -> None:
         """What was handed out of these and is not stored comes again. What of that is processed is
         counted, so that it shows as processed twice."""
-        now = _now_ms()
+        now = now_ms()
         with self._lock:
             for place in places:
                 if self._audits(place) and not self._over:
@@ -210,7 +210,7 @@ class ConsumerAudit(ClosedByWith):
         place = topic, partition
         with self._lock:
             if not self._over and self._audits(place):
-                self._journal.truncated(place, offset, _now_ms())
+                self._journal.truncated(place, offset, now_ms())
 
     def closed(self) -> None:
         """The consumer is closed, and so is its audit."""
@@ -227,12 +227,12 @@ class ConsumerAudit(ClosedByWith):
             found = told(message)
             if found is None or self._over or not self._audits(found.place):
                 return
-            self._journal.told(found, outcome, _now_ms())
+            self._journal.told(found, outcome, now_ms())
 
     def _settle(self) -> None:
         """Count what is done but not in the books yet."""
         if self._journal.processing.desk.is_used:
-            self._journal.settle(_now_ms())
+            self._journal.settle(now_ms())
 
     def _before_report(self) -> int | None:
         """What the reporter asks before each report: the smallest timestamp that is not done."""
@@ -252,7 +252,7 @@ def _identity(rules: Deployment, server: str | None, application: str) -> Identi
         application=application[:MAX_TEXT],
         instance=instance,
         window_ms=rules.audit.window_ms,
-        started_at=_now_ms(),
+        started_at=now_ms(),
         kind="consumer",
     )
 
@@ -266,7 +266,3 @@ def _cluster(rules: Deployment, name: str) -> Any:
         return connection_settings(rules.cluster(name))
     except KeyError as error:
         raise UserError(f"ConsumerAudit: {error.args[0]}", "give bootstrap_servers") from error
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -19,6 +19,7 @@ from typing import Any
 from tallymark.cli.ports import is_taken
 from tallymark.cli.supervisor.control import ask
 from tallymark.cli.supervisor.run import control_file
+from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark_audit.demo import fault, truth
@@ -188,7 +189,7 @@ class Demo:
 
     def _let_settle(self) -> int:
         with self.narrator.step("letting the windows settle", 8):
-            now = time.time_ns() // 1_000_000
+            now = now_ms()
             until = now - now % WINDOW_MS
             wait_ms = until + SETTLE_MS + 3_000 - now
             self.narrator.say(f"judged will be everything before {utc(until)}")

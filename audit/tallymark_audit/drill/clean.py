@@ -7,10 +7,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tallymark.clock import now_ms
 from tallymark_audit.demo.narrate import Narrator
 from tallymark_audit.drill.fleet import Fleet
 from tallymark_audit.drill.found import GREEN, read_alarms
-from tallymark_audit.drill.stage import SETTLE_SECONDS, Stage, now_ms
+from tallymark_audit.drill.stage import SETTLE_SECONDS, Stage
 from tallymark_audit.drill.topology import DATACENTERS, TOPIC, Topology
 
 _VALUE_BYTES: Final = 100

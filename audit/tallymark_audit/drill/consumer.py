@@ -18,7 +18,6 @@ import json
 import logging
 import os
 import sys
-import time
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,6 +27,7 @@ from tallymark import ConsumerConnector
 from tallymark.cli.process import configure_logging, die_with_parent, stop_signals
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.client.reading.message import Message
+from tallymark.clock import now_ms
 from tallymark_audit import ConsumerAudit
 
 log: Final = logging.getLogger("drill.consumer")
@@ -61,7 +61,7 @@ def _consume(config: dict[str, Any]) -> None:
         while not stopped.is_set():
             given = list(_rows(stream.poll(_POLL_SECONDS, _AT_ONCE)))
             if given or in_hand:
-                _write(book, "poll", time.time_ns() // 1_000_000, given)
+                _write(book, "poll", now_ms(), given)
             in_hand = bool(given)
 
 

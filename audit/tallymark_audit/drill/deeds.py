@@ -7,12 +7,13 @@ import random
 from pathlib import Path
 from typing import Final
 
+from tallymark.clock import now_ms
 from tallymark.errors import UserError
 from tallymark_audit.drill import faults, surgery
 from tallymark_audit.drill.fleet import wait_until
 from tallymark_audit.drill.plan import LOST_HOST, PAUSE, SURGERY, Action, Sender
 from tallymark_audit.drill.seal import Note, Seal
-from tallymark_audit.drill.stage import Stage, now_ms
+from tallymark_audit.drill.stage import Stage
 from tallymark_audit.drill.topology import TOPIC
 from tallymark_audit.drill.truth import LostHost, read_book
 

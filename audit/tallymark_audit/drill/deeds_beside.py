@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from tallymark.client import Admin
+from tallymark.clock import now_ms
 from tallymark_audit.drill import at_rest, faults
 from tallymark_audit.drill.at_rest import Rotten
 from tallymark_audit.drill.fleet import wait_until
 from tallymark_audit.drill.found import counted_to
 from tallymark_audit.drill.plan import Action
 from tallymark_audit.drill.seal import Note, Seal, notes_of
-from tallymark_audit.drill.stage import Stage, now_ms
+from tallymark_audit.drill.stage import Stage
 from tallymark_audit.drill.surgery import end_of
 from tallymark_audit.drill.topology import (
     AGGREGATE,

@@ -31,6 +31,7 @@ from typing import Any, Final
 from tallymark import Producer
 from tallymark.cli.process import configure_logging, die_with_parent, stop_signals
 from tallymark.client.producing.delivery import RecordMetadata
+from tallymark.clock import now_ms
 from tallymark.errors import TallymarkError
 
 log: Final = logging.getLogger("drill.producer")
@@ -86,7 +87,7 @@ def _produce(config: dict[str, Any]) -> None:
                 partition = sent % partitions
                 sequence = counts[partition]
                 value = value_of(server, partition, sequence)
-                timestamp = time.time_ns() // 1_000_000 + offset_ms
+                timestamp = now_ms() + offset_ms
                 row = (partition, sequence, timestamp, zlib.crc32(value))
                 try:
                     producer.send(

@@ -21,13 +21,13 @@ import logging
 import random
 import signal
 import sys
-import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from tallymark.cli.process import configure_logging, die_with_parent
+from tallymark.clock import now_ms
 from tallymark.errors import ProtocolError
 from tallymark.net import parse_address
 from tallymark.protocol.api import ApiKey
@@ -173,7 +173,7 @@ class Proxy:
             link.slots.append(_Slot(header))
             link.target.write(len(frame).to_bytes(4, "big") + bytes(frame))
             await link.target.drain()
-        elif self._meddler.reorders(request, _now()):
+        elif self._meddler.reorders(request, now_ms()):
             await self._change_places(link, header, request)
         else:
             await self._produce(link, header, request)
@@ -194,13 +194,13 @@ class Proxy:
             await self._request(link, frame)
             return
         found = data_batches(request)
-        self._note(self._meddler.notes(faults.REORDER, _now(), found))
+        self._note(self._meddler.notes(faults.REORDER, now_ms(), found))
         request, other = swapped(request, other)
         await self._produce(link, header, request)
         await self._produce(link, next_header, other)
 
     async def _produce(self, link: _Link, header: RequestHeader, request: ProduceRequest) -> None:
-        passage = self._meddler.meddle(request, _now())
+        passage = self._meddler.meddle(request, now_ms())
         self._note(passage.notes)
         if passage.delay:
             await asyncio.sleep(passage.delay)
@@ -249,7 +249,7 @@ class Proxy:
             return encode_response(with_feigned(answer, slot.feigned), version, number)
         if key is ApiKey.FETCH and self._topic:
             number, fetched = decode_response(frame, FetchRequest, version)
-            fetched = self._meddler.meddle_fetched(fetched, self._topic, _now())
+            fetched = self._meddler.meddle_fetched(fetched, self._topic, now_ms())
             self._note(self._meddler.taken)
             self._meddler.taken.clear()
             return encode_response(fetched, version, number)
@@ -284,10 +284,6 @@ def _produce(header: RequestHeader, frame: memoryview, start: int) -> ProduceReq
         return decode(ProduceRequest, header.api_version, frame, start)
     except ProtocolError:
         return None
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 async def _main(config: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
+from tallymark.clock import now_ms
 from tallymark.errors import UserError
 from tallymark_audit.demo.narrate import Narrator
 from tallymark_audit.drill import faults
@@ -32,7 +33,6 @@ from tallymark_audit.drill.stage import (
     REPAIR_SECONDS,
     SETTLE_SECONDS,
     Stage,
-    now_ms,
 )
 from tallymark_audit.drill.taken_back import (
     Place,

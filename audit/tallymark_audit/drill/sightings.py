@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from tallymark.clock import now_ms
 from tallymark.errors import TallymarkError
 from tallymark_audit.drill import faults
 from tallymark_audit.drill.expected import BLOCK, CORRUPT, DUPLICATION, LOSS, Cell, Item
@@ -62,7 +62,7 @@ class Watcher:
                 rows = read_verdicts(self._store, ALARMS)
             except (TallymarkError, SQLAlchemyError):
                 continue  # there is no store yet, or it is busy: a later look sees the same
-            now = time.time_ns() // 1_000_000
+            now = now_ms()
             for row in rows:
                 place = (row["edge"], row["topic"], row["window"])
                 self.seen.detected.setdefault(place, now)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tallymark.client import Admin
+from tallymark.clock import now_ms
 from tallymark_audit.demo.narrate import Narrator
 from tallymark_audit.drill.fleet import Fleet, proxy_of
 from tallymark_audit.drill.found import read_verdicts, undecided, unnamed
@@ -96,8 +97,3 @@ class Stage:
                 time.sleep(0.4)
             self.narrator.say(f"{len(rows)} windows are judged, {len(waiting)} are not")
             return rows, waiting
-
-
-def now_ms() -> int:
-    """The wall's clock, ms UTC."""
-    return time.time_ns() // 1_000_000

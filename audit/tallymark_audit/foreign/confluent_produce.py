@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import time_ns
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import KafkaError
 
+from tallymark.clock import now_ms
 from tallymark_audit.foreign.confluent_topics import Topics
 from tallymark_audit.foreign.lanes import Lane, Report
 from tallymark_audit.foreign.run import ForeignRun
@@ -71,7 +71,7 @@ def producing(
             hand_over(topic, value, key, partition, tell, None, timestamp, headers or [])
             return
         with run.lock:
-            now = time_ns() // 1_000_000
+            now = now_ms()
             if partition >= 0:
                 lane = places.places[partition]
             elif key is None and now < places.until:

@@ -13,7 +13,6 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import partial
-from time import time_ns
 from typing import Any, Final
 
 from kafka.errors import BrokerResponseError
@@ -23,6 +22,7 @@ from kafka.partitioner.sticky import StickyPartitioner
 from tallymark.client.closing import ClosedByWith
 from tallymark.client.forks import tell_in_child
 from tallymark.client.producing.interceptors import ProducerContext
+from tallymark.clock import now_ms
 from tallymark_audit.foreign.adopt import Adoption
 from tallymark_audit.foreign.kafka_python_reports import KafkaPythonReports, fate
 from tallymark_audit.foreign.lanes import Lane
@@ -69,7 +69,7 @@ class AuditedKafkaProducer(ClosedByWith):
             return self._inner.send(topic, value, key, headers, partition, timestamp_ms)
         with self._run.lock:
             lane = self._lane(topic, chosen)
-            now = time_ns() // 1_000_000
+            now = now_ms()
             header, deliver = next(lane.items)
             number = lane.next
             when = now if timestamp_ms is None else timestamp_ms
@@ -140,7 +140,7 @@ class AuditedKafkaProducer(ClosedByWith):
         chooser = self._choosers.get(topic)
         if chooser is None or len(chooser.places) != len(known):
             chooser = self._choosers[topic] = Chooser(sorted(known), _JAVA)
-        return chooser.choose(bytes(key_bytes) if key_bytes is not None else None, _now_ms())
+        return chooser.choose(bytes(key_bytes) if key_bytes is not None else None, now_ms())
 
     def _lane(self, topic: str, partition: int) -> Lane:
         lane = self._lanes.get((topic, partition))
@@ -193,7 +193,3 @@ def finish(inner: Any, run: ForeignRun, process: int) -> None:
 def _size(data: Any) -> int:
     """Bytes, where that is plain to see; what is serialized later counts as none."""
     return len(data) if isinstance(data, bytes | bytearray | str) else 0
-
-
-def _now_ms() -> int:
-    return time_ns() // 1_000_000

@@ -13,11 +13,11 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext
+from tallymark.clock import now_ms
 from tallymark_audit.foreign.lanes import Drained, Lane, Who
 from tallymark_audit.reports.interceptor import AuditInterceptor
 from tallymark_audit.reports.tally_cell import Outcome
@@ -90,7 +90,7 @@ class ForeignRun:
         with self._telling:
             self.settle()
             with self.lock:
-                now, oldest = _now_ms(), self._oldest()
+                now, oldest = now_ms(), self._oldest()
             self._guarded(self._interceptor.on_flush, now, oldest)
 
     def begin(self) -> None:
@@ -123,7 +123,7 @@ class ForeignRun:
                 drained = [lane.settle_open(Outcome.IN_DOUBT) for lane in self._lanes]
             self._tell(drained)
             self._end(Outcome.IN_DOUBT)
-            self._guarded(self._interceptor.on_close, _now_ms())
+            self._guarded(self._interceptor.on_close, now_ms())
         self._publisher.close(seconds)
 
     def forked(self) -> None:
@@ -136,7 +136,7 @@ class ForeignRun:
         """Tell what has happened, and report when it is time to."""
         with self._telling:
             with self.lock:
-                now = _now_ms()
+                now = now_ms()
                 drained = [lane.drain() for lane in self._lanes]
                 oldest = self._oldest()
             self._tell(drained)
@@ -195,7 +195,3 @@ class ForeignRun:
             call(*arguments)
         except Exception:
             log.exception("the audit of a producer failed; its records are not touched by that")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol
 
+from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.judge.passing import STOPPED
@@ -140,7 +141,7 @@ class MirrorReport:
         (``recreated``) is told by its id, and by the source's own collector."""
         if to_offset <= from_offset:
             return
-        gap = Gap(topic, partition, from_offset, to_offset - 1, reason, _now_ms())
+        gap = Gap(topic, partition, from_offset, to_offset - 1, reason, now_ms())
         with self._lock:
             last = next(reversed(self._gaps), None)
             if last is not None and _goes_on(last, gap):  # one, however many batches it had
@@ -264,7 +265,3 @@ def _goes_on(last: Gap, gap: Gap) -> bool:
         return False
     same = (last.topic, last.partition, last.reason) == (gap.topic, gap.partition, gap.reason)
     return same and last.last_offset + 1 == gap.first_offset
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext
+from tallymark.clock import now_ms
 from tallymark_audit.contents import blocks_of
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.journal.disk import Disk
@@ -82,7 +83,7 @@ class ProducerRun:
         self._skew = SkewRule(settings.skew_ms, exempt=context.backfill)
         self._timed = context.acks != 0 and not context.backfill
         self._lock = threading.RLock()
-        self._started_at = _now_ms()
+        self._started_at = now_ms()
         self._journal: Journal | None = None
         self._topic = AuditTopic(context.create_topic, settings.retention_ms)
         self._last_report = 0
@@ -98,7 +99,7 @@ class ProducerRun:
 
     def accept(self, batch: BatchTally) -> None:
         """On record before the first byte leaves."""
-        now = _now_ms()
+        now = now_ms()
         with self._lock:
             journal = self._journal or self._books()
             runs = self._runs(batch)
@@ -111,7 +112,7 @@ class ProducerRun:
 
     def settle(self, batch: BatchTally, outcome: Outcome) -> None:
         """It is known what became of the batch."""
-        now = _now_ms()
+        now = now_ms()
         with self._lock:
             journal = self._journal or self._books()
             for run in self._end(batch):
@@ -316,7 +317,3 @@ def _slice(batch: BatchTally, run: Run) -> slice:
 def _shared(kept: Sequence[Run], parts: Sequence[Run]) -> Sequence[Run]:
     """The runs of a part of a batch that lie in one of the whole batch that was accepted."""
     return [part for part in parts if any(run.first <= part.first <= run.last for run in kept)]
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from tallymark.clock import fine_monotonic_ms
 from tallymark.deployment import AuditSettings
 from tallymark.errors import TallymarkError
 from tallymark_audit.absurd import reason_of
@@ -29,7 +30,7 @@ from tallymark_audit.store.collapse import (
 from tallymark_audit.store.engine import Store
 from tallymark_audit.store.retention import PORTIONS
 from tallymark_audit.store.verdict_changes import last_change
-from tallymark_audit.turns import Turns, monotonic_ms
+from tallymark_audit.turns import Turns
 
 log: Final = logging.getLogger(__name__)
 LOOK_AT: Final = 500
@@ -75,7 +76,7 @@ class Housekeeper:
         self._forget_at = 0
         self._forgetting = 0
         self._todo: list[Changed] = []
-        self._turns = Turns[Changed](monotonic_ms)
+        self._turns = Turns[Changed](fine_monotonic_ms)
 
     def step(self, now: int) -> int:
         """Do a portion of what there is to do at ``now`` (ms): how many windows were archived, and

@@ -41,6 +41,7 @@ from tallymark.broker.state import BrokerState
 from tallymark.broker.topic_rules import log_config
 from tallymark.broker.trail import Trail, trail_file
 from tallymark.broker.zookeeper_cluster import ZooKeeperCluster
+from tallymark.clock import now_ms
 from tallymark.coordination import Access, ZooKeeper
 from tallymark.errors import ConnectError, TallymarkError, UserError
 from tallymark.log import Files, LogManager, OsFiles
@@ -58,7 +59,7 @@ fetches, which have threads of their own, get a processor."""
 
 def wall_clock_ms() -> int:
     """Now, ms UTC."""
-    return time.time_ns() // 1_000_000
+    return now_ms()
 
 
 class Broker:

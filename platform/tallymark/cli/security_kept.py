@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from tallymark.broker.acl_names import kind_name, stored
 from tallymark.broker.acl_rules import Acl
 from tallymark.broker.security_store import SecurityStore
+from tallymark.clock import now_ms
 from tallymark.net.credential_text import parse_credential, stored_text
 from tallymark.net.scram import HASHES, ScramCredential
 from tallymark.trail import record_command
@@ -71,7 +71,7 @@ class KeptSecurity:
     ) -> None:
         """In the trail: no broker was asked that could write it down."""
         record_command(
-            time.time_ns() // 1_000_000,
+            now_ms(),
             action,
             resource,
             before=before,

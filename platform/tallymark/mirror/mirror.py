@@ -20,6 +20,7 @@ from concurrent.futures import wait
 from contextlib import ExitStack
 from functools import partial
 
+from tallymark.clock import now_ms
 from tallymark.coordination import CoordinationError, SessionLostError
 from tallymark.deployment import Deployment
 from tallymark.errors import ConnectError, KafkaError, TimedOutError
@@ -154,8 +155,8 @@ class Mirror:
             self._publish_last_syncs()
             self._tell_copied()
             self._tell_passed()
-            self._news.look(self._copier, self._source, {}, _now_ms())
-            self._observers.on_close(_now_ms())
+            self._news.look(self._copier, self._source, {}, now_ms())
+            self._observers.on_close(now_ms())
         _log.info("copied %d messages", self.copied)
 
     # -- copying ------------------------------------------------------------------------------
@@ -286,9 +287,9 @@ class Mirror:
             oldest = self._copier.progress.oldest
             times = list(waiting.values())
             self._observers.on_tick(
-                _now_ms(), min(times if oldest is None else [*times, oldest], default=None)
+                now_ms(), min(times if oldest is None else [*times, oldest], default=None)
             )
-            self._news.look(self._copier, self._source, waiting, _now_ms())
+            self._news.look(self._copier, self._source, waiting, now_ms())
 
     def _store(self) -> None:
         progress, owned = self._copier.progress, self._source.owned
@@ -321,14 +322,14 @@ class Mirror:
                 self._syncs.copied(stretch.partition, sync)
 
     def _publish_syncs(self) -> None:
-        for key, value in self._syncs.take(_now_ms()):
+        for key, value in self._syncs.take(now_ms()):
             # One that does not get there is no loss: the next one says more.
             self._target.publish_soon(SYNC_TOPIC, SYNC_CONFIGS, key, value)
 
     def _publish_last_syncs(self) -> None:
         last = [
             self._target.publish_soon(SYNC_TOPIC, SYNC_CONFIGS, key, value)
-            for key, value in self._syncs.take(_now_ms())
+            for key, value in self._syncs.take(now_ms())
         ]
         wait(last, LAST_SYNCS_SECONDS)
 
@@ -394,7 +395,3 @@ class Mirror:
 
 
 _PASSING = (ConnectError, TimedOutError, KafkaError, SessionLostError, CoordinationError)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

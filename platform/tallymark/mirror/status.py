@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
@@ -11,6 +10,7 @@ from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups
 from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.client.security.deployment import connection_settings
+from tallymark.clock import now_ms
 from tallymark.coordination import ZooKeeper
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, CorruptMessageError, KafkaError
@@ -89,7 +89,7 @@ def _group(
 
 
 def _with_ages(found: list[PartitionStatus], reader: SimpleConsumer) -> list[PartitionStatus]:
-    now_ms = time.time_ns() // 1_000_000
+    now = now_ms()
     behind = [one for one in found if one.lag][:MOST_AGES]
     ages: dict[Partition, int] = {}
     damaged: dict[Partition, str] = {}
@@ -105,7 +105,7 @@ def _with_ages(found: list[PartitionStatus], reader: SimpleConsumer) -> list[Par
         except KafkaError:  # gone meanwhile: the rest is worth telling
             continue
         if records:
-            ages[one.topic, one.partition] = max(0, now_ms - records[0].timestamp)
+            ages[one.topic, one.partition] = max(0, now - records[0].timestamp)
     return [
         one._replace(
             lag_ms=ages.get((one.topic, one.partition)),

@@ -9,6 +9,7 @@ from typing import Any, Final
 import psutil
 
 from tallymark.cli.publishing.rows import Row, Rows, Stop
+from tallymark.clock import now_ms
 
 
 def _field(name: str, kind: Any, doc: str) -> dict[str, Any]:
@@ -54,8 +55,8 @@ def metric_rows(interval_s: float, stop: Stop) -> Rows:
     number = 0
     while not stop.wait(max(0.0, started + (number + 1) * interval_s - time.monotonic())):
         number = max(number + 1, int((time.monotonic() - started) / interval_s))
-        now_ms = time.time_ns() // 1_000_000
-        yield Row(number, now_ms, measure(host, now_ms), "")
+        now = now_ms()
+        yield Row(number, now, measure(host, now), "")
 
 
 def measure(host: str, now_ms: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 from tallymark.cli.publishing.fitting import Fit, Misfit
 from tallymark.cli.publishing.rejects import Rejects
 from tallymark.cli.publishing.rows import Bad, Row, Rows, Stop
+from tallymark.clock import now_ms
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.serialization.errors import SerializationError
 
@@ -122,7 +123,7 @@ class Publisher:
         except (Misfit, SerializationError) as error:
             self._reject(row.number, str(error), row.raw)
             return
-        time_ms = time.time_ns() // 1_000_000 if row.time_ms is None else row.time_ms
+        time_ms = now_ms() if row.time_ms is None else row.time_ms
         self._warn_if_old(time_ms)
         try:
             self._sink.send(
@@ -171,7 +172,7 @@ class Publisher:
             self._broken = True
 
     def _warn_if_old(self, time_ms: int) -> None:
-        if self._old_ms is None or time_ms > time.time_ns() // 1_000_000 - self._old_ms:
+        if self._old_ms is None or time_ms > now_ms() - self._old_ms:
             return
         self._old_ms = None
         _log.warning(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any, Final
+
+from tallymark import clock
 
 _CLF: Final = re.compile(r"(\d\d)/(\w{3})/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)")
 _MONTHS: Final = {
@@ -46,7 +47,7 @@ def ago_ms(text: str, now_ms: int | None = None) -> int | None:
     found = _AGO.fullmatch(text.strip())
     if found is None:
         return None
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now = clock.now_ms() if now_ms is None else now_ms
     return now - int(found[1]) * _UNITS_MS[found[2]]
 
 

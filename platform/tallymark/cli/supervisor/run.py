@@ -15,6 +15,7 @@ from tallymark.cli.supervisor.child import ChildProcess
 from tallymark.cli.supervisor.control_server import ControlServer
 from tallymark.cli.supervisor.plan import ProcessSpec, plan
 from tallymark.cli.supervisor.state import Child, State
+from tallymark.clock import now_ms
 from tallymark.deployment import Deployment, dump_toml
 from tallymark.errors import UserError
 from tallymark.private_files import open_private, write_private
@@ -65,7 +66,7 @@ class Supervisor:
 
     def step(self) -> None:
         """Look at every process once, and answer the control socket."""
-        now = _now_ms()
+        now = now_ms()
         self._watch(now)
         for name, child in list(self._children.items()):
             if state.tick(child, self._children, now) == "start":
@@ -162,7 +163,7 @@ class Supervisor:
 
     def _stop_stage(self, names: list[str]) -> None:
         for name in names:
-            self._set(state.stop(self._children[name], _now_ms()))
+            self._set(state.stop(self._children[name], now_ms()))
             if name in self._processes:
                 self._processes[name].send(signal.SIGTERM)
         if not self._wait_gone(names, STOP_SECONDS):
@@ -175,7 +176,7 @@ class Supervisor:
         """Whether all of them ended in time; what is asked meanwhile is answered."""
         deadline = time.monotonic() + seconds
         while True:
-            now = _now_ms()
+            now = now_ms()
             self._watch(now)
             if self._control is not None:
                 self._answer(now, stopping=True)
@@ -203,7 +204,3 @@ def _take_lock(path: Path) -> int:
             "stop it with Ctrl-C, or give another data_dir in the settings",
         ) from None
     return descriptor
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

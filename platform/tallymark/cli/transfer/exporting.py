@@ -15,6 +15,7 @@ from tallymark.cli.reading.spans import Span
 from tallymark.cli.transfer.open_file import Format, create, go_on, reading
 from tallymark.cli.transfer.plan import Exported, ExportWriter, Plan, Totals
 from tallymark.client.reading.simple_consumer import SimpleConsumer
+from tallymark.clock import now_ms
 from tallymark.errors import UserError
 
 _FLUSH_S: Final = 1.0
@@ -41,8 +42,7 @@ class Export:
             )
         info = consumer.topics()[topic]
         ends = {span.partition: (span.position, span.end or span.position) for span in spans}
-        now_ms = time.time_ns() // 1_000_000
-        plan = Plan(topic, str(info.topic_id), consumer.cluster_id or "", now_ms, ends)
+        plan = Plan(topic, str(info.topic_id), consumer.cluster_id or "", now_ms(), ends)
         self.totals = Totals.start(ends)
         return create(self.partial, self._form, plan)
 

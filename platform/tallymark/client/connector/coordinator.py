@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +22,7 @@ from tallymark.client.connector.machine import decide
 from tallymark.client.connector.progress import ProgressBook
 from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.stream import Gate, Stream
+from tallymark.clock import monotonic_ms
 from tallymark.coordination import paths
 from tallymark.coordination.brokers import BrokerRegistry
 from tallymark.coordination.consumers import ConsumerRegistry
@@ -147,7 +147,7 @@ class Coordinator:
         try:
             while self._state.phase is not ev.Phase.CLOSED:
                 self._step(self._next_event())
-                self._on_time(_now_ms())
+                self._on_time(monotonic_ms())
         except Exception as error:
             self._gate.suspend()
             if not (self._stopping and isinstance(error, ClosedError)):
@@ -177,7 +177,7 @@ class Coordinator:
         soonest = min((at for at in times if at is not None), default=None)
         if soonest is None:
             return _CHECK_SECONDS
-        return min(max(soonest - _now_ms(), 0) / 1000, _CHECK_SECONDS)
+        return min(max(soonest - monotonic_ms(), 0) / 1000, _CHECK_SECONDS)
 
     def _on_time(self, now_ms: int) -> None:
         if self._next_topic_poll is not None and now_ms >= self._next_topic_poll:
@@ -190,12 +190,12 @@ class Coordinator:
 
     def _step(self, event: ev.Event) -> None:
         """One event and everything that follows from it."""
-        self._state, actions = decide(self._state, event, _now_ms())
+        self._state, actions = decide(self._state, event, monotonic_ms())
         pending = list(actions)
         while pending:
             answer = self._perform(pending.pop(0))
             if answer is not None:
-                self._state, more = decide(self._state, answer, _now_ms())
+                self._state, more = decide(self._state, answer, monotonic_ms())
                 pending.extend(more)
 
     def _perform(self, action: ev.Action) -> ev.Event | None:
@@ -274,7 +274,7 @@ class Coordinator:
 
     def _partitions_of_brokers(self) -> dict[str, tuple[int, ...]]:
         """A cluster that keeps its topics elsewhere is asked, now and again every few seconds."""
-        self._next_topic_poll = _now_ms() + _TOPIC_POLL_MS
+        self._next_topic_poll = monotonic_ms() + _TOPIC_POLL_MS
         client = self._link.client()
         if client is None:
             return {}
@@ -320,7 +320,7 @@ class Coordinator:
             (topic, partition): self._first_stream.get(topic, 0) + number
             for (topic, partition), number in action.assignment.items()
         }
-        self._next_commit = _now_ms() + self._auto_commit_ms
+        self._next_commit = monotonic_ms() + self._auto_commit_ms
         with self._book.changing:
             items = self._book.start(places, self._stored)
             LOG.info("consumer %s owns %s", self._consumer, _shown(list(action.assignment)))
@@ -345,10 +345,6 @@ class Coordinator:
 # What passes by itself or after the next reconnection. KafkaError and TimedOutError come from
 # brokers that are asked for topics.
 _PASSING: Final = (ConnectError, SessionLostError, CoordinationError, KafkaError, TimedOutError)
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 def _shown(partitions: Sequence[TopicPartition]) -> str:

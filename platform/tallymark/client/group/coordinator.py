@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +25,7 @@ from tallymark.client.group.questions import Question, Questions
 from tallymark.client.group.routine import next_due_ms
 from tallymark.client.group.state import Phase, Setup, State
 from tallymark.client.group.worker import Worker
+from tallymark.clock import monotonic_ms
 from tallymark.errors import (
     AuthenticationError,
     ClientFailedError,
@@ -125,7 +125,7 @@ class GroupCoordinator:
             return
         try:
             before = self._state
-            self._state, actions = decide(before, event, _now_ms())
+            self._state, actions = decide(before, event, monotonic_ms())
             state = self._state
             if state.phase is not before.phase:
                 LOG.debug("%s: %s", self._member, state.phase.value)
@@ -154,14 +154,14 @@ class GroupCoordinator:
             return
         due = next_due_ms(self._state)
         soonest = min(at for at in (due, self._next_look_ms) if at is not None)
-        seconds = max(0.0, (soonest - _now_ms()) / 1000)
+        seconds = max(0.0, (soonest - monotonic_ms()) / 1000)
         self._timer = asyncio.get_running_loop().call_later(seconds, self._on_time)
 
     def _on_time(self) -> None:
         self._timer = None
         if self._state.phase is Phase.CLOSED:
             return
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         if now_ms >= self._next_look_ms:
             self._next_look_ms = now_ms + min(self._watch.every_ms, 200)
             self._look_at_application(now_ms)
@@ -206,7 +206,7 @@ class GroupCoordinator:
             case act.StopFetchers(places):
                 self._hands.stop(places)
             case act.StartFetchers(places):
-                self._next_commit_ms = _now_ms() + self._settings.auto_commit_ms
+                self._next_commit_ms = monotonic_ms() + self._settings.auto_commit_ms
                 self._hands.start(places)
                 LOG.info("consumer %s owns %d partitions", self._member, len(self._state.owned))
             case act.Pause():
@@ -295,7 +295,3 @@ class GroupCoordinator:
         offered = ", ".join(self._settings.strategies)
         named = self._settings.group_instance_id
         return f"group {self._settings.group}, {offered}" + (f", as {named}" if named else "")
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Unpack
@@ -26,6 +25,7 @@ from tallymark.client.group.questions import Question, Questions
 from tallymark.client.group.routine import next_due_ms
 from tallymark.client.group.state import NOBODY, Phase, Setup, State
 from tallymark.client.security.security import SecuritySettings, client_security
+from tallymark.clock import monotonic_ms
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import (
     ClosedError,
@@ -138,7 +138,7 @@ class GroupMembership:
         """One event and everything that follows from it at once."""
         if self._state.phase is Phase.CLOSED:
             return
-        self._state, actions = decide(self._state, event, _now_ms())
+        self._state, actions = decide(self._state, event, monotonic_ms())
         for action in actions:
             self._perform(action)
         if self._state.phase is Phase.STABLE:
@@ -154,7 +154,7 @@ class GroupMembership:
             self._timer = None
         due = next_due_ms(self._state)
         if self._state.phase is not Phase.CLOSED and due is not None:
-            seconds = max(0.0, (due - _now_ms()) / 1000)
+            seconds = max(0.0, (due - monotonic_ms()) / 1000)
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(seconds, self._tell, ev.Tick())
 
@@ -214,7 +214,3 @@ class GroupMembership:
             self._ended.clear()
             self._state = replace(self._first, ticket=self._state.ticket + 1)
             self._tell(ev.Tick())
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -31,6 +31,7 @@ from tallymark.client.producing.sender_answers import SendRules
 from tallymark.client.producing.settings import ProducerSettings
 from tallymark.client.producing.settlement import Settler
 from tallymark.client.producing.stamps import INSTANCE_BYTES
+from tallymark.clock import now_ms
 from tallymark.errors import ClientFailedError, TimedOutError
 
 _LAST_REPORTS: Final = 2.0
@@ -231,7 +232,7 @@ class ProducerCore:
             self._sender.give_up(
                 TimedOutError(f"the producer was closed; not delivered within {timeout:g} s")
             )
-        self.chain.on_close(time.time_ns() // 1_000_000)
+        self.chain.on_close(now_ms())
         await self._let_reports_leave(max(_LAST_REPORTS, deadline - time.monotonic()))
         self._sender.give_up(TimedOutError("the producer was closed before this report left"))
         await self._sender.stop()

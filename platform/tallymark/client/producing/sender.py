@@ -30,6 +30,7 @@ from tallymark.client.producing.produce_request import Parcel, produce_version, 
 from tallymark.client.producing.producer_metrics import ProducerMetrics
 from tallymark.client.producing.sender_answers import Answers, SendRules
 from tallymark.client.producing.settlement import Settler
+from tallymark.clock import now_ms
 from tallymark.errors import KafkaError, LocalProtocolError, TallymarkError, TimedOutError
 from tallymark.net import Address, Stream
 from tallymark.protocol.produce_client_wire import read_produced
@@ -110,8 +111,7 @@ class Sender:
     def flushed(self) -> None:
         """Tell the interceptors that a flush() is over."""
         if self._chain:
-            now_ms = time.time_ns() // 1_000_000
-            self._chain.on_flush(now_ms, self._oldest_pending())
+            self._chain.on_flush(now_ms(), self._oldest_pending())
 
     def hurry(self) -> None:
         """From now on nothing lingers."""
@@ -380,14 +380,14 @@ class Sender:
 
     def _tick(self) -> None:
         self._ticker = self._io.loop.call_later(TICK, self._tick)
-        now_ms = time.time_ns() // 1_000_000  # before looking: see ProducerInterceptor.on_tick
+        now = now_ms()  # before looking: see ProducerInterceptor.on_tick
         self._expire(time.monotonic())
         self._scan_at = 0.0
         self._pump()
         self._cluster.refresh_if_old()
         self.on_tick()
         if self._chain:
-            self._chain.on_tick(now_ms, self._oldest_pending())
+            self._chain.on_tick(now, self._oldest_pending())
 
     def _oldest_pending(self) -> int | None:
         oldest: int | None = None
