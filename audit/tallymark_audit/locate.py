@@ -17,8 +17,9 @@ from tallymark.client import FetchSpec
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CorruptMessageError, CorruptRecordError, KafkaError
 from tallymark.protocol.records import Batch, Record
+from tallymark.protocol.topic_partition import EARLIEST
 from tallymark_audit.cells import CellKey, Copy
-from tallymark_audit.collector.reading import EARLIEST, FetchedLike, LogReader
+from tallymark_audit.collector.reading import FetchedLike, LogReader
 from tallymark_audit.collector.runs import Rules, SeenRun, runs_in
 from tallymark_audit.hashing import content
 from tallymark_audit.ranges import EMPTY, RangeSet

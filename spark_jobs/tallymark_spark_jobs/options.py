@@ -16,10 +16,9 @@ from typing import Final, Literal
 from tallymark.client.security.properties import PROPERTIES, security_of_properties
 from tallymark.client.security.security import SecuritySettings
 from tallymark.errors import UserError
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 Mode = Literal["records", "stamps"]
-EARLIEST: Final = -2
-LATEST: Final = -1
 """Kafka's own stand-ins for the ends of a log, also inside JSON offsets."""
 
 Bound = int | dict[tuple[str, int], int]

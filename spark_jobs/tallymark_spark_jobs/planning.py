@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tallymark.errors import UserError
-from tallymark_spark_jobs.options import EARLIEST, LATEST, Bound, SourceOptions
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark_spark_jobs.options import Bound, SourceOptions
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -13,7 +13,7 @@ from admin_wire import create, fresh
 
 from tallymark.broker.handlers import k34_alter_replica_log_dirs as k34
 from tallymark.errors import CODES
-from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.partition_folder import LogKey
 from tallymark.log.results import DirInfo, LogInfo
 from tallymark.protocol import messages as m
 from tallymark.testing.broker_thread import BrokerThread
@@ -109,7 +109,7 @@ def test_a_plan_for_all_partitions_holds_nobody_up() -> None:
             looked += 1
             return super().__iter__()
 
-    logs = Logs(LogInfo(TopicPartition("t", n), 0, 0, 0) for n in range(count))
+    logs = Logs(LogInfo(LogKey("t", n), 0, 0, 0) for n in range(count))
     state: Any = SimpleNamespace(
         logs=SimpleNamespace(dirs=lambda: [DirInfo("/d", None, -1, -1, logs)]),
         authorizer=SimpleNamespace(may=lambda *_: True),

@@ -10,7 +10,6 @@ import pytest
 from eventually import eventually
 
 from tallymark.errors import CODES
-from tallymark.groups.placement import OFFSETS_TOPIC
 from tallymark.groups.records import OffsetKey, decode_key, decode_offset
 from tallymark.protocol.messages import (
     DeleteTopicsRequest,
@@ -39,6 +38,7 @@ from tallymark.protocol.messages import (
     ProduceRequestTopic,
 )
 from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 

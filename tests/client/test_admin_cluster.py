@@ -13,8 +13,8 @@ from tallymark.client import Admin, Producer
 from tallymark.client.admin.groups import GroupListing
 from tallymark.client.admin.records import END_OF_LOG
 from tallymark.client.admin.topic_admin import NewTopic
-from tallymark.client.reading.fetched import LATEST
 from tallymark.errors import TallymarkError
+from tallymark.protocol.topic_partition import LATEST
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.zookeeper import ZooKeeperServer
 

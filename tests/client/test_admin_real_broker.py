@@ -19,9 +19,9 @@ from tallymark.client.admin.records import END_OF_LOG
 from tallymark.client.admin.reset import OffsetTarget
 from tallymark.client.admin.topic_admin import NewTopic
 from tallymark.client.admin.users import NewPassword
-from tallymark.client.reading.fetched import EARLIEST, LATEST
 from tallymark.errors import KafkaError, UserError
 from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark.testing.broker_thread import BrokerThread
 
 

@@ -11,7 +11,6 @@ import pytest
 from tallymark.client.connector import commit as connector_commit
 from tallymark.client.connector.commit import OffsetCommitter
 from tallymark.client.connector.progress import ProgressBook
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.slowness import Pace, PollWatch
 from tallymark.client.connector.stream import Chunk, Gate, Stream
 from tallymark.client.group.hands import place_in_streams
@@ -19,6 +18,7 @@ from tallymark.coordination.offsets import Position
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import CODES, CommitFailedError, KafkaError
 from tallymark.protocol.records import Batch, encode_batch, split_batches
+from tallymark.protocol.topic_partition import TopicPartition
 
 T0 = ("t", 0)
 

@@ -14,11 +14,12 @@ from tallymark.client.connector.fetcher import Fetcher, FetchSettings
 from tallymark.client.connector.progress import PartitionProgress
 from tallymark.client.connector.stream import Gate, Stream
 from tallymark.client.metadata import TopicInfo
-from tallymark.client.reading.fetched import EARLIEST, Fetched, FetchSpec
+from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.message import Gap
 from tallymark.coordination.offsets import Position
 from tallymark.errors import CODES, ConnectError, KafkaError, LogTruncatedError
 from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.topic_partition import EARLIEST
 from tallymark.testing.scripted_log import MemoryLog
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tallymark.client.producing.producer import Producer
-from tallymark.client.reading.fetched import EARLIEST, LATEST, Fetched, FetchSpec
+from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CODES, ClosedError, ConnectError, KafkaError, LogTruncatedError
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark.testing.scripted_broker import HangUp, Late, Refuse, ScriptedBroker
 
 NOT_LEADER = CODES["NOT_LEADER_OR_FOLLOWER"]

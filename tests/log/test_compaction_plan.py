@@ -13,7 +13,7 @@ from tallymark.log.compaction_plan import ClosedSegment, assess, group_segments
 from tallymark.log.compaction_task import CompactionTask
 from tallymark.log.compaction_throttle import Throttle
 from tallymark.log.compaction_worker import Steps
-from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.partition_folder import LogKey
 from tallymark.testing.memory_files import MemoryFiles
 
 CONFIG = LogConfig(compact=True)
@@ -78,7 +78,7 @@ def test_a_group_never_spans_more_offsets_than_an_index_holds() -> None:
 def test_clean_points_are_kafkas_text() -> None:
     files = MemoryFiles()
     files.make_dirs("/d")
-    points = {TopicPartition("orders", 1): 12, TopicPartition("orders", 0): 4711}
+    points = {LogKey("orders", 1): 12, LogKey("orders", 0): 4711}
     write_clean_points(files, "/d", points)
     assert files.content(f"/d/{FILE_NAME}") == b"0\n2\norders 0 4711\norders 1 12\n"
     assert FILE_NAME == "cleaner-offset-checkpoint"

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 from tallymark.errors import CODES, KafkaError
-from tallymark.log import EARLIEST, LATEST, Log, LogConfig
+from tallymark.log import Log, LogConfig
 from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark.testing.memory_files import MemoryFiles
 
 FOLDER = "/d/orders-0"

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import CODES, KafkaError
-from tallymark.log import EARLIEST, LATEST, FileSlice, Log, LogConfig, OffsetAt, OsFiles
+from tallymark.log import FileSlice, Log, LogConfig, OffsetAt, OsFiles
 from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark.testing.memory_files import MemoryFiles
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=100, retention_ms=-1)

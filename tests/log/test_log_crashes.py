@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tallymark.errors import KafkaError
 from tallymark.log import Log, LogConfig
-from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.partition_folder import LogKey
 from tallymark.log.start_offsets import StartOffsets
 from tallymark.log.verify import Surroundings, verify_log
 from tallymark.protocol.records import encode_batch, split_batches
@@ -128,7 +128,7 @@ class LogUnderCrashes(RuleBasedStateMachine):
 
     def check_files(self, *, clean: bool) -> None:
         """The checker finds nothing in what the log wrote."""
-        flushed = {TopicPartition("orders", 0): self.log.recovery_point}
+        flushed = {LogKey("orders", 0): self.log.recovery_point}
         around = Surroundings(clean, flushed, {}, StartOffsets(self.files, "/d"))
         report = verify_log(self.files, FOLDER, around, deep=True)
         assert (report.damage, report.end_offset) == ([], self.log.end_offset)

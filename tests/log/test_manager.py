@@ -11,7 +11,7 @@ import pytest
 
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log import LogConfig, LogManager, OsFiles
-from tallymark.log.partition_folder import TopicPartition, deleted_name, parse_folder
+from tallymark.log.partition_folder import LogKey, deleted_name, parse_folder
 from tallymark.log.progress import Progress
 from tallymark.protocol.records import encode_batch
 from tallymark.testing.memory_files import MemoryFiles
@@ -128,7 +128,7 @@ def test_many_logs_are_deleted_with_one_sync_and_their_files_later() -> None:
     emptied by itself, one after the other, before anybody was answered."""
     files = MemoryFiles()
     manager = open_manager(files)
-    keys = [TopicPartition("orders", number) for number in range(50)]
+    keys = [LogKey("orders", number) for number in range(50)]
     for key in keys:
         manager.create(key.topic, key.partition, ORDERS, 0)
     synced: list[str] = []
@@ -139,7 +139,7 @@ def test_many_logs_are_deleted_with_one_sync_and_their_files_later() -> None:
         sync_dir(path)
 
     files.sync_dir = counted  # type: ignore[method-assign] # it counts
-    assert manager.delete_all([*keys, TopicPartition("clicks", 0)]) == {}
+    assert manager.delete_all([*keys, LogKey("clicks", 0)]) == {}
     assert synced == ["/d"]
     assert len(manager) == 0
     left = [name for name in files.listdir("/d") if "orders" in name]
@@ -156,7 +156,7 @@ def test_a_disk_that_fails_keeps_no_other_from_deleting() -> None:
     files = MemoryFiles()
     files.make_dirs("/e")
     both = LogManager.open(files, ["/d", "/e"], CONFIG, broker_id=3, now_ms=0)
-    keys = [TopicPartition("orders", number) for number in range(4)]
+    keys = [LogKey("orders", number) for number in range(4)]
     for key in keys:
         both.create(key.topic, key.partition, ORDERS, 0)
     files.break_disk("/d")

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tallymark.errors import KafkaError
-from tallymark.log import LATEST, Log, LogConfig
+from tallymark.log import Log, LogConfig
 from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.topic_partition import LATEST
 from tallymark.testing.memory_files import MemoryFiles
 
 FOLDER = "/d/orders-0"

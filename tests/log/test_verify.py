@@ -16,7 +16,7 @@ from hostile_batches import bomb
 from tallymark.cli.verify_log import command
 from tallymark.errors import UserError
 from tallymark.log import Log, LogConfig, LogManager, OsFiles
-from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.partition_folder import LogKey
 from tallymark.log.progress import Progress
 from tallymark.log.start_offsets import StartOffsets
 from tallymark.log.verify import LogReport, Surroundings, verify_log
@@ -24,7 +24,7 @@ from tallymark.protocol.records import encode_batch, place_batch
 from tallymark.testing.memory_files import MemoryFiles
 
 FOLDER = "/d/orders-0"
-KEY = TopicPartition("orders", 0)
+KEY = LogKey("orders", 0)
 FIRST = f"{FOLDER}/{0:020d}"
 CONFIG = LogConfig(segment_bytes=250, index_interval_bytes=100)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tallymark.errors import UserError
-from tallymark_spark_jobs.options import EARLIEST, LATEST, SourceOptions, parse_options
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark_spark_jobs.options import SourceOptions, parse_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 

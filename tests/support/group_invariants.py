@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from group_member import Member

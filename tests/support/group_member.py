@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from group_settings import consumer_settings
 
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
 from tallymark.client.group.machine import decide
@@ -31,6 +30,7 @@ from tallymark.protocol.messages import (
     JoinGroupResponseMember,
     SyncGroupResponse,
 )
+from tallymark.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from group_world import World

@@ -20,10 +20,10 @@ import group_invariants
 from group_coordinator import Coordinator
 from group_member import TOPICS, Member
 
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.group import events as ev
 from tallymark.groups.group import GroupConfig
 from tallymark.groups.offsets import Commit, Committer
+from tallymark.protocol.topic_partition import TopicPartition
 
 
 @dataclass

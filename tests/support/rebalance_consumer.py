@@ -17,9 +17,9 @@ from rebalance_registry import BROKERS, MEMBERS, TOPICS, topic_watch
 
 from tallymark.client.connector import events as ev
 from tallymark.client.connector.machine import decide
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.stream import Gate
 from tallymark.coordination.subscriptions import Subscription
+from tallymark.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from rebalance_world import World

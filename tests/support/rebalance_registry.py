@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.coordination.subscriptions import Subscription
+from tallymark.protocol.topic_partition import TopicPartition
 
 MEMBERS = "members"
 BROKERS = "brokers"

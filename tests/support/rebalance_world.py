@@ -16,8 +16,8 @@ from rebalance_faults import BROKERS, TOPICS, change_once, reconnect, strike
 from rebalance_registry import Registry
 
 from tallymark.client.connector import events as ev
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.coordination.subscriptions import Subscription
+from tallymark.protocol.topic_partition import TopicPartition
 
 QUIET_STEPS = 3000
 """Steps of all consumers together in which everything must be owned after the last fault: several

@@ -9,11 +9,9 @@ from typing import Final
 
 from tallymark.client import Admin, SimpleConsumer
 from tallymark.client.admin.configs import ConfigResource
-from tallymark.client.admin.results import TopicPartition
 from tallymark.client.admin.topic_admin import NewTopic
 from tallymark.client.admin.topics import TopicDescription
 from tallymark.client.producing.stamps import MALFORMED, stamp_of
-from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.security.deployment import ConnectionSettings
 from tallymark.errors import (
@@ -24,6 +22,7 @@ from tallymark.errors import (
     TallymarkError,
     UserError,
 )
+from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 from tallymark_audit.attach.asked import Place
 from tallymark_audit.attach.found import BrokerFound, ClusterFound, TopicFound
 from tallymark_audit.attach.releases import keeps_headers, release_of

@@ -4,13 +4,10 @@ another in memory."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from tallymark.errors import KafkaError
 from tallymark.protocol.records import Batch
-
-LATEST: Final = -1
-EARLIEST: Final = -2
 
 
 class TopicLike(Protocol):

@@ -16,12 +16,13 @@ from tallymark.client.reading.behind import goes_on_at
 from tallymark.errors import CODES, BatchCutError, CorruptMessageError, KafkaError
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch
+from tallymark.protocol.topic_partition import EARLIEST
 from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.bounds import overflow_window
 from tallymark_audit.collector.counting import MAX_RANGES, count
 from tallymark_audit.collector.holes import fetch_from
 from tallymark_audit.collector.readable import read_part, without
-from tallymark_audit.collector.reading import EARLIEST, LogReader
+from tallymark_audit.collector.reading import LogReader
 from tallymark_audit.collector.runs import Rules, SeenRun, runs_of_columns
 from tallymark_audit.sides import Observation
 from tallymark_audit.store.counts import Position

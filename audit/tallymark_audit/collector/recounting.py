@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tallymark.errors import CorruptMessageError, CorruptRecordError, TallymarkError
+from tallymark.protocol.topic_partition import EARLIEST
 from tallymark_audit.absurd import AbsurdError, reason_of
 from tallymark_audit.collector.bounds import overflow_window
 from tallymark_audit.collector.ledger import ABSURD, Ledger
-from tallymark_audit.collector.reading import EARLIEST, LogReader
+from tallymark_audit.collector.reading import LogReader
 from tallymark_audit.collector.recount import FETCH_BYTES, Recount
 from tallymark_audit.collector.recounted import changed_cells
 from tallymark_audit.collector.runs import Rules

@@ -16,7 +16,8 @@ from tallymark.client import Producer
 from tallymark.client.partition_layout import Layout
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import ConnectError, TallymarkError
-from tallymark_audit.collector.reading import LATEST, LogReader
+from tallymark.protocol.topic_partition import LATEST
+from tallymark_audit.collector.reading import LogReader
 from tallymark_audit.locate import Stretch, records_in
 from tallymark_audit.ranges import EMPTY, RangeSet
 from tallymark_audit.repair.looking import (

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from tallymark.log import Log
 from tallymark.log.compaction_checkpoint import read_clean_points, write_clean_points
 from tallymark.log.files import Files
-from tallymark.log.partition_folder import TopicPartition, key_of
+from tallymark.log.partition_folder import LogKey, key_of
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class CleanPoints:
     def __init__(self, files: Files, logs: Iterable[Log]) -> None:
         self._files = files
         self._points: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
-        stored: dict[str, dict[TopicPartition, int]] = {}
+        stored: dict[str, dict[LogKey, int]] = {}
         for each in logs:
             home = os.path.dirname(each.directory)
             if home not in stored:

@@ -8,8 +8,9 @@ from tallymark.broker.image import BrokerImage
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topics import auto_create
 from tallymark.errors import CODES, KafkaError
-from tallymark.groups.placement import OFFSETS_TOPIC, partition_of_group
+from tallymark.groups.placement import partition_of_group
 from tallymark.groups.records import LONGEST_TEXT
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
 
 async def coordinator_of(state: BrokerState, group: str) -> BrokerImage:

@@ -11,6 +11,8 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+
 NO_LEADER: Final = -1
 
 
@@ -61,7 +63,7 @@ class TopicImage:
     @property
     def is_internal(self) -> bool:
         """Whether clients should be told that it is the brokers' own."""
-        return self.name == "__consumer_offsets"
+        return self.name == OFFSETS_TOPIC
 
 
 @dataclass(frozen=True)

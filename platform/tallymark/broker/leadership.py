@@ -18,9 +18,9 @@ from tallymark.broker.partition import Partition
 from tallymark.broker.partitions import Partitions
 from tallymark.broker.settings import BrokerSettings
 from tallymark.errors import KafkaError
-from tallymark.groups.placement import OFFSETS_TOPIC
 from tallymark.log import LogConfig, LogManager
-from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.partition_folder import LogKey
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
 log = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ class Leadership:
         ``delete``."""
         image = self._partitions.image
         deleted = await self._cluster.deleted_here()
-        doomed: list[TopicPartition] = []
+        doomed: list[LogKey] = []
         for key in self._manager:
             topic_id = self._manager.topic_id(*key)
             if topic_id in image.names_by_id or (topic_id is None and key.topic in image.topics):
@@ -254,7 +254,7 @@ class Leadership:
             doomed = [key for key in self._manager if self._manager.topic_id(*key) in gone]
             await self._delete_by_key(doomed, gone)
 
-    async def _delete_by_key(self, doomed: list[TopicPartition], gone: set[UUID]) -> None:
+    async def _delete_by_key(self, doomed: list[LogKey], gone: set[UUID]) -> None:
         """A disk that is away may have more of them: then the list is kept for the next start."""
         done = await asyncio.to_thread(self._openings.delete, doomed)
         if self._removing is None or self._removing.done():

@@ -15,7 +15,7 @@ from tallymark.broker.settings import BrokerSettings
 from tallymark.broker.topic_rules import log_config, understood
 from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.log import Log, LogConfig, LogManager
-from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.partition_folder import LogKey
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Openings:
             log.warning("topic configs ignored name=%s: %s", topic.name, strange)
         return log_config(self.settings, known)
 
-    def delete(self, partitions: Iterable[TopicPartition]) -> bool:
+    def delete(self, partitions: Iterable[LogKey]) -> bool:
         """Delete logs; those that cannot be deleted now are deleted at a next start. Whether all of
         them are gone."""
         failed = self._manager.delete_all(partitions)

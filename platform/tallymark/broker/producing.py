@@ -13,7 +13,6 @@ from tallymark.broker.leaders import leader_hint
 from tallymark.broker.partition import Partition
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError, RecordsRefusedError
-from tallymark.groups.placement import OFFSETS_TOPIC
 from tallymark.log.results import AppendInfo
 from tallymark.net import ServerConnection
 from tallymark.protocol.api import ApiKey
@@ -26,6 +25,7 @@ from tallymark.protocol.messages import (
     ProduceResponseTopic,
 )
 from tallymark.protocol.produce_wire import Appended, Batches
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
 log = logging.getLogger(__name__)
 

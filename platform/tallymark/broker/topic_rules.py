@@ -28,8 +28,8 @@ from tallymark.broker.settings import BrokerSettings
 from tallymark.broker.topic_configs import TopicConfig, table
 from tallymark.broker.topic_configs_kept import WITHOUT_EFFECT
 from tallymark.errors import CODES, KafkaError
-from tallymark.groups.placement import OFFSETS_TOPIC
 from tallymark.log.config import LogConfig
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
 MAX_PARTITIONS: Final = 10_000
 _CODECS: Final[Mapping[str, str | None]] = {"producer": None, "uncompressed": "none"}

@@ -16,7 +16,7 @@ from tallymark.broker.topic_rules import (
     log_config,
 )
 from tallymark.errors import CODES, KafkaError
-from tallymark.groups.placement import OFFSETS_TOPIC
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
 log = logging.getLogger(__name__)
 

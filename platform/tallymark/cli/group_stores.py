@@ -15,8 +15,9 @@ import click
 from tallymark.cli.target import Target, take_target
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.groups import GroupDescription, GroupListing
-from tallymark.client.admin.results import Results, TopicPartition
+from tallymark.client.admin.results import Results
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError, UserError
+from tallymark.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups

@@ -15,8 +15,8 @@ from tallymark.cli.reading.positions import parse_partitions, parse_time
 from tallymark.cli.target import cluster_options
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.reset import OffsetReset, OffsetTarget
-from tallymark.client.admin.results import TopicPartition
 from tallymark.errors import KafkaError, TallymarkError, UserError
+from tallymark.protocol.topic_partition import TopicPartition
 
 _TOPICS = "TOPIC, or TOPIC:0,2-4 for some of its partitions. Repeatable."
 _TIME = "Its first message of that time: 2026-01-31T12:00:00Z, or 10m for ten minutes ago."

@@ -17,8 +17,8 @@ from tallymark.cli.reading.positions import parse_time
 from tallymark.cli.target import cluster_options, take_target
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.groups import GroupDescription, GroupListing
-from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.errors import KafkaError, TallymarkError, UserError
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 _TIME = "The first message of that time instead: 2026-01-31T12:00:00Z, or 10m for ten minutes ago."
 

@@ -13,9 +13,9 @@ from tallymark.cli.reading.positions import parse_partitions, parse_time
 from tallymark.cli.target import cluster_options, take_target
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.records import END_OF_LOG
-from tallymark.client.admin.results import Results, TopicPartition
-from tallymark.client.reading.ends import EARLIEST, LATEST
+from tallymark.client.admin.results import Results
 from tallymark.errors import TallymarkError, UserError
+from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 
 _TIME = "Delete what is older: 2026-01-31T12:00:00Z, or 7d for seven days ago."
 

@@ -17,8 +17,8 @@ from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.results import Results
 from tallymark.client.admin.topic_admin import CreatedTopic, NewTopic
 from tallymark.client.admin.topics import TopicDescription
-from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.errors import KafkaError, UserError
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 
 @click.group("topics", cls=NamedGroup)

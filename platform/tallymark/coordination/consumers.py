@@ -17,10 +17,11 @@ from tallymark.coordination.ephemeral import EphemeralNode
 from tallymark.coordination.errors import BadVersionError, NodeExistsError, NoNodeError
 from tallymark.coordination.kazoo_client import WatchCallback
 from tallymark.coordination.nodes import ANY_VERSION, Check, Create, Delete
-from tallymark.coordination.offsets import TopicPartition, chunks
+from tallymark.coordination.offsets import chunks
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.coordination.watches import Watch, watch_children
 from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.coordination")
 

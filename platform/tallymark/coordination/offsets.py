@@ -22,9 +22,9 @@ from tallymark.coordination import paths
 from tallymark.coordination.errors import NodeExistsError, NoNodeError
 from tallymark.coordination.nodes import Create, Node, SetData, Step
 from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.coordination")
-TopicPartition = tuple[str, int]
 UNKNOWN_EPOCH: Final = -1
 _AT_ONCE: Final = 250
 """Partitions in one transaction, far below ZooKeeper's limit of 1 MiB a request."""

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-
 
 def partition_of_group(group: str, partitions: int) -> int:
     """Kafka's choice: ``(hashCode(group) & 0x7fffffff) % partitions``.

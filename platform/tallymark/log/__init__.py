@@ -9,14 +9,12 @@ with its two sparse indexes, :mod:`~tallymark.log.recovery`, :mod:`~tallymark.lo
 from tallymark.log.config import LogConfig
 from tallymark.log.files import Files, FileSlice, OsFiles
 from tallymark.log.flush import FlushJob
-from tallymark.log.log import EARLIEST, LATEST, Log
+from tallymark.log.log import Log
 from tallymark.log.manager import LogManager
 from tallymark.log.results import AppendInfo, LogSlice
 from tallymark.log.time_search import OffsetAt
 
 __all__ = [
-    "EARLIEST",
-    "LATEST",
     "AppendInfo",
     "FileSlice",
     "Files",

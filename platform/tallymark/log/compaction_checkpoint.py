@@ -11,18 +11,18 @@ from typing import Final
 
 from tallymark.log.checkpoint import read_checkpoint, write_checkpoint
 from tallymark.log.files import Files
-from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.partition_folder import LogKey
 
 FILE_NAME: Final = "cleaner-offset-checkpoint"
 
 
-def read_clean_points(files: Files, data_dir: str) -> dict[TopicPartition, int]:
+def read_clean_points(files: Files, data_dir: str) -> dict[LogKey, int]:
     """Partition -> first dirty offset; nothing where there is no file or a damaged one."""
     entries = read_checkpoint(files, f"{data_dir}/{FILE_NAME}", 3)
-    return {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in entries}
+    return {LogKey(topic, int(number)): int(offset) for topic, number, offset in entries}
 
 
-def write_clean_points(files: Files, data_dir: str, points: Mapping[TopicPartition, int]) -> None:
+def write_clean_points(files: Files, data_dir: str, points: Mapping[LogKey, int]) -> None:
     """Replace the file, durably."""
     entries = [(key.topic, key.partition, offset) for key, offset in sorted(points.items())]
     write_checkpoint(files, f"{data_dir}/{FILE_NAME}", entries)

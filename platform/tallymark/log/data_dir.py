@@ -21,7 +21,7 @@ from tallymark.errors import UserError
 from tallymark.log.checkpoint import read_checkpoint, write_checkpoint
 from tallymark.log.files import Files, Lock, LockHeldError, write_file
 from tallymark.log.health import DiskHealth
-from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.partition_folder import LogKey
 from tallymark.log.start_offsets import StartOffsets
 
 _CLEAN: Final = ".kafka_cleanshutdown"
@@ -39,7 +39,7 @@ class DataDir:
         self.health = DiskHealth(path)
         self.starts = StartOffsets(files, path)
         self.population = 0
-        self._noted: set[TopicPartition] = set()
+        self._noted: set[LogKey] = set()
         self._files = files
         self._lock = lock
 
@@ -98,19 +98,19 @@ class DataDir:
     def write_clean_marker(self) -> None:
         write_file(self._files, f"{self.path}/{_CLEAN}", _CLEAN_TEXT)
 
-    def read_recovery_points(self) -> dict[TopicPartition, int]:
+    def read_recovery_points(self) -> dict[LogKey, int]:
         """Up to where each log was flushed."""
         points = recovery_points_of(self._files, self.path)
         self._noted = set(points)
         return points
 
-    def write_recovery_points(self, points: Mapping[TopicPartition, int]) -> None:
+    def write_recovery_points(self, points: Mapping[LogKey, int]) -> None:
         """Note it, durably."""
         entries = [(key.topic, key.partition, offset) for key, offset in sorted(points.items())]
         write_checkpoint(self._files, f"{self.path}/{_RECOVERY}", entries)
         self._noted = set(points)
 
-    def remembers(self, key: TopicPartition) -> bool:
+    def remembers(self, key: LogKey) -> bool:
         """Whether the checkpoints tell something of a log: of an earlier one of that name it would
         be wrong."""
         return key in self._noted or self.starts.get(key) > 0
@@ -124,10 +124,10 @@ class DataDir:
         return {key.strip(): value.strip() for key, value in pairs}
 
 
-def recovery_points_of(files: Files, folder: str) -> dict[TopicPartition, int]:
+def recovery_points_of(files: Files, folder: str) -> dict[LogKey, int]:
     """Up to where the logs of a data directory were flushed, as its checkpoint says."""
     entries = read_checkpoint(files, f"{folder}/{_RECOVERY}", 3)
-    return {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in entries}
+    return {LogKey(topic, int(number)): int(offset) for topic, number, offset in entries}
 
 
 def clean_marker_of(files: Files, folder: str) -> bool:

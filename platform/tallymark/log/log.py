@@ -28,7 +28,6 @@ from tallymark.log.deletion import DeletionJob
 from tallymark.log.files import Data, Files
 from tallymark.log.flush import DiskTurn, FlushJob
 from tallymark.log.health import DiskHealth, guarded
-from tallymark.log.lookup import EARLIEST, LATEST
 from tallymark.log.partition_folder import key_of
 from tallymark.log.preparation import Prepared, prepare
 from tallymark.log.producer_state import ProducerStates
@@ -41,6 +40,7 @@ from tallymark.log.segments import SegmentList
 from tallymark.log.start import Start, start_log
 from tallymark.log.start_offsets import StartOffsets
 from tallymark.protocol.records import BatchHeader, place_batch
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 __all__ = ["EARLIEST", "LATEST", "AppendInfo", "Log", "LogSlice", "OldSegments"]
 

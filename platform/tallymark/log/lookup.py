@@ -7,13 +7,9 @@ watermark.
 
 from __future__ import annotations
 
-from typing import Final
-
 from tallymark.log.segments import SegmentList
 from tallymark.log.time_search import OffsetAt, first_at_or_after, greatest
-
-LATEST: Final = -1
-EARLIEST: Final = -2
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 
 def offset_for_time(

@@ -22,7 +22,7 @@ from tallymark.log.health import guarded
 from tallymark.log.log import Log
 from tallymark.log.partition_folder import (
     DELETED,
-    TopicPartition,
+    LogKey,
     deleted_name,
     parse_folder,
     read_topic_id,
@@ -47,11 +47,11 @@ class LogManager:
         self._config_of = config_of
         self._broker_id = broker_id
         self._dirs: list[DataDir] = []
-        self._logs: dict[TopicPartition, Log] = {}
-        self._homes: dict[TopicPartition, DataDir] = {}
-        self._topic_ids: dict[TopicPartition, uuid.UUID] = {}
+        self._logs: dict[LogKey, Log] = {}
+        self._homes: dict[LogKey, DataDir] = {}
+        self._topic_ids: dict[LogKey, uuid.UUID] = {}
         self._dead: dict[str, str] = {}
-        self._damaged: dict[TopicPartition, str] = {}
+        self._damaged: dict[LogKey, str] = {}
         self._checkpointing = threading.Lock()
         self._deleted: deque[tuple[DataDir, str]] = deque()
         """Folders that are renamed and still there."""
@@ -131,9 +131,9 @@ class LogManager:
                 self._topic_ids[key] = topic_id
             progress.step()
 
-    def _look_through(self, home: DataDir) -> list[TopicPartition]:
+    def _look_through(self, home: DataDir) -> list[LogKey]:
         """The partitions of the directory; what was being deleted goes."""
-        found: list[TopicPartition] = []
+        found: list[LogKey] = []
         for name in self._files.listdir(home.path):
             folder = f"{home.path}/{name}"
             if not self._files.is_dir(folder):
@@ -146,9 +146,7 @@ class LogManager:
                 log.warning("%s is not the folder of a partition and is left alone", folder)
         return found
 
-    def _open_log(
-        self, home: DataDir, key: TopicPartition, clean: bool, point: int, now_ms: int
-    ) -> None:
+    def _open_log(self, home: DataDir, key: LogKey, clean: bool, point: int, now_ms: int) -> None:
         self._logs[key] = Log.open(
             self._files,
             f"{home.path}/{key}",
@@ -176,7 +174,7 @@ class LogManager:
 
     # --- logs
 
-    def __iter__(self) -> Iterator[TopicPartition]:
+    def __iter__(self) -> Iterator[LogKey]:
         return iter(tuple(self._logs))
 
     def __len__(self) -> int:
@@ -184,11 +182,11 @@ class LogManager:
 
     def get(self, topic: str, partition: int) -> Log | None:
         """The log, None where this broker has none of that name."""
-        return self._logs.get(TopicPartition(topic, partition))
+        return self._logs.get(LogKey(topic, partition))
 
     def topic_id(self, topic: str, partition: int) -> uuid.UUID | None:
         """The topic id in the partition's folder."""
-        return self._topic_ids.get(TopicPartition(topic, partition))
+        return self._topic_ids.get(LogKey(topic, partition))
 
     @property
     def offline_dirs(self) -> dict[str, str]:
@@ -228,7 +226,7 @@ class LogManager:
         fewest. INCONSISTENT_TOPIC_ID where the one there is of another topic of that name;
         KAFKA_STORAGE_ERROR where no disk works, or where the log is there and could not be opened.
         """
-        key = TopicPartition(topic, partition)
+        key = LogKey(topic, partition)
         there = self._topic_ids.get(key)
         if there is not None and there != topic_id:
             raise KafkaError(CODES["INCONSISTENT_TOPIC_ID"], f"{key}: {there}, not {topic_id}")
@@ -243,7 +241,7 @@ class LogManager:
             self._topic_ids[key] = topic_id
         return found
 
-    def _create(self, key: TopicPartition, now_ms: int) -> Log:
+    def _create(self, key: LogKey, now_ms: int) -> Log:
         homes = self._online()
         if not homes:
             raise KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{key}: all disks are offline")
@@ -261,17 +259,17 @@ class LogManager:
     def delete(self, topic: str, partition: int) -> None:
         """:meth:`delete_all` of one, and :meth:`remove_deleted`. Raises KAFKA_STORAGE_ERROR where
         its disk fails."""
-        failed = self.delete_all([TopicPartition(topic, partition)])
+        failed = self.delete_all([LogKey(topic, partition)])
         for error in failed.values():
             raise error
         self.remove_deleted()
 
-    def delete_all(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+    def delete_all(self, partitions: Iterable[LogKey]) -> dict[LogKey, KafkaError]:
         """Delete logs, durably; fine where there is none. Their files go with
         :meth:`remove_deleted`. Returns those whose disk failed: they are deleted at the next start.
         Readers keep what they hold. Any thread may, after the owner of the logs has let go of them.
         """
-        doomed: dict[DataDir, dict[TopicPartition, str]] = {}
+        doomed: dict[DataDir, dict[LogKey, str]] = {}
         for key in partitions:
             found = self._logs.pop(key, None)
             if found is not None:
@@ -280,7 +278,7 @@ class LogManager:
                 self._topic_ids.pop(key, None)
                 found.abandon()
                 doomed.setdefault(home, {})[key] = found.directory
-        failed: dict[TopicPartition, KafkaError] = {}
+        failed: dict[LogKey, KafkaError] = {}
         for home, folders in doomed.items():
             try:
                 self._rename_deleted(home, folders)
@@ -307,7 +305,7 @@ class LogManager:
             except KafkaError as error:
                 log.error("%s is removed at the next start: %s", folder, error)
 
-    def _rename_deleted(self, home: DataDir, folders: Mapping[TopicPartition, str]) -> None:
+    def _rename_deleted(self, home: DataDir, folders: Mapping[LogKey, str]) -> None:
         """One sync for all; what a crash leaves of them goes by the names that they get."""
         some = f"{next(iter(folders))}" + (f" and {len(folders) - 1} more" * (len(folders) > 1))
         with guarded(home.health, f"delete {some}"):

@@ -22,7 +22,7 @@ DELETED: Final = "-delete"
 _METADATA: Final = "partition.metadata"
 
 
-class TopicPartition(NamedTuple):
+class LogKey(NamedTuple):
     topic: str
     partition: int
 
@@ -30,17 +30,17 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-def parse_folder(name: str) -> TopicPartition | None:
+def parse_folder(name: str) -> LogKey | None:
     """The partition a folder's name stands for, None for any other name."""
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not number.isascii() or not number.isdigit():
         return None
-    return TopicPartition(topic, int(number)) if str(int(number)) == number else None
+    return LogKey(topic, int(number)) if str(int(number)) == number else None
 
 
-def key_of(name: str) -> TopicPartition:
+def key_of(name: str) -> LogKey:
     """The partition of a log by its folder's name; one that is not named so is partition 0."""
-    return parse_folder(name) or TopicPartition(name, 0)
+    return parse_folder(name) or LogKey(name, 0)
 
 
 def deleted_name(name: str) -> str:

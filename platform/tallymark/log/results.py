@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tallymark.log.files import FileSlice
-from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.partition_folder import LogKey
 
 
 class AppendInfo(NamedTuple):
@@ -39,7 +39,7 @@ class LogSlice:
 class LogInfo(NamedTuple):
     """One log of a data directory; ``size`` are the bytes of its segments."""
 
-    partition: TopicPartition
+    partition: LogKey
     size: int
     start_offset: int
     end_offset: int

@@ -18,7 +18,7 @@ from typing import Final
 
 from tallymark.log.checkpoint import read_checkpoint, write_checkpoint
 from tallymark.log.files import Files
-from tallymark.log.partition_folder import TopicPartition
+from tallymark.log.partition_folder import LogKey
 
 FILE_NAME: Final = "log-start-offset-checkpoint"
 
@@ -32,21 +32,21 @@ class StartOffsets:
         self._path = f"{folder}/{FILE_NAME}"
         self._lock = threading.Lock()
         self._offsets = {
-            TopicPartition(topic, int(number)): int(offset)
+            LogKey(topic, int(number)): int(offset)
             for topic, number, offset in read_checkpoint(files, self._path, 3)
         }
         self._version = self._saved = 0
 
-    def get(self, key: TopicPartition) -> int:
+    def get(self, key: LogKey) -> int:
         """The first offset that is kept, 0 where nothing was deleted."""
         return self._offsets.get(key, 0)
 
-    def put(self, key: TopicPartition, offset: int) -> None:
+    def put(self, key: LogKey, offset: int) -> None:
         """Records below ``offset`` are deleted; on the disk after the next :meth:`save`."""
         self._offsets[key] = offset
         self._version += 1
 
-    def drop(self, key: TopicPartition) -> None:
+    def drop(self, key: LogKey) -> None:
         """The log is gone."""
         self._offsets.pop(key, None)
         self._version += 1

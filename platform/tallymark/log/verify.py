@@ -20,7 +20,7 @@ from tallymark.errors import CorruptRecordError
 from tallymark.log.compaction_checkpoint import read_clean_points
 from tallymark.log.data_dir import clean_marker_of, recovery_points_of
 from tallymark.log.files import Files
-from tallymark.log.partition_folder import TopicPartition, key_of
+from tallymark.log.partition_folder import LogKey, key_of
 from tallymark.log.recovery import batch_crc
 from tallymark.log.scan import Window, header_at
 from tallymark.log.start_offsets import StartOffsets
@@ -63,8 +63,8 @@ class Surroundings:
     """What the data directory says of its logs. Read once for all of them: :meth:`of`."""
 
     clean: bool
-    flushed: Mapping[TopicPartition, int]
-    compacted: Mapping[TopicPartition, int]
+    flushed: Mapping[LogKey, int]
+    compacted: Mapping[LogKey, int]
     starts: StartOffsets
 
     @classmethod

@@ -15,7 +15,6 @@ from tallymark.client.connector.stream import Stream
 from tallymark.client.connector.stream_queue import Chunk
 from tallymark.client.metadata import TopicInfo
 from tallymark.client.reading.behind import Met, goes_on_at
-from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.isolation import Isolation
 from tallymark.client.reading.message import Gap
@@ -28,6 +27,7 @@ from tallymark.mirror.holes import HoleNotes
 from tallymark.mirror.identity import TopicIdentities
 from tallymark.mirror.progress import UNKNOWN, Partition
 from tallymark.protocol.records import Batch
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 REQUEST_TIMEOUT_MS = 10_000
 POLL_BYTES: Final = 4 * 1024 * 1024

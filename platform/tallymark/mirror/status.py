@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups
-from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.client.security.deployment import connection_settings
 from tallymark.clock import now_ms
@@ -18,6 +17,7 @@ from tallymark.mirror.damage import Stopped
 from tallymark.mirror.finding import find_mirror
 from tallymark.mirror.progress import Partition
 from tallymark.mirror.translator import REQUEST_TIMEOUT_MS
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 MOST_AGES: Final = 200
 """Partitions that are behind and are read one record of, to tell since when."""

@@ -62,6 +62,7 @@ from tallymark.protocol.messages import (
 )
 from tallymark.protocol.records import split_batches
 from tallymark.protocol.schema import Message
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.testing.scripted_log import MemoryLog, find_time, read_partition
 
 _NODE: Final = 0
@@ -97,7 +98,6 @@ class Serve:
 
 
 Action: TypeAlias = Refuse | HangUp | Late | Serve
-TopicPartition: TypeAlias = tuple[str, int]
 
 
 class ScriptedBroker:

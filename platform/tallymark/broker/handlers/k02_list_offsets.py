@@ -34,9 +34,8 @@ from tallymark.protocol.messages import (
     ListOffsetsResponsePartition,
     ListOffsetsResponseTopic,
 )
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar, Unpack
 
-from tallymark.client.admin.results import K, Outcomes, Results, TopicPartition, V
+from tallymark.client.admin.results import K, Outcomes, Results, V
 from tallymark.client.admin.routes import (
     AskMany,
     Attempt,
@@ -22,6 +22,7 @@ from tallymark.client.metrics import Metrics
 from tallymark.client.security.security import SecuritySettings, client_security
 from tallymark.errors import ConnectError
 from tallymark.net import Address
+from tallymark.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")
 _MARGIN: Final = 5.0

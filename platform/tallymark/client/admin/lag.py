@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from tallymark.client.admin.groups import GroupAdmin, GroupDescription, MemberDescription
 from tallymark.client.admin.records import RecordAdmin
-from tallymark.client.admin.results import TopicPartition
-from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.errors import TallymarkError
+from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

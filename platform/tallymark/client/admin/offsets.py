@@ -8,13 +8,13 @@ from typing import Final, TypeAlias, TypeGuard
 
 from tallymark.client.admin.base import AdminBase
 from tallymark.client.admin.reset import LogFacts, OffsetReset, OffsetTarget, decide_all
-from tallymark.client.admin.results import Outcomes, Results, TopicPartition, V, by_topic, refusal
+from tallymark.client.admin.results import Outcomes, Results, V, by_topic, refusal
 from tallymark.client.admin.routes import ask_at_most
-from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.client.reading.isolation import Isolation, isolation_level
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.net import Address
 from tallymark.protocol import messages
+from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 
 _BY_NAME: Final = 9
 """The last version of OffsetCommit and OffsetFetch that names topics by their names."""

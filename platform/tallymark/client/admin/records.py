@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from tallymark.client.admin.offsets import OffsetAdmin
-from tallymark.client.admin.results import Outcomes, Results, TopicPartition, by_topic, refusal
+from tallymark.client.admin.results import Outcomes, Results, by_topic, refusal
 from tallymark.net import Address
 from tallymark.protocol import messages
+from tallymark.protocol.topic_partition import TopicPartition
 
 END_OF_LOG: Final = -1
 """To :meth:`RecordAdmin.delete_records`: everything that consumers can see now."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from tallymark.errors import CODES, KafkaError, TallymarkError
+from tallymark.protocol.topic_partition import TopicPartition
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-TopicPartition: TypeAlias = tuple[str, int]
 """(topic, partition)"""
 Outcomes: TypeAlias = dict[K, V | TallymarkError]
 

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
-from tallymark.client.admin.results import K, Outcomes, TopicPartition, V, refusal, unanswered
+from tallymark.client.admin.results import K, Outcomes, V, refusal, unanswered
 from tallymark.client.cluster import RETRY_BACKOFF, Cluster
 from tallymark.errors import (
     CODES,
@@ -25,6 +25,7 @@ from tallymark.errors import (
 from tallymark.net import Address
 from tallymark.protocol import messages
 from tallymark.protocol.schema import Message, Request
+from tallymark.protocol.topic_partition import TopicPartition
 
 R = TypeVar("R", bound=Message)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tallymark.client.admin.acls import operations_in
 from tallymark.client.admin.base import AdminBase
-from tallymark.client.admin.results import Outcomes, Results, TopicPartition, refusal
+from tallymark.client.admin.results import Outcomes, Results, refusal
 from tallymark.client.admin.routes import from_controller
 from tallymark.client.admin.topic_admin import (
     CreatedTopic,
@@ -24,6 +24,7 @@ from tallymark.client.cluster import RETRY_BACKOFF
 from tallymark.client.metadata import TopicInfo
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol import messages
+from tallymark.protocol.topic_partition import TopicPartition
 
 __all__ = ["CreatedTopic", "NewTopic", "PartitionDescription", "TopicAdmin", "TopicDescription"]
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tallymark.client.admin.groups import GroupDescription, GroupListing, MemberDescription
-from tallymark.client.admin.results import TopicPartition
 from tallymark.coordination import paths
 from tallymark.coordination.consumers import ConsumerRegistry, groups
 from tallymark.coordination.offsets import OffsetRegistry, Position
 from tallymark.coordination.zookeeper import ZooKeeper
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.topic_partition import TopicPartition
 
 _NO_GROUP: Final = CODES["GROUP_ID_NOT_FOUND"]
 _NON_EMPTY: Final = CODES["NON_EMPTY_GROUP"]

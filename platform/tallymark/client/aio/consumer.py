@@ -30,11 +30,11 @@ from tallymark.client.aio.calls import outcome_of, start_thread
 from tallymark.client.aio.settings import settings_of
 from tallymark.client.aio.worker import Worker
 from tallymark.client.connector.connector import ConsumerConnector
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.stream import Stream
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import MessageBatch
 from tallymark.errors import ClosedError, CommitFailedError, TallymarkError, UserError
+from tallymark.protocol.topic_partition import TopicPartition
 
 log: Final = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -27,7 +27,6 @@ from typing import Final, Protocol
 
 from tallymark.client.connector.hooks import Hooks
 from tallymark.client.connector.progress import PartitionProgress, ProgressBook
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.stream import Chunk, Stream
 from tallymark.coordination.errors import CoordinationError, SessionLostError
 from tallymark.coordination.offsets import UNKNOWN_EPOCH, OffsetRegistry, Position
@@ -40,6 +39,7 @@ from tallymark.errors import (
     TimedOutError,
     UserError,
 )
+from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 IN_HAND_SECONDS: Final = 0.5

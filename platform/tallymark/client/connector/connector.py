@@ -24,7 +24,6 @@ from tallymark.client.connector.engine import Engine
 from tallymark.client.connector.fetcher import FetchSettings
 from tallymark.client.connector.hooks import ConsumerHook, Hooks, checked_hooks
 from tallymark.client.connector.progress import ProgressBook
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.settings import (
     ConsumerSettings,
     Delivery,
@@ -42,6 +41,7 @@ from tallymark.client.security.security import ClientSecurity, SecuritySettings,
 from tallymark.coordination import paths
 from tallymark.coordination.subscriptions import Subscription, topic_filter
 from tallymark.errors import ClosedError, UserError
+from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 

@@ -20,7 +20,6 @@ from tallymark.client.connector.commit import OffsetCommitter
 from tallymark.client.connector.fetcher import Fetcher
 from tallymark.client.connector.machine import decide
 from tallymark.client.connector.progress import ProgressBook
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.stream import Gate, Stream
 from tallymark.clock import monotonic_ms
 from tallymark.coordination import paths
@@ -38,6 +37,7 @@ from tallymark.errors import (
     TallymarkError,
     TimedOutError,
 )
+from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _TOPIC_POLL_MS: Final = 5000

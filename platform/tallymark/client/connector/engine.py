@@ -13,13 +13,13 @@ from tallymark.client.connector.commit import OffsetCommitter
 from tallymark.client.connector.fetcher import Fetcher, FetchSettings
 from tallymark.client.connector.hooks import Hooks
 from tallymark.client.connector.progress import ProgressBook
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.rewind import Rewinder
 from tallymark.client.connector.settings import ConsumerSettings
 from tallymark.client.connector.sides import Parts, Side
 from tallymark.client.connector.stream import Gate, Stream
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import TallymarkError
+from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _LAST_SECONDS: Final = 2.0

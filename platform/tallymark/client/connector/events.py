@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tallymark.client.connector.rebalance import Assignment, TopicPartition
+from tallymark.client.connector.rebalance import Assignment
 from tallymark.coordination.subscriptions import Subscription
+from tallymark.protocol.topic_partition import TopicPartition
 
 
 class Phase(Enum):

@@ -22,9 +22,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.errors import UserError
 from tallymark.protocol.record_columns import RecordColumns
+from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 

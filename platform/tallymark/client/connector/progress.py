@@ -8,9 +8,10 @@ from typing import Final
 
 from tallymark.client.connector.marks import NO_MARKS, Marks
 from tallymark.client.connector.reading import Reading
-from tallymark.client.connector.rebalance import Assignment, TopicPartition
+from tallymark.client.connector.rebalance import Assignment
 from tallymark.coordination.offsets import UNKNOWN_EPOCH, Position
 from tallymark.errors import CODES, CommitFailedError, UserError
+from tallymark.protocol.topic_partition import TopicPartition
 
 _EPOCHS_KEPT: Final = 64
 

@@ -18,9 +18,9 @@ from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from tallymark.coordination.subscriptions import Subscription
+from tallymark.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")
-TopicPartition = tuple[str, int]
 Assignment = Mapping[TopicPartition, int]
 """What one consumer consumes: (topic, partition) -> number of the stream among its own."""
 

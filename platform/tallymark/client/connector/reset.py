@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 
 from tallymark.client.connector.brokers import FetchClient
 from tallymark.client.connector.progress import PartitionProgress
-from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.client.reading.message import Gap
 from tallymark.errors import CODES, KafkaError, LogTruncatedError, OffsetOutOfRangeError
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 POLICIES: Final = {"smallest": EARLIEST, "largest": LATEST}
 NONE: Final = "none"

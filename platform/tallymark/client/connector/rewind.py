@@ -12,10 +12,10 @@ from typing import Final
 from tallymark.client.connector.brokers import BrokerLink
 from tallymark.client.connector.fetcher import Fetcher
 from tallymark.client.connector.progress import PartitionProgress, ProgressBook
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.reset import POLICIES
 from tallymark.client.connector.stream import Stream
 from tallymark.errors import CommitFailedError, ConnectError, UserError
+from tallymark.protocol.topic_partition import TopicPartition
 
 _WAYS: Final = "give one of to_time_ms, to_offset and to"
 

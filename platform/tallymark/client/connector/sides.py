@@ -13,7 +13,6 @@ from tallymark.client.connector.commit import OffsetCommitter, OffsetStore, ZooK
 from tallymark.client.connector.coordinator import Coordinator
 from tallymark.client.connector.fetcher import Fetcher
 from tallymark.client.connector.progress import ProgressBook
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.settings import ConsumerSettings, new_consumer_id
 from tallymark.client.connector.stream import Gate, Stream
 from tallymark.client.group.coordinator import GroupCoordinator
@@ -23,6 +22,7 @@ from tallymark.client.security.security import ClientSecurity
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.coordination.zookeeper import ZooKeeper
 from tallymark.errors import TallymarkError
+from tallymark.protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

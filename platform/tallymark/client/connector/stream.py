@@ -19,13 +19,13 @@ from tallymark.client.connector.hooks import Hooks
 from tallymark.client.connector.marks import NO_MARKS, Marks
 from tallymark.client.connector.progress import PartitionProgress
 from tallymark.client.connector.reading import Reading
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.stream_queue import Chunk, ChunkQueue, Gate
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import MessageBatch, read_columns
 from tallymark.errors import ClosedError, TallymarkError, TimedOutError
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.topic_partition import TopicPartition
 
 __all__ = ["QUEUE_BYTES", "Chunk", "Gate", "Stream", "StreamMetrics"]
 

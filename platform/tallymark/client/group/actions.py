@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.group.assignors import GroupMember, Partitions
+from tallymark.protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

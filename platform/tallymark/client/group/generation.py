@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
 from tallymark.client.group.assignors import ASSIGNORS, COOPERATIVE, Partitions
@@ -26,6 +25,7 @@ from tallymark.client.group.steps import (
     pause_unless_first,
 )
 from tallymark.errors import CODES, TABLE
+from tallymark.protocol.topic_partition import TopicPartition
 
 _MEMBER_ID_REQUIRED: Final = CODES["MEMBER_ID_REQUIRED"]
 

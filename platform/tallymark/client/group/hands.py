@@ -9,11 +9,12 @@ from typing import Final
 from tallymark.client.connector.commit import PASSING, OffsetCommitter
 from tallymark.client.connector.fetcher import Fetcher
 from tallymark.client.connector.progress import ProgressBook
-from tallymark.client.connector.rebalance import TopicPartition, split_range
+from tallymark.client.connector.rebalance import split_range
 from tallymark.client.connector.stream import Gate, Stream
 from tallymark.coordination.offsets import Position
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import KafkaError
+from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Unpack
 
 from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.settings import ConsumerSettings
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
@@ -35,6 +34,7 @@ from tallymark.errors import (
     TallymarkError,
     TimedOutError,
 )
+from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger(__name__)
 _LEAVE_SECONDS: Final = 5.0

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.settings import ConsumerSettings
 from tallymark.client.group.link import GroupLink
 from tallymark.coordination.offsets import Position
@@ -35,6 +34,7 @@ from tallymark.protocol.messages import (
     OffsetFetchResponse,
     OffsetFetchResponseTopic,
 )
+from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _RETRY_SECONDS: Final = 0.1

@@ -7,7 +7,6 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.connector.settings import ConsumerSettings
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
@@ -33,6 +32,7 @@ from tallymark.protocol.messages import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 CONSUMER: Final = "consumer"

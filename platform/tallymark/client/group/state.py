@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.group.assignors import COOPERATIVE, GroupMember
 from tallymark.coordination.subscriptions import Subscription
+from tallymark.protocol.topic_partition import TopicPartition
 
 Places = frozenset[TopicPartition]
 NOBODY: Places = frozenset()

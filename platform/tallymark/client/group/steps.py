@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from tallymark.client.connector.rebalance import TopicPartition
 from tallymark.client.group import actions as act
 from tallymark.client.group.assignors import Partitions
 from tallymark.client.group.state import NOBODY, Phase, Places, State
 from tallymark.errors import CODES, TABLE
+from tallymark.protocol.topic_partition import TopicPartition
 
 Decision: TypeAlias = tuple[State, tuple[act.Action, ...]]
 GoOn: TypeAlias = Callable[[State, int], Decision]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tallymark.client.connector.rebalance import TopicPartition
+from tallymark.protocol.topic_partition import TopicPartition
 
 
 def hand_out(

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tallymark.client.reading.ends import EARLIEST as EARLIEST
-from tallymark.client.reading.ends import LATEST as LATEST
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import Headers, MessageBatch, messages, read_columns
 from tallymark.errors import UserError
 from tallymark.protocol.compression import DEFAULT_MAX_SIZE
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch, BatchHeader, Record
+from tallymark.protocol.topic_partition import EARLIEST as EARLIEST
+from tallymark.protocol.topic_partition import LATEST as LATEST
 
 
 class FetchSpec(NamedTuple):

@@ -6,13 +6,13 @@ import asyncio
 from typing import NamedTuple
 
 from tallymark.client.cluster import RETRY_BACKOFF, Cluster
-from tallymark.client.reading.ends import EARLIEST, LATEST
 from tallymark.errors import CODES, AuthenticationError, ConnectError, KafkaError, TallymarkError
 from tallymark.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
     ListOffsetsRequestTopic,
 )
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -14,13 +14,14 @@ from tallymark.client.metadata import TopicInfo, topic_told
 from tallymark.client.metrics import Metrics
 from tallymark.client.reading.fetch_ready import ReadyFetcher
 from tallymark.client.reading.fetch_request import FetchLimits
-from tallymark.client.reading.fetched import EARLIEST, LATEST, Fetched, FetchSpec
+from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.fetching import Fetcher
 from tallymark.client.reading.isolation import Isolation, isolation_level
 from tallymark.client.reading.list_offsets import list_offset, offsets_before
 from tallymark.client.security.security import SecuritySettings, client_security
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 __all__ = ["EARLIEST", "LATEST", "FetchSpec", "Fetched", "SimpleConsumer"]
 

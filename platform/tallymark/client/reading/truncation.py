@@ -26,11 +26,10 @@ from tallymark.protocol.messages import (
     OffsetForLeaderEpochRequestTopic,
     OffsetForLeaderEpochResponsePartition,
 )
+from tallymark.protocol.topic_partition import TopicPartition
 
 log: Final = logging.getLogger(__name__)
 _CONSUMER: Final = -1
-
-TopicPartition = tuple[str, int]
 
 
 class _Trusted(NamedTuple):

@@ -27,8 +27,6 @@ from tallymark.protocol.schema import (
     wire,
 )
 
-LATEST_TIMESTAMP: Final = -1
-EARLIEST_TIMESTAMP: Final = -2
 MAX_TIMESTAMP: Final = -3
 
 
