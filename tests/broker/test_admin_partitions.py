@@ -15,7 +15,8 @@ import pytest
 from admin_wire import AllBut, create, fresh
 
 from tallymark.broker.authorizer import Operation, ResourceType
-from tallymark.broker.handlers import Call, served
+from tallymark.broker.handlers import served
+from tallymark.broker.registry import Call
 from tallymark.errors import CODES
 from tallymark.protocol.messages import (
     CreatePartitionsRequest,

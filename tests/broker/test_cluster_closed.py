@@ -189,7 +189,7 @@ def test_each_broker_keeps_its_trail_in_a_partition_of_its_own(
         brokers = (first, second)
         for number, broker in enumerate(brokers):
             assert create(broker.bootstrap_servers, f"t{number}", 1) == 0
-        trails = [state_of(broker).trail for broker in brokers]
+        trails = [state_of(broker).metrics.trail for broker in brokers]
         for trail in trails:
             assert trail is not None
             eventually(lambda trail: trail.written["topic"] == 1, trail)

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from tallymark.broker.cluster import Claim
-from tallymark.broker.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
+from tallymark.broker.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.leader_epoch import next_epoch
 from tallymark.broker.leadership import Leadership
+from tallymark.broker.listeners import Endpoint
 from tallymark.broker.offsets_store import OffsetsStore
 from tallymark.broker.partitions import Partitions
 from tallymark.broker.settings import BrokerSettings

@@ -18,7 +18,8 @@ from tallymark.broker.authorizer import (
     ResourceType,
     Who,
 )
-from tallymark.broker.image import BrokerImage, Endpoint, PartitionImage
+from tallymark.broker.image import BrokerImage, PartitionImage
+from tallymark.broker.listeners import Endpoint
 from tallymark.errors import CODES
 from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tallymark.testing.broker_thread import BrokerThread

@@ -12,7 +12,8 @@ from admin_wire import create, fresh
 from eventually import eventually
 
 from tallymark.broker.config_types import ConfigSource
-from tallymark.broker.image import BrokerImage, Endpoint, MetadataImage
+from tallymark.broker.image import BrokerImage, MetadataImage
+from tallymark.broker.listeners import Endpoint
 from tallymark.broker.local_cluster import LocalCluster
 from tallymark.broker.patience import Patience
 from tallymark.broker.topic_rules import RULES

@@ -297,15 +297,15 @@ def test_a_disk_that_hangs_holds_up_no_request_and_what_is_lost_is_counted(
             for number in range(20):
                 client.create_topic(f"t{number}", 1)
             assert broker.broker is not None
-            assert broker.broker.state is not None
-            trail = broker.broker.state.trail
+            trail = broker.broker.trail
             assert trail is not None
-            assert trail.dropped["file"] >= 20 - 5 - broker_trail._BATCH
-            assert trail.dropped["file"] + trail._lines.qsize() <= 20
-            assert trail.dropped["file"] > 0
+            counts = trail.counts
+            assert counts.dropped["file"] >= 20 - 5 - broker_trail._BATCH
+            assert counts.dropped["file"] + trail._lines.qsize() <= 20
+            assert counts.dropped["file"] > 0
         finally:
             go_on.set()
-        eventually(lambda: trail.written["file"] + trail.dropped["file"] == 20)
+        eventually(lambda: counts.written["file"] + counts.dropped["file"] == 20)
 
 
 def test_a_file_that_cannot_be_written_is_told(

@@ -11,9 +11,9 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.broker.image import Endpoint
 from tallymark.broker.listeners import (
     PROTOCOLS,
+    Endpoint,
     Listener,
     endpoints,
     off_loopback,

@@ -19,10 +19,9 @@ from tallymark.broker.config_resources import (
     named_twice,
     topic_of,
 )
-from tallymark.broker.dynamic_settings import changed_broker, replaced_broker
+from tallymark.broker.dynamic_settings import DEFAULT_NAME, changed_broker, replaced_broker
 from tallymark.broker.group_configs import changed_group, replaced_group
-from tallymark.broker.handlers import Call
-from tallymark.broker.security_store import DEFAULT_NAME
+from tallymark.broker.registry import Call
 from tallymark.broker.state import BrokerState
 from tallymark.broker.turns import in_turns
 from tallymark.errors import CODES, KafkaError

@@ -9,8 +9,8 @@ from enum import IntEnum
 from typing import Self
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.handlers import Call
 from tallymark.broker.image import TopicImage
+from tallymark.broker.registry import Call
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topic_rules import check_name
 from tallymark.errors import CODES, KafkaError

@@ -10,12 +10,14 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
-from tallymark.broker.handlers import Api, Call, Response, served
+from tallymark.broker.handlers import served
 from tallymark.broker.handlers.k18_api_versions import unsupported_version
 from tallymark.broker.metrics import BOUNDS, ApiMetrics
 from tallymark.broker.metrics_errors import error_codes
+from tallymark.broker.registry import Api, Call, Response
 from tallymark.broker.requests import decode_request
 from tallymark.broker.state import BrokerState
+from tallymark.broker.trail import Trail
 from tallymark.broker.trail_entries import TRAILED
 from tallymark.errors import ProtocolError, RemoteProtocolError
 from tallymark.net import ServerConnection
@@ -31,8 +33,9 @@ _READY: Final = frozenset((bytes, list, bytearray, tuple, memoryview, type(None)
 class Dispatcher:
     """The handler that the server shell calls for every request."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, trail: Trail | None = None) -> None:
         self._state = state
+        self._trail = trail
         self._apis = {int(key): (api, state.metrics.api(key)) for key, api in served().items()}
 
     def __call__(
@@ -129,7 +132,7 @@ class Dispatcher:
         assert api.handle is not None
         request = decode_request(api.request_class, version, body)
         call = Call(version, header.client_id, connection)
-        trail = self._state.trail if api.key in TRAILED else None
+        trail = self._trail if api.key in TRAILED else None
         if trail is None:
             answer = api.handle(self._state, request, call)
         else:

@@ -15,7 +15,6 @@ from typing import Final
 
 from tallymark.broker.config_alter import Change, edited, present
 from tallymark.broker.config_types import shown
-from tallymark.broker.security_store import DEFAULT_NAME
 from tallymark.broker.settings import BrokerSettings, kafka_name
 from tallymark.broker.settings_text import parse
 from tallymark.errors import CODES, KafkaError, UserError
@@ -55,6 +54,9 @@ DYNAMIC: Final[Mapping[str, str]] = {kafka_name(name): name for name in _FIELDS}
 """Settings that can change while the broker runs -> their fields: those of Kafka that are here, and
 ``log.flush.before.expose``."""
 _LISTS: Final = ("log.cleanup.policy",)
+
+DEFAULT_NAME: Final = "<default>"
+"""Stands for every user, client or broker that has nothing of its own."""
 
 
 @dataclass(frozen=True, slots=True)

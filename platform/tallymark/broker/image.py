@@ -8,21 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
+from tallymark.broker.listeners import Endpoint
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
 NO_LEADER: Final = -1
-
-
-class Endpoint(NamedTuple):
-    """Where clients reach one listener of a broker. ``protocol`` is Kafka's name of how it is
-    secured: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
-
-    host: str
-    port: int
-    protocol: str = "PLAINTEXT"
 
 
 @dataclass(frozen=True, slots=True)

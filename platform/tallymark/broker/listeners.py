@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from tallymark.broker.image import Endpoint
 from tallymark.net.addresses import is_loopback
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -20,6 +19,15 @@ WILDCARDS: Final = ("0.0.0.0", "::", "")
 """Hosts that mean every address of the machine: nobody can connect to such a name."""
 
 _LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([^\]]*)\]|([^:\[\]/]*)):([0-9]{1,5})/?")
+
+
+class Endpoint(NamedTuple):
+    """Where clients reach one listener of a broker. ``protocol`` is Kafka's name of how it is
+    secured: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
 
 
 @dataclass(frozen=True, slots=True)

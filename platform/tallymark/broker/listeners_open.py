@@ -11,8 +11,7 @@ from resource import RLIMIT_NOFILE, getrlimit
 from typing import Final
 
 from tallymark.broker.connection_limit import connections_allowed, is_scarce
-from tallymark.broker.image import Endpoint
-from tallymark.broker.listeners import Listener, endpoints, off_loopback
+from tallymark.broker.listeners import Endpoint, Listener, endpoints, off_loopback
 from tallymark.broker.logins import Logins
 from tallymark.broker.sasl_gate import TOKENS, SaslGate
 from tallymark.broker.settings import BrokerSettings

@@ -23,7 +23,7 @@ from tallymark.broker.assignment import grow, place
 from tallymark.broker.cluster import Claim, OnChange
 from tallymark.broker.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.leader_epoch import next_epoch
-from tallymark.broker.topic_rules import check_collision
+from tallymark.broker.topic_names import check_collision
 from tallymark.coordination.cluster_id import new_cluster_id
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.files import Files, write_file

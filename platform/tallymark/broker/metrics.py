@@ -7,7 +7,9 @@ Nothing here knows of Prometheus. Who is asked for the metrics reads these numbe
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Container
+from dataclasses import dataclass, field
 from typing import Final
 
 from tallymark.net.connection_quota import ConnectionQuota
@@ -94,6 +96,15 @@ class UpkeepMetrics:
         """Met by compactions and left as they are: they do not decode, or hold too much."""
 
 
+@dataclass(slots=True)
+class TrailMetrics:
+    """Lines of the admin trail, by ``file`` and ``topic``."""
+
+    written: Counter[str] = field(default_factory=Counter[str])
+    dropped: Counter[str] = field(default_factory=Counter[str])
+    """Those that are in neither, or in the other one only."""
+
+
 class BrokerMetrics:
     """All counters of one broker. At most ``max_topics`` topics get a label of their own, those
     that come first; all others share :data:`OTHER_TOPICS`."""
@@ -103,6 +114,8 @@ class BrokerMetrics:
         self.connections: ConnectionQuota | None = None
         """Counts the connections of all listeners."""
         self.upkeep = UpkeepMetrics()
+        self.trail: TrailMetrics | None = None
+        """None where administrators' requests leave no trail."""
         self.bad_requests = 0
         """Requests that could not be understood or are not served; they closed their connection."""
         self.failed_requests = 0

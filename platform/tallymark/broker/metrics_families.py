@@ -240,8 +240,9 @@ def _security(state: BrokerState) -> Iterator[Metric]:
     family = CounterMetricFamily(
         f"{PREFIX}admin_trail", "Lines of the admin trail.", labels=("resource", "outcome")
     )
-    if state.trail is not None:
-        for outcome, counts in (("written", state.trail.written), ("dropped", state.trail.dropped)):
+    trail = state.metrics.trail
+    if trail is not None:
+        for outcome, counts in (("written", trail.written), ("dropped", trail.dropped)):
             for where in ("file", "topic"):
                 family.add_metric((where, outcome), counts[where])
     yield family

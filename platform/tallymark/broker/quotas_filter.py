@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tallymark.broker.dynamic_settings import DEFAULT_NAME
 from tallymark.broker.quotas import KEYS, Place, is_rate
-from tallymark.broker.security_store import DEFAULT_NAME
 from tallymark.errors import CODES, KafkaError
 
 USER: Final = "user"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from tallymark.broker import handlers
-from tallymark.broker.handlers import Api, served
+from tallymark.broker.handlers import served
+from tallymark.broker.registry import Api
 from tallymark.protocol.messages import REQUEST_CLASSES
 
 HEAD = """# The protocol

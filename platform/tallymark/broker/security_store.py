@@ -14,9 +14,6 @@ from typing import Protocol
 
 from tallymark.broker.acl_rules import Acl
 
-DEFAULT_NAME = "<default>"
-"""Stands for every user, client or broker that has nothing of its own."""
-
 
 @dataclass(frozen=True, slots=True)
 class SecurityRecords:

@@ -85,6 +85,8 @@ class Broker:
         self._security: Security | None = None
         self._zookeeper: ZooKeeper | None = None
         self._housekeeper: Housekeeper | None = None
+        self.trail: Trail | None = None
+        """What administrators do goes there."""
         self._cleaner: Cleaner | None = None
         self._preparers: ThreadPoolExecutor | None = None
         self._leadership: Leadership | None = None
@@ -168,10 +170,10 @@ class Broker:
         state.fetch_sessions.slots = settings.max_incremental_fetch_session_cache_slots
         state.authorizer = security.authorizer
         if isinstance(self._files, OsFiles) or settings.admin_trail_topic:
-            state.trail = Trail(state, self._trail_file(), settings.admin_trail_topic)
-            state.trail.start()
+            self.trail = Trail(state, self._trail_file(), settings.admin_trail_topic)
+            self.trail.start()
         listeners = self._listeners = Listeners(
-            settings, QuotaGate(Dispatcher(state), security), logins
+            settings, QuotaGate(Dispatcher(state, self.trail), security), logins
         )
         state.metrics.connections = listeners.quota
         await listeners.start()
@@ -307,8 +309,8 @@ class Broker:
             await asyncio.to_thread(preparers.shutdown)
 
     async def _stop_tasks(self) -> None:
-        if self.state is not None and self.state.trail is not None:
-            await self.state.trail.stop()
+        if self.trail is not None:
+            await self.trail.stop()
         await self._stop_appends()
         security, self._security = self._security, None
         if security is not None:

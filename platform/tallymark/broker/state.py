@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tallymark.broker.authorizer import AllowAll, Authorizer
 from tallymark.broker.cluster import Cluster
@@ -20,9 +19,6 @@ from tallymark.broker.patience import Patience
 from tallymark.broker.security import Security
 from tallymark.broker.settings import BrokerSettings
 from tallymark.log import LogManager
-
-if TYPE_CHECKING:
-    from tallymark.broker.trail import Trail
 from tallymark.net.rate_limit import RateLimit
 
 
@@ -53,8 +49,6 @@ class BrokerState:
     """Every log of this broker, led or not; None in tests without a disk."""
     patience: Patience = field(default_factory=Patience)
     """Runs changes that their client may stop waiting for."""
-    trail: Trail | None = None
-    """What administrators do goes there."""
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
     """What readers with a session read."""
     refusals: RateLimit = field(default_factory=RateLimit)

@@ -23,13 +23,11 @@ from tallymark.broker.config_types import (
     one_of,
     ratio,
 )
-from tallymark.broker.image import MetadataImage
 from tallymark.broker.settings import BrokerSettings
 from tallymark.broker.topic_configs import TopicConfig, table
 from tallymark.broker.topic_configs_kept import WITHOUT_EFFECT
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.config import LogConfig
-from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
 MAX_PARTITIONS: Final = 10_000
 _CODECS: Final[Mapping[str, str | None]] = {"producer": None, "uncompressed": "none"}
@@ -41,18 +39,6 @@ def check_name(name: str) -> None:
     ``.`` or ``..`` (it becomes a folder and a ZooKeeper node)."""
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise KafkaError(CODES["INVALID_TOPIC_EXCEPTION"], repr(name[:80]))
-
-
-def check_collision(name: str, image: MetadataImage) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION where the name of a new topic differs from that of another one
-    in ``.`` and ``_`` only: what watches a cluster often writes ``_`` for both. The name of the
-    brokers' own topic is kept free, or nobody could commit offsets in a cluster without it."""
-    plain = name.replace(".", "_")
-    other = OFFSETS_TOPIC if plain == OFFSETS_TOPIC else image.names_for_metrics.get(plain)
-    if other is not None and other != name:
-        raise KafkaError(
-            CODES["INVALID_TOPIC_EXCEPTION"], f"{name} collides with the topic {other}"
-        )
 
 
 def check_partitions(count: int) -> None:

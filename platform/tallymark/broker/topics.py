@@ -9,12 +9,8 @@ from typing import Final
 from tallymark.broker.assignment import check_assignment
 from tallymark.broker.image import TopicImage
 from tallymark.broker.state import BrokerState
-from tallymark.broker.topic_rules import (
-    check_collision,
-    check_name,
-    check_partitions,
-    log_config,
-)
+from tallymark.broker.topic_names import check_collision
+from tallymark.broker.topic_rules import check_name, check_partitions, log_config
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 

@@ -13,11 +13,12 @@ import contextlib
 import logging
 import queue
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from tallymark.broker.metrics import TrailMetrics
 from tallymark.broker.partition import Partition
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topics import create_topic
@@ -45,10 +46,7 @@ class Trail:
     """``file`` None: no file; ``topic`` "": no topic."""
 
     def __init__(self, state: BrokerState, file: TrailFile | None, topic: str) -> None:
-        self.written: Counter[str] = Counter()
-        """Lines, by ``file`` and ``topic``."""
-        self.dropped: Counter[str] = Counter()
-        """Lines that are in neither, or in the other one only."""
+        self.counts = state.metrics.trail = TrailMetrics()
         self._state = state
         self._file = file
         self._topic = topic
@@ -193,12 +191,12 @@ class Trail:
     def _drop(self, where: str, count: int, why: str = "the queue is full") -> None:
         if not count:
             return
-        self.dropped[where] += count
+        self.counts.dropped[where] += count
         if self._limit.passes(where) is not None:
             log.error(
                 "lines of the admin trail are lost: %s, %d so far: %s",
                 where,
-                self.dropped[where],
+                self.counts.dropped[where],
                 why,
             )
 
@@ -221,7 +219,7 @@ class Trail:
             except OSError as error:
                 self._drop("file", len(lines), f"{self._file.path}: {error.strerror or error}")
             else:
-                self.written["file"] += len(lines)
+                self.counts.written["file"] += len(lines)
             if ended:
                 return
 
@@ -272,7 +270,7 @@ class Trail:
             partition.append(bytearray(batch), now)
             for _ in some:
                 self._records.popleft()
-            self.written["topic"] += len(some)
+            self.counts.written["topic"] += len(some)
 
     def _told(self, error: TallymarkError) -> None:
         if self._limit.passes("wait") is not None:

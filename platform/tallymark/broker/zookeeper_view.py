@@ -12,16 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tallymark.broker.assignment import grow, place
 from tallymark.broker.cluster import Claim
-from tallymark.broker.image import (
-    NO_LEADER,
-    BrokerImage,
-    Endpoint,
-    MetadataImage,
-    PartitionImage,
-    TopicImage,
-)
+from tallymark.broker.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.leader_epoch import next_epoch
-from tallymark.broker.topic_rules import check_collision
+from tallymark.broker.listeners import Endpoint
+from tallymark.broker.topic_names import check_collision
 from tallymark.coordination import (
     BrokerInfo,
     BrokerRegistry,

@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from tallymark.broker.handlers import register_raw
 from tallymark.broker.producing import Outcomes, Producing, Refused
+from tallymark.broker.registry import register_raw
 from tallymark.broker.requests import decode_request
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError

@@ -29,7 +29,7 @@ from typing import Final
 from tallymark.broker.fetch_answers import refused
 from tallymark.broker.fetch_parking import Fetching, park
 from tallymark.broker.fetching import FetchRound
-from tallymark.broker.handlers import register_raw
+from tallymark.broker.registry import register_raw
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.net import ServerConnection

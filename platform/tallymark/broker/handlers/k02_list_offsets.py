@@ -23,8 +23,8 @@ from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from tallymark.broker.authorizer import Operation, ResourceType, require
-from tallymark.broker.handlers import Call, register
 from tallymark.broker.partition import Partition
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (

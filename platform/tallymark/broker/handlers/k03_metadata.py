@@ -24,9 +24,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, operations_bits
-from tallymark.broker.handlers import Call, register
 from tallymark.broker.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.partition_facts import partition_facts
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topic_rules import check_name
 from tallymark.broker.topics import auto_create

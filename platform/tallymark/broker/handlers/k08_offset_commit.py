@@ -19,7 +19,7 @@ from typing import Final
 
 from tallymark.broker.authorizer import Operation, ResourceType
 from tallymark.broker.coordinators import authorized_shard
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.offsets import Commit, Committer

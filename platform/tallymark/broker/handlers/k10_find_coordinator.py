@@ -17,7 +17,7 @@ from typing import Final
 
 from tallymark.broker.authorizer import Operation, ResourceType, require
 from tallymark.broker.coordinators import coordinator_of
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.turns import in_turns
 from tallymark.errors import CODES, KafkaError

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tallymark.broker.authorizer import Operation
 from tallymark.broker.coordinators import authorized_shard
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.protocol.messages import HeartbeatRequest, HeartbeatResponse

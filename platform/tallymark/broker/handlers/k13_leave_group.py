@@ -16,7 +16,7 @@ from typing import Final
 
 from tallymark.broker.authorizer import Operation
 from tallymark.broker.coordinators import authorized_shard
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.groups.inputs import Leaver

@@ -17,7 +17,7 @@ from typing import Final
 from tallymark.broker.authorizer import Operation
 from tallymark.broker.coordinators import authorized_shard
 from tallymark.broker.group_answers import when
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.inputs import Sync, SyncReply

@@ -16,7 +16,7 @@ from typing import Final
 
 from tallymark.broker.authorizer import Operation, ResourceType, operations_bits
 from tallymark.broker.coordinators import authorized_shard
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.turns import in_turns
 from tallymark.errors import CODES, KafkaError

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.turns import in_turns
 from tallymark.errors import CODES

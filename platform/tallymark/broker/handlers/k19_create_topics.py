@@ -25,7 +25,7 @@ from uuid import UUID
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
 from tallymark.broker.config_alter import once
 from tallymark.broker.config_describe import describe_topic
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topic_rules import check_total
 from tallymark.broker.topics import check_not_own, check_topic, create_topic

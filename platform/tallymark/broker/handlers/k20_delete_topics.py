@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tallymark.broker.authorizer import Operation, ResourceType, require
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topics import check_not_own
 from tallymark.broker.turns import in_turns

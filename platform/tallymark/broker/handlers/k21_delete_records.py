@@ -12,7 +12,7 @@ for ``__consumer_offsets``. The timeout is not used: there are no replicas to wa
 from __future__ import annotations
 
 from tallymark.broker.authorizer import Operation, ResourceType, require
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topics import check_not_own
 from tallymark.broker.turns import in_turns

@@ -14,7 +14,7 @@ from __future__ import annotations
 from tallymark.broker.acl_filter import entry
 from tallymark.broker.acl_rules import Acl
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (

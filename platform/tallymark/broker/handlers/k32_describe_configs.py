@@ -31,7 +31,7 @@ from tallymark.broker.config_resources import (
     check_own_broker,
     topic_of,
 )
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.turns import in_turns
 from tallymark.errors import CODES, KafkaError

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tallymark.broker.config_alter import AlterOp
 from tallymark.broker.config_changes import Alteration, alter
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.protocol.messages import (
     AlterConfigsRequest,

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES
 from tallymark.log.results import DirInfo, LogInfo

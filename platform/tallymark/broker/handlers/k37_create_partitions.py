@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from tallymark.broker.assignment import grow
 from tallymark.broker.authorizer import Operation, ResourceType, require
 from tallymark.broker.config_resources import topic_of
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topic_rules import check_partitions, check_total
 from tallymark.broker.topics import check_not_own

@@ -14,7 +14,7 @@ from typing import Final
 from tallymark.broker.authorizer import Operation
 from tallymark.broker.coordinators import authorized_shard
 from tallymark.broker.group_log import refusal_of
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.turns import in_turns
 from tallymark.errors import KafkaError

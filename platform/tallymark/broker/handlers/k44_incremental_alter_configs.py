@@ -13,7 +13,7 @@ same moment may overwrite each other; configs of groups are kept and change noth
 from __future__ import annotations
 
 from tallymark.broker.config_changes import Alteration, alter
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.protocol.messages import (
     IncrementalAlterConfigsRequest,

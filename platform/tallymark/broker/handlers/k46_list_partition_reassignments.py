@@ -9,7 +9,7 @@ is ever under way; whatever is asked for, the answer is empty, as Kafka's is the
 from __future__ import annotations
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.protocol.messages import (

@@ -15,7 +15,7 @@ from tallymark.broker.authorizer import Operation, ResourceType
 from tallymark.broker.coordinators import authorized_shard
 from tallymark.broker.group_log import refusal_of
 from tallymark.broker.group_shard import GroupShard
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (

@@ -7,10 +7,10 @@ no quotas of addresses: a filter for them finds nothing.
 from __future__ import annotations
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.dynamic_settings import DEFAULT_NAME
 from tallymark.broker.quotas import Place
 from tallymark.broker.quotas_filter import CLIENT, USER, check_filter, matches
-from tallymark.broker.security_store import DEFAULT_NAME
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.protocol.messages import (

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.handlers import Call, register
 from tallymark.broker.quotas import Place
 from tallymark.broker.quotas_filter import entity, value
+from tallymark.broker.registry import Call, register
 from tallymark.broker.security_store import SecurityStore
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError

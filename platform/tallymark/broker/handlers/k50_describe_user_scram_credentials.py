@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.users import NUMBERS, Users
 from tallymark.errors import CODES, KafkaError

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.users import MECHANISM_OF, check_iterations, check_user
 from tallymark.errors import CODES, KafkaError

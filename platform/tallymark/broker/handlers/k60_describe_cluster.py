@@ -12,7 +12,7 @@ cluster are told to who may DESCRIBE it.
 from __future__ import annotations
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, operations_bits
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, TABLE
 from tallymark.protocol.messages import (

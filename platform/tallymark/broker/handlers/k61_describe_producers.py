@@ -10,7 +10,7 @@ no coordinator epoch and no open one.
 from __future__ import annotations
 
 from tallymark.broker.authorizer import Operation, ResourceType, require
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.turns import in_turns
 from tallymark.errors import CODES, KafkaError

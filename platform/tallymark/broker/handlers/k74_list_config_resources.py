@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.handlers import Call, register
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from tallymark.broker.authorizer import Operation, ResourceType, operations_bits
-from tallymark.broker.handlers import Call, register
 from tallymark.broker.image import TopicImage
 from tallymark.broker.partition_facts import partition_facts
+from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.topic_rules import check_name
 from tallymark.broker.turns import in_turns
