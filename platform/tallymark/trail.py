@@ -10,7 +10,7 @@
 
 ``who`` is a principal, or ``os-user:NAME`` of a command that writes to where brokers or the audit
 keep things; ``result`` is the name of Kafka's error code. Secrets are in none of them. Brokers
-(:mod:`tallymark.broker.trail`) and commands write the same lines.
+(:mod:`tallymark.broker.trail.trail`) and commands write the same lines.
 
 A file takes lines of several processes at once: each write locks it, appends, and renames it to
 ``.1`` (that to ``.2``, ...) when it has grown too large.

@@ -22,10 +22,10 @@ from admin_wire import (
     fresh,
 )
 
-from tallymark.broker.config_types import ConfigSource, ConfigType
-from tallymark.broker.dynamic_settings import DYNAMIC
-from tallymark.broker.settings import BrokerSettings
-from tallymark.broker.topic_rules import RULES
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.settings.config_types import ConfigSource, ConfigType
+from tallymark.broker.settings.dynamic import DYNAMIC
+from tallymark.broker.settings.topic_configs import RULES
 from tallymark.errors import CODES
 from tallymark.protocol.messages import (
     AlterConfigsRequest,

@@ -10,11 +10,16 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.broker import config_reference
-from tallymark.broker.config_alter import AlterOp, changed, replaced
-from tallymark.broker.config_describe import describe_broker, describe_topic
-from tallymark.broker.config_file import ONLY, UNITS, WITHOUT_EFFECT, read_properties
-from tallymark.broker.config_types import (
+from tallymark.broker.reference import settings_page as config_reference
+from tallymark.broker.settings.broker import (
+    OTHER_NAMES,
+    BrokerSettings,
+    is_secret,
+    kafka_name,
+)
+from tallymark.broker.settings.config_alter import AlterOp, changed, replaced
+from tallymark.broker.settings.config_describe import describe_broker, describe_topic
+from tallymark.broker.settings.config_types import (
     ConfigSource,
     between,
     boolean,
@@ -24,14 +29,9 @@ from tallymark.broker.config_types import (
     ratio,
     shown,
 )
-from tallymark.broker.settings import (
-    OTHER_NAMES,
-    BrokerSettings,
-    is_secret,
-    kafka_name,
-)
-from tallymark.broker.settings_text import log_effective, parse
-from tallymark.broker.topic_rules import RULES, log_config, topic_values
+from tallymark.broker.settings.properties_file import ONLY, UNITS, WITHOUT_EFFECT, read_properties
+from tallymark.broker.settings.text import log_effective, parse
+from tallymark.broker.settings.topic_configs import RULES, log_config, topic_values
 from tallymark.cli.broker import command, of_file
 from tallymark.errors import KafkaError, UserError
 from tallymark.log.config import LogConfig
@@ -284,7 +284,7 @@ def test_names_without_effect_are_not_settings_as_well() -> None:
 def test_the_page_of_settings_is_up_to_date() -> None:
     page = (ROOT / "docs/broker-settings.md").read_text(encoding="utf-8")
     assert page == config_reference.reference(), (
-        "python -m tallymark.broker.config_reference > docs/broker-settings.md"
+        "python -m tallymark.broker.reference.settings_page > docs/broker-settings.md"
     )
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from admin_wire import BROKER, SET, TOPIC, AllBut, change, config, create, describe, fresh
 
-from tallymark.broker.authorizer import AllowAll, Operation, ResourceType
+from tallymark.broker.security.authorizer import AllowAll, Operation, ResourceType
 from tallymark.errors import CODES
 from tallymark.protocol.messages import (
     AlterConfigsRequest,

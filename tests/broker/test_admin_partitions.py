@@ -14,9 +14,9 @@ from typing import Any, cast
 import pytest
 from admin_wire import AllBut, create, fresh
 
-from tallymark.broker.authorizer import Operation, ResourceType
 from tallymark.broker.handlers import served
-from tallymark.broker.registry import Call
+from tallymark.broker.requests.registry import Call
+from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.errors import CODES
 from tallymark.protocol.messages import (
     CreatePartitionsRequest,

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tallymark.broker import partition as partition_module
-from tallymark.broker.append_queue import AppendQueue
-from tallymark.broker.partition import Partition
+from tallymark.broker.partitions import partition as partition_module
+from tallymark.broker.partitions.append_queue import AppendQueue
+from tallymark.broker.partitions.partition import Partition
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log, LogConfig
 from tallymark.log.preparation import prepare
@@ -109,7 +109,7 @@ def test_a_fault_of_ours_is_an_answer(caplog: pytest.LogCaptureFixture) -> None:
         tasks = [queue.put(breaks, id), queue.put(int, lambda _: breaks()), queue.put(int, str)]
         return [name_of(await each) for each in tasks]
 
-    with caplog.at_level(logging.ERROR, "tallymark.broker.append_queue"):
+    with caplog.at_level(logging.ERROR, "tallymark.broker.partitions.append_queue"):
         unknown = "UNKNOWN_SERVER_ERROR"
         assert asyncio.run(story()) == [unknown, unknown, "appended"]
     assert [record.exc_info is not None for record in caplog.records] == [True, True]

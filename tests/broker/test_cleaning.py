@@ -13,8 +13,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from eventually import eventually
 from hostile_batches import bomb, garbage, send
 
-from tallymark.broker.cleaning import Cleaner
-from tallymark.broker.cleaning_worker import CompactionFailedError, ProcessWorker, Step
+from tallymark.broker.maintenance.cleaner import Cleaner
+from tallymark.broker.maintenance.cleaner_process import CompactionFailedError, ProcessWorker, Step
 from tallymark.client import Admin
 from tallymark.log import Log, LogConfig, OsFiles
 from tallymark.log.compaction_checkpoint import read_clean_points

@@ -13,7 +13,7 @@ import pytest
 from cluster_members import create, delete, leaders, member, produce, state_of, zookeeper_or_skip
 from eventually import eventually
 
-from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.coordination import NotAuthorizedError, ZooKeeper, paths
 from tallymark.coordination.access import PASSWORD_VARIABLE, USER_VARIABLE, Access
 from tallymark.coordination.changes import change_of

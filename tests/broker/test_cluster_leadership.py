@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from tallymark.broker.cluster import Claim
-from tallymark.broker.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
-from tallymark.broker.leader_epoch import next_epoch
-from tallymark.broker.leadership import Leadership
-from tallymark.broker.listeners import Endpoint
-from tallymark.broker.offsets_store import OffsetsStore
-from tallymark.broker.partitions import Partitions
-from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.groups.shards import OffsetsStore
+from tallymark.broker.leadership.apply_image import Leadership
+from tallymark.broker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from tallymark.broker.metadata.leader_epoch import next_epoch
+from tallymark.broker.metadata.port import Claim
+from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.settings.listeners import Endpoint
 from tallymark.errors import KafkaError
 from tallymark.log import LogConfig, LogManager
 from tallymark.protocol.records import encode_batch

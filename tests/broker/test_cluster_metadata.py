@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from cluster_members import state_of
 
-from tallymark.broker.authorizer import (
+from tallymark.broker.metadata.image import BrokerImage, PartitionImage
+from tallymark.broker.security.authorizer import (
     CLUSTER_NAME,
     OPERATIONS,
     Operation,
     ResourceType,
     Who,
 )
-from tallymark.broker.image import BrokerImage, PartitionImage
-from tallymark.broker.listeners import Endpoint
+from tallymark.broker.settings.listeners import Endpoint
 from tallymark.errors import CODES
 from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tallymark.testing.broker_thread import BrokerThread

@@ -11,8 +11,8 @@ from admin_wire import SET, change, create, fresh
 from broker_kinds import KINDS, AnyBroker, either_broker
 from eventually import eventually
 
-from tallymark.broker import partition as partition_module
 from tallymark.broker import server
+from tallymark.broker.partitions import partition as partition_module
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import LogManager
 from tallymark.log.preparation import prepare

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.broker.assignment import check_assignment, grow, spread
-from tallymark.broker.batches import check_producible
-from tallymark.broker.leader_epoch import next_epoch
-from tallymark.broker.settings import BrokerSettings
-from tallymark.broker.topic_rules import (
+from tallymark.broker.metadata.assignment import check_assignment, grow, spread
+from tallymark.broker.metadata.leader_epoch import next_epoch
+from tallymark.broker.partitions.producible import check_producible
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.settings.topic_configs import (
     RULES,
     check_name,
     check_partitions,

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark import Producer
-from tallymark.broker.connection_limit import OF_THE_PROCESS, connections_allowed
+from tallymark.broker.settings.connection_limit import OF_THE_PROCESS, connections_allowed
 from tallymark.client import Admin, NewTopic, SimpleConsumer
 from tallymark.net.accept_errors import rate_accept_errors
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tallymark.broker.partition import Partition
+from tallymark.broker.partitions.partition import Partition
 from tallymark.cli.verify_log import command as verify_log
 from tallymark.errors import CODES
 from tallymark.log import OffsetAt, OsFiles

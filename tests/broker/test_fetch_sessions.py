@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tallymark.broker.fetch_session_cache import FetchSessionCache, grouped
+from tallymark.broker.fetch_sessions import FetchSessionCache, grouped
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.fetch_wire import Ask, Found, PlainFetch
 from tallymark.protocol.messages import (

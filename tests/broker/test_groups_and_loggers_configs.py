@@ -17,7 +17,7 @@ from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 
 SESSION = "consumer.session.timeout.ms"
-OURS_LOGGER = "tallymark.broker.leadership"
+OURS_LOGGER = "tallymark.broker.leadership.apply_image"
 
 
 @pytest.fixture(scope="module", params=KINDS)

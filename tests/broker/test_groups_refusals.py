@@ -22,7 +22,7 @@ from group_wire import (
     sync,
 )
 
-from tallymark.broker.authorizer import AllowAll, Operation, ResourceType, Who
+from tallymark.broker.security.authorizer import AllowAll, Operation, ResourceType, Who
 from tallymark.errors import CODES
 from tallymark.protocol import frames
 from tallymark.protocol.messages import (

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tallymark.broker.group_expiry import OffsetsExpiry, expire_offsets
-from tallymark.broker.group_log import append_records, replay_log
-from tallymark.broker.group_shard import GroupShard
-from tallymark.broker.offsets_store import OffsetsStore, group_config, put_in_force
-from tallymark.broker.partition import Partition
-from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.groups.expiry import OffsetsExpiry, expire_offsets
+from tallymark.broker.groups.log import append_records, replay_log
+from tallymark.broker.groups.shard import GroupShard
+from tallymark.broker.groups.shards import OffsetsStore, group_config, put_in_force
+from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.group import State
 from tallymark.groups.inputs import Join, JoinReply, Leaver, Sync

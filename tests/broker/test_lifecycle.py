@@ -15,7 +15,7 @@ import pytest
 from eventually import eventually
 
 from tallymark.broker.server import Broker
-from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.protocol.messages import (
     CreateTopicsRequest,

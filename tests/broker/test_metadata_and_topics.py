@@ -11,12 +11,12 @@ import pytest
 from admin_wire import create, fresh
 from eventually import eventually
 
-from tallymark.broker.config_types import ConfigSource
-from tallymark.broker.image import BrokerImage, MetadataImage
-from tallymark.broker.listeners import Endpoint
-from tallymark.broker.local_cluster import LocalCluster
-from tallymark.broker.patience import Patience
-from tallymark.broker.topic_rules import RULES
+from tallymark.broker.metadata.image import BrokerImage, MetadataImage
+from tallymark.broker.metadata.local_cluster import LocalCluster
+from tallymark.broker.settings.config_types import ConfigSource
+from tallymark.broker.settings.listeners import Endpoint
+from tallymark.broker.settings.topic_configs import RULES
+from tallymark.broker.timed_changes import Patience
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     CreateTopicsRequest,

@@ -16,9 +16,9 @@ import pytest
 from admin_wire import create, describe, fresh
 from prometheus_client.parser import text_string_to_metric_families
 
-from tallymark.broker.metrics import BOUNDS, OTHER_TOPICS, ApiMetrics, BrokerMetrics
-from tallymark.broker.metrics_errors import error_codes
-from tallymark.broker.metrics_lag import LoopLag
+from tallymark.broker.metrics.counters import BOUNDS, OTHER_TOPICS, ApiMetrics, BrokerMetrics
+from tallymark.broker.metrics.error_codes import error_codes
+from tallymark.broker.monitoring.loop_lag import LoopLag
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, UserError
 from tallymark.net.metrics_http import MetricsServer, Page

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.broker.authorizer import Operation, ResourceType, Who
+from tallymark.broker.security.authorizer import Operation, ResourceType, Who
 from tallymark.errors import CODES
 from tallymark.protocol import frames
 from tallymark.protocol.messages import (

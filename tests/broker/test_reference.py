@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tallymark.broker.handlers import served
-from tallymark.broker.reference import reference
+from tallymark.broker.reference.protocol_page import reference
 from tallymark.protocol.messages import REQUEST_CLASSES, ApiVersionsRequest
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
@@ -27,7 +27,9 @@ def versions(cell: str) -> tuple[int, int]:
 
 def test_the_page_is_up_to_date() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == reference(), "python -m tallymark.broker.reference > docs/protocol.md"
+    assert page == reference(), (
+        "python -m tallymark.broker.reference.protocol_page > docs/protocol.md"
+    )
 
 
 def test_every_api_has_a_row_with_its_purpose() -> None:

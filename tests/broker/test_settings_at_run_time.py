@@ -24,9 +24,9 @@ from eventually import eventually
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.broker.config_types import ConfigSource
-from tallymark.broker.dynamic_settings import DYNAMIC, Dynamic, check
-from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.settings.config_types import ConfigSource
+from tallymark.broker.settings.dynamic import DYNAMIC, Dynamic, check
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol import messages as m
 from tallymark.protocol.records import encode_batch

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.messages import (
     ApiVersionsRequest,

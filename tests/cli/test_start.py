@@ -119,7 +119,7 @@ def test_commands_about_a_cluster_serve_nothing(command: str, tmp_path: Path) ->
     assert not modules & HEAVY
     names = [name for name in ours(modules) if name.startswith(SERVERS)]
     assert not names or command in ("users", "acls")  # who reads entries by the broker's rules
-    assert not {"tallymark.broker.settings", "tallymark.broker.server"} & modules
+    assert not {"tallymark.broker.settings.broker", "tallymark.broker.server"} & modules
 
 
 def test_the_overview_needs_the_store_and_no_collector(tmp_path: Path) -> None:

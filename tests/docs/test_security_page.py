@@ -20,8 +20,8 @@ from security_world import Certificates, make_certificates
 from token_world import Issuer
 
 from tallymark import Producer
-from tallymark.broker.config_file import read_properties
-from tallymark.broker.settings_text import parse
+from tallymark.broker.settings.properties_file import read_properties
+from tallymark.broker.settings.text import parse
 from tallymark.cli.ports import with_free_ports
 from tallymark.client import connection_settings
 from tallymark.client.security.security import client_security

@@ -10,7 +10,7 @@ import pytest
 from compacting import CONFIG, FOLDER, closed, compact, contents, open_log, put, read_all
 from hostile_batches import sealed
 
-from tallymark.broker.cleaning_turns import MOST, Turns
+from tallymark.broker.maintenance.cleaner_turns import MOST, Turns
 from tallymark.log import Log, LogConfig
 from tallymark.log.compaction_job import dirt_of, task_of
 from tallymark.log.compaction_map import ENTRY_BYTES

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutated
 
-from tallymark.broker.requests import decode_request
+from tallymark.broker.requests.decode import decode_request
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol import fetch_wire, produce_wire
 from tallymark.protocol.codec import encode

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.broker.acl_filter import ALLOW, ANY, DENY, MATCH, AclFilter, entry
-from tallymark.broker.acl_names import OPERATIONS, kind_name, restored, stored
-from tallymark.broker.acl_rules import ALL_OPERATIONS, IMPLIED_BY, Acl, AclRules, Pattern
-from tallymark.broker.authorizer import Operation, ResourceType
+from tallymark.broker.security.acl_filter import ALLOW, ANY, DENY, MATCH, AclFilter, entry
+from tallymark.broker.security.acl_names import OPERATIONS, kind_name, restored, stored
+from tallymark.broker.security.acl_rules import ALL_OPERATIONS, IMPLIED_BY, Acl, AclRules, Pattern
+from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.errors import KafkaError
 
 R, T, G = Operation, ResourceType.TOPIC, ResourceType.GROUP

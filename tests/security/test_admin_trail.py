@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from eventually import eventually
 from security_world import PASSWORD, add_users
 
-from tallymark.broker import trail as broker_trail
-from tallymark.broker.trail_entries import TRAILED
+from tallymark.broker.trail import trail as broker_trail
+from tallymark.broker.trail.entries import TRAILED
 from tallymark.cli.main import command
 from tallymark.client import Admin, Producer, SimpleConsumer
 from tallymark.client.admin.topic_admin import NewTopic

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 from security_world import add_users, log_in
 
-from tallymark.broker.acl_rules import Acl, Pattern
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
+from tallymark.broker.security.acl_rules import Acl, Pattern
+from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from tallymark.errors import CODES
 from tallymark.protocol import messages as m
 from tallymark.protocol.api import ADVERTISED, ApiKey

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from security_world import PASSWORD, Certificates, add_users, log_in
 
-from tallymark.broker import listeners_open
-from tallymark.broker.sasl_gate import MAX_BEFORE
+from tallymark.broker import listening as listeners_open
+from tallymark.broker.security.sasl_gate import MAX_BEFORE
 from tallymark.net import Server, ServerConnection
 from tallymark.net.accept_errors import FEW_ACCEPTS
 from tallymark.net.tls import server_context

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.broker.settings_text import log_effective, parse
+from tallymark.broker.settings.text import log_effective, parse
 from tallymark.cli.file_modes import check_modes
 from tallymark.deployment import Cluster, Deployment, dump_toml, load
 from tallymark.deployment.secret_text import resolve

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.broker import login_queue, password_checks
-from tallymark.broker.login_queue import LoginQueue, Purse
-from tallymark.broker.password_checks import AT_LEAST_SECONDS, PasswordChecks
-from tallymark.broker.users import Users
+from tallymark.broker.security import login_queue, password_checks
+from tallymark.broker.security.login_queue import LoginQueue, Purse
+from tallymark.broker.security.password_checks import AT_LEAST_SECONDS, PasswordChecks
+from tallymark.broker.security.users import Users
 from tallymark.net.credential_text import stored_text
 from tallymark.net.refusal_pace import RefusalPace
 from tallymark.net.sasl import SCRAM_SHA_512

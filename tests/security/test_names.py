@@ -11,7 +11,8 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.broker.listeners import (
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.settings.listeners import (
     PROTOCOLS,
     Endpoint,
     Listener,
@@ -20,8 +21,7 @@ from tallymark.broker.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
-from tallymark.broker.settings import BrokerSettings
-from tallymark.broker.settings_text import log_effective, parse
+from tallymark.broker.settings.text import log_effective, parse
 from tallymark.errors import UserError
 from tallymark.net.principals import PrincipalRules
 from tallymark.net.tls import client_context, distinguished_name, server_context

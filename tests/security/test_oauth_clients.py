@@ -15,7 +15,7 @@ from eventually import eventually
 from security_world import PASSWORD, add_users, log_in
 from token_world import AUDIENCE, CLIENT, Issuer, TokenServer, token_server, token_settings
 
-from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.client import Admin, AsyncProducer, ConsumerConnector, Producer, SimpleConsumer
 from tallymark.client.security.deployment import security_settings
 from tallymark.client.security.oauth_tokens import TokenEndpoint

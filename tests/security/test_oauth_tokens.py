@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from joserfc.jwk import RSAKey
 from token_world import AUDIENCE, ISSUER, Issuer, unsigned
 
-from tallymark.broker import oauth_keys
-from tallymark.broker.oauth_keys import AGAIN_SECONDS, OAuthKeys, read_jwks
-from tallymark.broker.oauth_tokens import MAX_KEYS, KeySet, TokenRules
+from tallymark.broker.security.oauth import keys as oauth_keys
+from tallymark.broker.security.oauth.keys import AGAIN_SECONDS, OAuthKeys, read_jwks
+from tallymark.broker.security.oauth.tokens import MAX_KEYS, KeySet, TokenRules
 from tallymark.net.sasl import SaslError
 from tallymark.net.sasl_oauthbearer import MAX_TOKEN, Bearer, OAuthClient, OAuthServer, bearer_of
 

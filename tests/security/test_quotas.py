@@ -13,8 +13,8 @@ from eventually import eventually
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.broker.quotas import LONGEST_SECONDS, Quotas, TokenBucket, rates_of
-from tallymark.broker.quotas_filter import check_filter, entity, matches, value
+from tallymark.broker.security.quotas import LONGEST_SECONDS, Quotas, TokenBucket, rates_of
+from tallymark.broker.security.quotas_filter import check_filter, entity, matches, value
 from tallymark.errors import KafkaError
 from tallymark.protocol import messages as m
 from tallymark.protocol.records import encode_batch

@@ -12,7 +12,7 @@ import pytest
 from eventually import eventually
 from security_world import PASSWORD, add_users, log_in
 
-from tallymark.broker.logins import Logins
+from tallymark.broker.security.sasl_logins import Logins
 from tallymark.net.refusal_pace import LONGEST_SECONDS, PER_SECOND
 from tallymark.net.sasl import MECHANISMS
 from tallymark.net.scram import ScramClient

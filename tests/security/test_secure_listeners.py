@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from security_world import PASSWORD, Certificates, add_users, log_in, make_certificates
 
-from tallymark.broker.acl_rules import Acl, Pattern
-from tallymark.broker.authorizer import Operation, ResourceType
-from tallymark.broker.security_file import FileSecurityStore
+from tallymark.broker.security.acl_rules import Acl, Pattern
+from tallymark.broker.security.authorizer import Operation, ResourceType
+from tallymark.broker.security.file_store import FileSecurityStore
 from tallymark.errors import CODES, ConnectError
 from tallymark.net import SaslCredentials, Stream
 from tallymark.net.sasl import MECHANISMS

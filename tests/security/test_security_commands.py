@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tallymark.broker.acl_rules import AclRules
-from tallymark.broker.authorizer import Operation, ResourceType
-from tallymark.broker.security_file import FileSecurityStore
-from tallymark.broker.users import Users
+from tallymark.broker.security.acl_rules import AclRules
+from tallymark.broker.security.authorizer import Operation, ResourceType
+from tallymark.broker.security.file_store import FileSecurityStore
+from tallymark.broker.security.users import Users
 from tallymark.cli.main import command
 
 Run = Callable[..., Result]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.broker.acl_log import DenialLog
-from tallymark.broker.acl_rules import Acl, Pattern
-from tallymark.broker.authorizer import Operation, ResourceType
-from tallymark.broker.security_file import FileSecurityStore
-from tallymark.broker.users import Users, check_user
+from tallymark.broker.security.acl_log import DenialLog
+from tallymark.broker.security.acl_rules import Acl, Pattern
+from tallymark.broker.security.authorizer import Operation, ResourceType
+from tallymark.broker.security.file_store import FileSecurityStore
+from tallymark.broker.security.users import Users, check_user
 from tallymark.errors import KafkaError, UserError
 from tallymark.net.connection_quota import ConnectionQuota
 from tallymark.net.credential_text import parse_credential, stored_text
@@ -117,7 +117,7 @@ def test_a_file_that_is_not_understood_stops_the_start(tmp_path: Path, content: 
 
 
 def test_a_change_is_heard_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallymark.broker.security_file.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("tallymark.broker.security.file_store.LOOK_SECONDS", 0.01)
     heard = threading.Event()
     cancel = FileSecurityStore(tmp_path).watch(heard.set)
     try:

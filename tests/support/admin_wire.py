@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tallymark.broker.authorizer import Operation, ResourceType, Who
+from tallymark.broker.security.authorizer import Operation, ResourceType, Who
 from tallymark.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequestConfig,
@@ -102,12 +102,12 @@ class AllBut:
     def may(
         self, who: Who, operation: Operation, kind: ResourceType, name: str, *, quiet: bool = False
     ) -> bool:
-        """See :class:`tallymark.broker.authorizer.Authorizer`."""
+        """See :class:`tallymark.broker.security.authorizer.Authorizer`."""
         return not any(
             (operation, kind) == (denied, of) and which in (None, name)
             for denied, of, which in self._denied
         )
 
     def may_somewhere(self, who: Who, operation: Operation, kind: ResourceType) -> bool:
-        """See :class:`tallymark.broker.authorizer.Authorizer`."""
+        """See :class:`tallymark.broker.security.authorizer.Authorizer`."""
         return not any((operation, kind) == (denied, of) for denied, of, _ in self._denied)

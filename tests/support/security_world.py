@@ -8,7 +8,7 @@ from typing import Final
 
 import trustme
 
-from tallymark.broker.security_file import FileSecurityStore
+from tallymark.broker.security.file_store import FileSecurityStore
 from tallymark.net.credential_text import stored_text
 from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.net.scram import ScramCredential

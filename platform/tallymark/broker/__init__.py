@@ -1,8 +1,9 @@
 """The broker: one asyncio loop that owns every partition it leads.
 
-Read in this order: :mod:`~tallymark.broker.image` (what the cluster looks like),
-:mod:`~tallymark.broker.partition` (one owner per partition), :mod:`~tallymark.broker.handlers`
-(one file per API, named by its number), :mod:`~tallymark.broker.server` (how it starts and stops).
+Read in this order: :mod:`~tallymark.broker.metadata.image` (what the cluster looks like),
+:mod:`~tallymark.broker.partitions.partition` (one owner per partition),
+:mod:`~tallymark.broker.handlers` (one file per API, named by its number),
+:mod:`~tallymark.broker.server` (how it starts and stops).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallymark.broker.settings import BrokerSettings
+    from tallymark.broker.settings.broker import BrokerSettings
 
 __all__ = ["BrokerSettings"]
 
@@ -20,6 +21,6 @@ if not TYPE_CHECKING:  # with it type checkers would believe in every name
         # Loaded at first use: who only needs the rules of access entries needs no settings.
         if name != "BrokerSettings":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from tallymark.broker.settings import BrokerSettings
+        from tallymark.broker.settings.broker import BrokerSettings
 
         return BrokerSettings

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from tallymark.broker.handlers import served
 from tallymark.broker.handlers.k18_api_versions import unsupported_version
-from tallymark.broker.metrics import BOUNDS, ApiMetrics
-from tallymark.broker.metrics_errors import error_codes
-from tallymark.broker.registry import Api, Call, Response
-from tallymark.broker.requests import decode_request
+from tallymark.broker.metrics.counters import BOUNDS, ApiMetrics
+from tallymark.broker.metrics.error_codes import error_codes
+from tallymark.broker.requests.decode import decode_request
+from tallymark.broker.requests.registry import Api, Call, Response
 from tallymark.broker.state import BrokerState
-from tallymark.broker.trail import Trail
-from tallymark.broker.trail_entries import TRAILED
+from tallymark.broker.trail.entries import TRAILED
+from tallymark.broker.trail.trail import Trail
 from tallymark.errors import ProtocolError, RemoteProtocolError
 from tallymark.net import ServerConnection
 from tallymark.net.server_connection import Answer

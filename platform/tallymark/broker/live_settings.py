@@ -6,11 +6,11 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from tallymark.broker.cleaning import Cleaner
-from tallymark.broker.dynamic_settings import Dynamic
-from tallymark.broker.leadership import Leadership
-from tallymark.broker.listeners_open import Listeners
-from tallymark.broker.settings import is_secret, kafka_name
+from tallymark.broker.leadership.apply_image import Leadership
+from tallymark.broker.listening import Listeners
+from tallymark.broker.maintenance.cleaner import Cleaner
+from tallymark.broker.settings.broker import is_secret, kafka_name
+from tallymark.broker.settings.dynamic import Dynamic
 from tallymark.broker.state import BrokerState
 from tallymark.errors import UserError
 

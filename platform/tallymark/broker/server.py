@@ -15,32 +15,32 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tallymark.broker.cleaning import Cleaner
-from tallymark.broker.cluster import Cluster
 from tallymark.broker.dispatch import Dispatcher
-from tallymark.broker.dynamic_settings import Dynamic
-from tallymark.broker.group_expiry import OffsetsExpiry
-from tallymark.broker.housekeeping import Housekeeper
-from tallymark.broker.image import BrokerImage
-from tallymark.broker.leadership import Leadership
-from tallymark.broker.listeners_open import Listeners
+from tallymark.broker.groups.expiry import OffsetsExpiry
+from tallymark.broker.groups.shards import OffsetsStore
+from tallymark.broker.leadership.apply_image import Leadership
+from tallymark.broker.listening import Listeners
 from tallymark.broker.live_settings import LiveSettings
-from tallymark.broker.local_cluster import LocalCluster
-from tallymark.broker.logins import Logins
-from tallymark.broker.metrics import BrokerMetrics
-from tallymark.broker.metrics_endpoint import MetricsEndpoint
-from tallymark.broker.offsets_store import OffsetsStore
-from tallymark.broker.partitions import Partitions
-from tallymark.broker.quotas_gate import QuotaGate
-from tallymark.broker.security import Security
-from tallymark.broker.security_file import FileSecurityStore
-from tallymark.broker.security_zookeeper import ZooKeeperSecurityStore
-from tallymark.broker.settings import BrokerSettings
-from tallymark.broker.settings_text import log_effective
+from tallymark.broker.maintenance.cleaner import Cleaner
+from tallymark.broker.maintenance.housekeeping import Housekeeper
+from tallymark.broker.metadata.image import BrokerImage
+from tallymark.broker.metadata.local_cluster import LocalCluster
+from tallymark.broker.metadata.port import Cluster
+from tallymark.broker.metadata.zookeeper_cluster import ZooKeeperCluster
+from tallymark.broker.metrics.counters import BrokerMetrics
+from tallymark.broker.monitoring.endpoint import MetricsEndpoint
+from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.security.file_store import FileSecurityStore
+from tallymark.broker.security.live import Security
+from tallymark.broker.security.quotas_gate import QuotaGate
+from tallymark.broker.security.sasl_logins import Logins
+from tallymark.broker.security.zookeeper_store import ZooKeeperSecurityStore
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.settings.dynamic import Dynamic
+from tallymark.broker.settings.text import log_effective
+from tallymark.broker.settings.topic_configs import log_config
 from tallymark.broker.state import BrokerState
-from tallymark.broker.topic_rules import log_config
-from tallymark.broker.trail import Trail, trail_file
-from tallymark.broker.zookeeper_cluster import ZooKeeperCluster
+from tallymark.broker.trail.trail import Trail, trail_file
 from tallymark.clock import now_ms
 from tallymark.coordination import Access, ZooKeeper
 from tallymark.errors import ConnectError, TallymarkError, UserError

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tallymark.broker.authorizer import AllowAll, Authorizer
-from tallymark.broker.cluster import Cluster
-from tallymark.broker.dynamic_settings import Dynamic
-from tallymark.broker.fetch_session_cache import FetchSessionCache
-from tallymark.broker.image import MetadataImage
-from tallymark.broker.logins import Logins
-from tallymark.broker.metrics import BrokerMetrics
-from tallymark.broker.offsets_store import OffsetsStore
-from tallymark.broker.partitions import Partitions
-from tallymark.broker.patience import Patience
-from tallymark.broker.security import Security
-from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.fetch_sessions import FetchSessionCache
+from tallymark.broker.groups.shards import OffsetsStore
+from tallymark.broker.metadata.image import MetadataImage
+from tallymark.broker.metadata.port import Cluster
+from tallymark.broker.metrics.counters import BrokerMetrics
+from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.security.authorizer import AllowAll, Authorizer
+from tallymark.broker.security.live import Security
+from tallymark.broker.security.sasl_logins import Logins
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.settings.dynamic import Dynamic
+from tallymark.broker.timed_changes import Patience
 from tallymark.log import LogManager
 from tallymark.net.rate_limit import RateLimit
 
@@ -44,7 +44,7 @@ class BrokerState:
     altering: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a topic's configs are read, changed and stored."""
     metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
-    """What is counted; see :mod:`tallymark.broker.metrics`."""
+    """What is counted; see :mod:`tallymark.broker.metrics.counters`."""
     logs: LogManager | None = None
     """Every log of this broker, led or not; None in tests without a disk."""
     patience: Patience = field(default_factory=Patience)

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import click
 
-from tallymark.broker.acl_filter import ALLOW, ANY, DENY, AclFilter, entry
-from tallymark.broker.acl_names import kind_name, operation_number, sentence, stored
-from tallymark.broker.acl_rules import Acl, Pattern
-from tallymark.broker.authorizer import CLUSTER_NAME, ResourceType
+from tallymark.broker.security.acl_filter import ALLOW, ANY, DENY, AclFilter, entry
+from tallymark.broker.security.acl_names import kind_name, operation_number, sentence, stored
+from tallymark.broker.security.acl_rules import Acl, Pattern
+from tallymark.broker.security.authorizer import CLUSTER_NAME, ResourceType
 from tallymark.cli.lazy_group import NamedGroup
 from tallymark.cli.output import json_option, show, tell
 from tallymark.cli.security_target import opened_store, store_options

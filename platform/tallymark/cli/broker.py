@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from tallymark.broker.config_file import Read, read_properties
 from tallymark.broker.server import Broker
-from tallymark.broker.settings import BrokerSettings, is_secret
-from tallymark.broker.settings_text import parse, reference
+from tallymark.broker.settings.broker import BrokerSettings, is_secret
+from tallymark.broker.settings.properties_file import Read, read_properties
+from tallymark.broker.settings.text import parse, reference
 from tallymark.cli.descriptors import raise_descriptor_limit
 from tallymark.cli.process import configure_logging, die_with_parent
 from tallymark.cli.zookeeper_credentials import broker_credentials

@@ -27,6 +27,8 @@ def read_command_config(path: str) -> SecuritySettings:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise UserError(f"cannot read {path}: {why}", "mend --command-config") from error
-    from tallymark.broker.config_file import pairs  # all of a broker's settings come along
+    from tallymark.broker.settings.properties_file import (
+        pairs,  # all of a broker's settings come along
+    )
 
     return security_of_properties(pairs(text, path), path)

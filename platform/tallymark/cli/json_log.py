@@ -1,7 +1,8 @@
 """Log records as JSON, one object a line::
 
-    {"time": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger": "tallymark.broker.leadership",
-     "message": "leader epoch started partition=t-0 epoch=3", "partition": "t-0", "epoch": 3}
+    {"time": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger":
+     "tallymark.broker.leadership.apply_image", "message": "leader epoch started partition=t-0
+     epoch=3", "partition": "t-0", "epoch": 3}
 
 What a log call writes as ``name=%s`` is a field of its own besides, with the value that it was
 called with: nobody has to take the message apart.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tallymark.broker.acl_filter import ALLOW, DENY, entry
-from tallymark.broker.acl_rules import Acl
+from tallymark.broker.security.acl_filter import ALLOW, DENY, entry
+from tallymark.broker.security.acl_rules import Acl
 from tallymark.client.admin.acls import OPERATIONS, PATTERNS, RESOURCES, AclEntry, AclQuery
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.users import NewPassword

@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from tallymark.broker.acl_names import kind_name, stored
-from tallymark.broker.acl_rules import Acl
-from tallymark.broker.security_store import SecurityStore
+from tallymark.broker.security.acl_names import kind_name, stored
+from tallymark.broker.security.acl_rules import Acl
+from tallymark.broker.security.store import SecurityStore
 from tallymark.clock import now_ms
 from tallymark.net.credential_text import parse_credential, stored_text
 from tallymark.net.scram import HASHES, ScramCredential

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from tallymark.broker.acl_rules import Acl
+from tallymark.broker.security.acl_rules import Acl
 from tallymark.cli.target import chosen_cluster, cluster_options, take_target
 from tallymark.deployment import load
 from tallymark.errors import UserError
@@ -81,12 +81,12 @@ def opened_store(options: dict[str, Any]) -> Iterator[Security]:
         with Admin(**take_target(options).client) as admin:
             yield AskedSecurity(admin)
     elif data is not None:
-        from tallymark.broker.security_file import FileSecurityStore
+        from tallymark.broker.security.file_store import FileSecurityStore
         from tallymark.cli.security_kept import KeptSecurity
 
         yield KeptSecurity(FileSecurityStore(Path(data)), Path(data))
     else:
-        from tallymark.broker.security_zookeeper import ZooKeeperSecurityStore
+        from tallymark.broker.security.zookeeper_store import ZooKeeperSecurityStore
         from tallymark.cli.security_kept import KeptSecurity
         from tallymark.coordination import ZooKeeper  # kazoo
         from tallymark.coordination.access import Access

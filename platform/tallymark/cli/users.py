@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tallymark.broker.users import check_iterations, check_user
+from tallymark.broker.security.users import check_iterations, check_user
 from tallymark.cli.lazy_group import NamedGroup
 from tallymark.cli.output import json_option, show, tell
 from tallymark.cli.security_target import opened_store, store_options

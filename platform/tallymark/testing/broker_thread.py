@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tallymark.broker.server import Broker
-from tallymark.broker.settings import BrokerSettings
+from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.log import Files
 
 T = TypeVar("T")
@@ -23,9 +23,9 @@ class BrokerThread:
         with BrokerThread(tmp_path, num_partitions=4) as broker:
             Producer(bootstrap_servers=broker.bootstrap_servers)
 
-    ``settings`` are fields of :class:`~tallymark.broker.settings.BrokerSettings`, ``files`` is the
-    disk, default: the real one. After
-    :meth:`stop` or :meth:`kill` it may be started again, on the same data and port.
+    ``settings`` are fields of :class:`~tallymark.broker.settings.broker.BrokerSettings`, ``files``
+    is the disk, default: the real one. After :meth:`stop` or :meth:`kill` it may be started again,
+    on the same data and port.
     """
 
     def __init__(self, tmp_dir: Path, *, files: Files | None = None, **settings: Any) -> None:

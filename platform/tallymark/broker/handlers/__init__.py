@@ -5,11 +5,11 @@ line, and holds one handler. The listing of this folder is the broker's coverage
 a test compares it with the ApiVersions answer.
 
 A handler gets the state, the decoded request and the
-:class:`~tallymark.broker.registry.Call`. It returns the response, an awaitable of it, or None where
-the protocol has no answer. What is the client's fault is a code in the response; a raised
-ProtocolError closes the connection. Produce and Fetch, which come thousands of times a second, read
-their requests and write their answers themselves
-(:func:`~tallymark.broker.registry.register_raw`).
+:class:`~tallymark.broker.requests.registry.Call`. It returns the response, an awaitable of it, or
+None where the protocol has no answer. What is the client's fault is a code in the response; a
+raised ProtocolError closes the connection. Produce and Fetch, which come thousands of times a
+second, read their requests and write their answers themselves
+(:func:`~tallymark.broker.requests.registry.register_raw`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from tallymark.broker.registry import REGISTERED, Api
+from tallymark.broker.requests.registry import REGISTERED, Api
 from tallymark.protocol.api import ApiKey
 
 

@@ -27,9 +27,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from tallymark.broker.producing import Outcomes, Producing, Refused
-from tallymark.broker.registry import register_raw
-from tallymark.broker.requests import decode_request
+from tallymark.broker.requests.decode import decode_request
+from tallymark.broker.requests.produce import Outcomes, Producing, Refused
+from tallymark.broker.requests.registry import register_raw
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.net import ServerConnection

@@ -5,7 +5,7 @@ Served 4-16.
 * v4 isolation levels; with no transactions the last stable offset is the high watermark, and no
   transaction was aborted
 * v5 the log start offset
-* v7 fetch sessions (KIP-227): :mod:`tallymark.broker.fetch_session_cache`
+* v7 fetch sessions (KIP-227): :mod:`tallymark.broker.fetch_sessions`
 * v9 leader epochs fence stale readers (KIP-320)
 * v10 zstd; below it a batch of zstd is UNSUPPORTED_COMPRESSION_TYPE (KIP-110)
 * v11 the reader's rack is read and ignored: there is one replica
@@ -26,10 +26,10 @@ from collections.abc import Awaitable
 from secrets import randbelow
 from typing import Final
 
-from tallymark.broker.fetch_answers import refused
-from tallymark.broker.fetch_parking import Fetching, park
-from tallymark.broker.fetching import FetchRound
-from tallymark.broker.registry import register_raw
+from tallymark.broker.requests.fetch_parked import Fetching, park
+from tallymark.broker.requests.fetch_response import refused
+from tallymark.broker.requests.fetch_round import FetchRound
+from tallymark.broker.requests.registry import register_raw
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.net import ServerConnection

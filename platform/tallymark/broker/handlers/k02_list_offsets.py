@@ -22,9 +22,9 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
-from tallymark.broker.authorizer import Operation, ResourceType, require
-from tallymark.broker.partition import Partition
-from tallymark.broker.registry import Call, register
+from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation, ResourceType, require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (

@@ -23,13 +23,18 @@ from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, operations_bits
-from tallymark.broker.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from tallymark.broker.partition_facts import partition_facts
-from tallymark.broker.registry import Call, register
+from tallymark.broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from tallymark.broker.requests.create_topic import auto_create
+from tallymark.broker.requests.partition_facts import partition_facts
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import (
+    CLUSTER_NAME,
+    Operation,
+    ResourceType,
+    operations_bits,
+)
+from tallymark.broker.settings.topic_configs import check_name
 from tallymark.broker.state import BrokerState
-from tallymark.broker.topic_rules import check_name
-from tallymark.broker.topics import auto_create
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     MetadataRequest,

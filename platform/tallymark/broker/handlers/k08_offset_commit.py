@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tallymark.broker.authorizer import Operation, ResourceType
-from tallymark.broker.coordinators import authorized_shard
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.group_coordinator import authorized_shard
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.offsets import Commit, Committer

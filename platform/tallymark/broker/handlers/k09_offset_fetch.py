@@ -20,11 +20,11 @@ from collections.abc import Awaitable, Sequence
 from itertools import groupby
 from typing import Final
 
-from tallymark.broker.authorizer import Operation, ResourceType
-from tallymark.broker.coordinators import authorized_shard
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.group_coordinator import authorized_shard
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.broker.state import BrokerState
-from tallymark.broker.turns import in_turns
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.offsets import OffsetsState
 from tallymark.groups.records import CommittedOffset

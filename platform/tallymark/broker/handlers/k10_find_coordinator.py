@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tallymark.broker.authorizer import Operation, ResourceType, require
-from tallymark.broker.coordinators import coordinator_of
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.group_coordinator import coordinator_of
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation, ResourceType, require
 from tallymark.broker.state import BrokerState
-from tallymark.broker.turns import in_turns
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     FindCoordinatorRequest,

@@ -20,10 +20,10 @@ import uuid
 from collections.abc import Awaitable
 from typing import Final
 
-from tallymark.broker.authorizer import Operation
-from tallymark.broker.coordinators import authorized_shard
-from tallymark.broker.group_answers import when
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.group_coordinator import authorized_shard
+from tallymark.broker.requests.group_replies import when
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.groups.inputs import Join, JoinReply

@@ -14,9 +14,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from tallymark.broker.authorizer import Operation
-from tallymark.broker.coordinators import authorized_shard
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.group_coordinator import authorized_shard
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.groups.inputs import Leaver

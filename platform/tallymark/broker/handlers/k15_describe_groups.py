@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tallymark.broker.authorizer import Operation, ResourceType, operations_bits
-from tallymark.broker.coordinators import authorized_shard
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.group_coordinator import authorized_shard
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation, ResourceType, operations_bits
 from tallymark.broker.state import BrokerState
-from tallymark.broker.turns import in_turns
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.group import Group, Member, State
 from tallymark.protocol.messages import (

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from tallymark.broker.state import BrokerState
-from tallymark.broker.turns import in_turns
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES
 from tallymark.protocol.messages import (
     ListGroupsRequest,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES
 from tallymark.net.sasl import SaslError

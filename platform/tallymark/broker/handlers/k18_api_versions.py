@@ -17,7 +17,7 @@ import re
 from functools import cache
 from typing import Final
 
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES
 from tallymark.protocol.api import ADVERTISED, ApiKey

@@ -22,14 +22,14 @@ from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.config_alter import once
-from tallymark.broker.config_describe import describe_topic
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.create_topic import check_not_own, check_topic, create_topic
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.settings.config_alter import once
+from tallymark.broker.settings.config_describe import describe_topic
+from tallymark.broker.settings.topic_configs import check_total
 from tallymark.broker.state import BrokerState
-from tallymark.broker.topic_rules import check_total
-from tallymark.broker.topics import check_not_own, check_topic, create_topic
-from tallymark.broker.turns import in_turns
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     CreateTopicsRequest,

@@ -19,11 +19,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tallymark.broker.authorizer import Operation, ResourceType, require
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.create_topic import check_not_own
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation, ResourceType, require
 from tallymark.broker.state import BrokerState
-from tallymark.broker.topics import check_not_own
-from tallymark.broker.turns import in_turns
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     DeleteTopicsRequest,

@@ -11,11 +11,11 @@ for ``__consumer_offsets``. The timeout is not used: there are no replicas to wa
 
 from __future__ import annotations
 
-from tallymark.broker.authorizer import Operation, ResourceType, require
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.create_topic import check_not_own
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation, ResourceType, require
 from tallymark.broker.state import BrokerState
-from tallymark.broker.topics import check_not_own
-from tallymark.broker.turns import in_turns
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     DeleteRecordsRequest,

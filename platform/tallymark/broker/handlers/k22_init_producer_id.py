@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, Who
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, Who
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import InitProducerIdRequest, InitProducerIdResponse

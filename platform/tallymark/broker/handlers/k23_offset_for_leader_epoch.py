@@ -12,8 +12,8 @@ ends earlier here.
 
 from __future__ import annotations
 
-from tallymark.broker.authorizer import Operation, ResourceType, require
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation, ResourceType, require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.protocol.messages import (

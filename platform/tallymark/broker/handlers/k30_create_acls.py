@@ -11,10 +11,10 @@ acts by the entries; others hear of them within moments.
 
 from __future__ import annotations
 
-from tallymark.broker.acl_filter import entry
-from tallymark.broker.acl_rules import Acl
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.acl_filter import entry
+from tallymark.broker.security.acl_rules import Acl
+from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (

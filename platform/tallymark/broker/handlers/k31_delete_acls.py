@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tallymark.broker.acl_filter import ALLOW, DENY, AclFilter
-from tallymark.broker.acl_rules import Acl
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.acl_filter import ALLOW, DENY, AclFilter
+from tallymark.broker.security.acl_rules import Acl
+from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (

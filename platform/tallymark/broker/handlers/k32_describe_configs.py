@@ -14,9 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tallymark.broker.authorizer import Operation
-from tallymark.broker.broker_loggers import levels
-from tallymark.broker.config_describe import (
+from tallymark.broker.requests.config_resources import (
+    Resource,
+    ResourceKind,
+    check_group,
+    check_own_broker,
+    topic_of,
+)
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation
+from tallymark.broker.settings.broker_loggers import levels
+from tallymark.broker.settings.config_describe import (
     Described,
     describe_all_brokers,
     describe_broker,
@@ -24,16 +32,8 @@ from tallymark.broker.config_describe import (
     describe_loggers,
     describe_topic,
 )
-from tallymark.broker.config_resources import (
-    Resource,
-    ResourceKind,
-    check_group,
-    check_own_broker,
-    topic_of,
-)
-from tallymark.broker.registry import Call, register
 from tallymark.broker.state import BrokerState
-from tallymark.broker.turns import in_turns
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     DescribeConfigsRequest,

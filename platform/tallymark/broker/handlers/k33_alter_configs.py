@@ -10,9 +10,9 @@ request does not name falls back to what holds without it; in force when the ans
 
 from __future__ import annotations
 
-from tallymark.broker.config_alter import AlterOp
-from tallymark.broker.config_changes import Alteration, alter
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.alter_configs import Alteration, alter
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.settings.config_alter import AlterOp
 from tallymark.broker.state import BrokerState
 from tallymark.protocol.messages import (
     AlterConfigsRequest,

@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES
 from tallymark.log.results import DirInfo, LogInfo

@@ -12,7 +12,7 @@ connection closes; the answer is the same for a wrong name, a wrong password and
 
 from __future__ import annotations
 
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES
 from tallymark.net.sasl import SaslError

@@ -17,14 +17,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
-from tallymark.broker.assignment import grow
-from tallymark.broker.authorizer import Operation, ResourceType, require
-from tallymark.broker.config_resources import topic_of
-from tallymark.broker.registry import Call, register
+from tallymark.broker.metadata.assignment import grow
+from tallymark.broker.requests.config_resources import topic_of
+from tallymark.broker.requests.create_topic import check_not_own
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation, ResourceType, require
+from tallymark.broker.settings.topic_configs import check_partitions, check_total
 from tallymark.broker.state import BrokerState
-from tallymark.broker.topic_rules import check_partitions, check_total
-from tallymark.broker.topics import check_not_own
-from tallymark.broker.turns import in_turns
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     CreatePartitionsRequest,

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tallymark.broker.authorizer import Operation
-from tallymark.broker.coordinators import authorized_shard
-from tallymark.broker.group_log import refusal_of
-from tallymark.broker.registry import Call, register
+from tallymark.broker.groups.log import refusal_of
+from tallymark.broker.requests.group_coordinator import authorized_shard
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation
 from tallymark.broker.state import BrokerState
-from tallymark.broker.turns import in_turns
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import KafkaError
 from tallymark.protocol.messages import (
     DeleteGroupsRequest,

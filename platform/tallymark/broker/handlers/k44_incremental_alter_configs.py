@@ -12,8 +12,8 @@ same moment may overwrite each other; configs of groups are kept and change noth
 
 from __future__ import annotations
 
-from tallymark.broker.config_changes import Alteration, alter
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.alter_configs import Alteration, alter
+from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.protocol.messages import (
     IncrementalAlterConfigsRequest,

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tallymark.broker.authorizer import Operation, ResourceType
-from tallymark.broker.coordinators import authorized_shard
-from tallymark.broker.group_log import refusal_of
-from tallymark.broker.group_shard import GroupShard
-from tallymark.broker.registry import Call, register
+from tallymark.broker.groups.log import refusal_of
+from tallymark.broker.groups.shard import GroupShard
+from tallymark.broker.requests.group_coordinator import authorized_shard
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (

@@ -6,11 +6,11 @@ no quotas of addresses: a filter for them finds nothing.
 
 from __future__ import annotations
 
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.dynamic_settings import DEFAULT_NAME
-from tallymark.broker.quotas import Place
-from tallymark.broker.quotas_filter import CLIENT, USER, check_filter, matches
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.security.quotas import Place
+from tallymark.broker.security.quotas_filter import CLIENT, USER, check_filter, matches
+from tallymark.broker.settings.dynamic import DEFAULT_NAME
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.protocol.messages import (

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.quotas import Place
-from tallymark.broker.quotas_filter import entity, value
-from tallymark.broker.registry import Call, register
-from tallymark.broker.security_store import SecurityStore
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.security.quotas import Place
+from tallymark.broker.security.quotas_filter import entity, value
+from tallymark.broker.security.store import SecurityStore
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.protocol.messages import (

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.security.users import NUMBERS, Users
 from tallymark.broker.state import BrokerState
-from tallymark.broker.users import NUMBERS, Users
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     DescribeUserScramCredentialsRequest,

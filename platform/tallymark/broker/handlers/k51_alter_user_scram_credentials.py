@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, require
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.security.users import MECHANISM_OF, check_iterations, check_user
 from tallymark.broker.state import BrokerState
-from tallymark.broker.users import MECHANISM_OF, check_iterations, check_user
 from tallymark.errors import CODES, KafkaError
 from tallymark.net.credential_text import stored_text
 from tallymark.net.scram import ScramCredential

@@ -11,8 +11,13 @@ cluster are told to who may DESCRIBE it.
 
 from __future__ import annotations
 
-from tallymark.broker.authorizer import CLUSTER_NAME, Operation, ResourceType, operations_bits
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import (
+    CLUSTER_NAME,
+    Operation,
+    ResourceType,
+    operations_bits,
+)
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, TABLE
 from tallymark.protocol.messages import (

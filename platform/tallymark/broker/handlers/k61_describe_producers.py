@@ -9,10 +9,10 @@ no coordinator epoch and no open one.
 
 from __future__ import annotations
 
-from tallymark.broker.authorizer import Operation, ResourceType, require
-from tallymark.broker.registry import Call, register
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation, ResourceType, require
 from tallymark.broker.state import BrokerState
-from tallymark.broker.turns import in_turns
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.producer_state import ProducerEntry
 from tallymark.protocol.messages import (

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tallymark.broker.authorizer import Operation, ResourceType, operations_bits
-from tallymark.broker.image import TopicImage
-from tallymark.broker.partition_facts import partition_facts
-from tallymark.broker.registry import Call, register
+from tallymark.broker.metadata.image import TopicImage
+from tallymark.broker.requests.partition_facts import partition_facts
+from tallymark.broker.requests.registry import Call, register
+from tallymark.broker.security.authorizer import Operation, ResourceType, operations_bits
+from tallymark.broker.settings.topic_configs import check_name
 from tallymark.broker.state import BrokerState
-from tallymark.broker.topic_rules import check_name
-from tallymark.broker.turns import in_turns
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     DescribeTopicPartitionsCursor,

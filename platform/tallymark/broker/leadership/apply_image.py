@@ -1,0 +1,298 @@
+"""Making the partitions of this broker fit the picture of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from uuid import UUID
+
+from tallymark.broker.groups.shards import OffsetsStore
+from tallymark.broker.leadership.open_logs import Failed, Opened, Openings, Wanted
+from tallymark.broker.metadata.image import MetadataImage, TopicImage
+from tallymark.broker.metadata.port import Cluster
+from tallymark.broker.metrics.counters import TopicTraffic
+from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.errors import KafkaError
+from tallymark.log import LogConfig, LogManager
+from tallymark.log.partition_folder import LogKey
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+
+log = logging.getLogger(__name__)
+
+
+class Leadership:
+    """Opens what this broker is to lead, deletes what is gone, puts the picture in force.
+
+    :meth:`apply` is called by one caller at a time. It looks only at topics that are other objects
+    than in the picture before, so a change costs what has changed. The disk is waited for in a
+    thread; the table of partitions changes on the loop only. ``preparers`` are the partitions'.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        cluster: Cluster,
+        manager: LogManager,
+        partitions: Partitions,
+        offsets: OffsetsStore,
+        now_ms: Callable[[], int],
+        flush_wanted: Callable[[Partition], None],
+        traffic_of: Callable[[str], TopicTraffic] = lambda _: TopicTraffic(),
+        preparers: Executor | None = None,
+    ) -> None:
+        self._node_id = settings.node_id
+        self._cluster = cluster
+        self._manager = manager
+        self._partitions = partitions
+        self._offsets = offsets
+        self._openings = Openings(settings, manager, now_ms)
+        self._flush_wanted = flush_wanted
+        self._traffic_of = traffic_of
+        self._preparers = preparers
+        self._loading: set[asyncio.Task[None]] = set()
+        self._offline_told: dict[tuple[str, int], str] = {}
+        self._told = False
+        self._removing: asyncio.Task[None] | None = None
+        """Takes the files of deleted topics off the disks, which nobody waits for."""
+        self._stopping = False
+
+    async def apply(self, image: MetadataImage) -> None:
+        """Act by ``image``. Partitions are open before the picture says that we lead them, and
+        said to be gone before their files go."""
+        before = self._partitions.image
+        changed, missing, gone = _difference(before, image)
+        self._withdraw([*missing, *changed], image, gone)
+        await self._open([*self._offline(image), *self._to_open(changed, before)])
+        self._configure(changed, before)
+        self._partitions.image = image
+        self._partitions.forget_offline(image)
+        if changed or gone:
+            # In the same turn: a commit on a topic that came again under its name must find those
+            # on the old one forgotten, not go with them.
+            self._tell(before, image, gone)
+        await self._delete_logs(gone)
+        self._told = True
+
+    def _withdraw(
+        self, topics: Iterable[TopicImage], image: MetadataImage, gone: set[UUID]
+    ) -> None:
+        """Lead no more what is gone or another's."""
+        known = self._partitions.image.topics
+        for name in {topic.name for topic in topics if topic.name in known}:
+            after = image.topics.get(name)
+            for index in range(len(known[name].partitions)):
+                partition = self._partitions.get(name, index)
+                if partition is None or (
+                    after is not None
+                    and after.topic_id == partition.topic_id
+                    and index < len(after.partitions)
+                    and after.partitions[index].leader == self._node_id
+                ):
+                    continue
+                self._partitions.remove(partition, deleted=partition.topic_id in gone)
+                self._offsets.give_up(partition)
+                if partition.topic_id in gone:
+                    # At once, so that a fetch woken by this is told that the topic is gone.
+                    self._partitions.image = self._partitions.image.without_topic(name)
+
+    def _to_open(self, changed: Iterable[TopicImage], before: MetadataImage) -> Iterable[Wanted]:
+        for topic in changed:
+            had = before.topics.get(topic.name)
+            same = had is not None and had.topic_id == topic.topic_id
+            known = len(had.partitions) if had is not None and same else 0
+            for index, partition in enumerate(topic.partitions):
+                ours = partition.leader == self._node_id
+                if ours and self._partitions.get(topic.name, index) is None:
+                    yield Wanted(topic, index, self._told and index >= known)
+
+    def _offline(self, image: MetadataImage) -> Iterable[Wanted]:
+        """What could not be opened before is tried again with every picture."""
+        for name, index in self._partitions.offline():
+            topic = image.topics.get(name)
+            if (
+                topic is not None
+                and index < len(topic.partitions)
+                and topic.partitions[index].leader == self._node_id
+            ):
+                yield Wanted(topic, index, False)
+
+    async def stop(self) -> None:
+        """Load no more, remove no more files: what is left of them goes at the next start."""
+        self._stopping = True
+        if self._removing is not None:
+            await asyncio.gather(self._removing, return_exceptions=True)
+        for task in self._loading:
+            task.cancel()
+        await asyncio.gather(*self._loading, return_exceptions=True)
+
+    async def _open(self, wanted: list[Wanted]) -> None:
+        """Open, become leader, and note the epoch: each step for all partitions at once."""
+        wanted = list({(each.topic.name, each.index): each for each in wanted}.values())
+        if not wanted:
+            return
+        began = time.monotonic()
+        opened, failed = await asyncio.to_thread(self._openings.open, wanted)
+        epochs = await self._cluster.lead([each.claim for each in opened])
+        led: list[tuple[Opened, int]] = []
+        for each, epoch in zip(opened, epochs, strict=True):
+            if isinstance(epoch, KafkaError):
+                failed.append(Failed(each.wanted, epoch))
+            else:
+                led.append((each, epoch))
+        for started in await asyncio.to_thread(self._openings.start_epochs, led):
+            if isinstance(started, Failed):
+                failed.append(started)
+            else:
+                self._lead(*started)
+        for failure in failed:
+            name, index = failure.wanted.topic.name, failure.wanted.index
+            known = self._offline_told.get((name, index)) == str(failure.error)
+            level = logging.DEBUG if known else logging.ERROR  # it is tried with every picture
+            log.log(level, "partition offline partition=%s-%d: %s", name, index, failure.error)
+            self._offline_told[name, index] = str(failure.error)
+            self._partitions.set_offline(name, index, str(failure.error))
+        log.log(
+            logging.INFO if led else logging.DEBUG,
+            "partitions opened count=%d offline=%d seconds=%.2f",
+            len(led),
+            len(failed),
+            time.monotonic() - began,
+        )
+
+    def _lead(self, opened: Opened, epoch: int) -> None:
+        topic, index = opened.wanted.topic, opened.wanted.index
+        if epoch != opened.claim.log_epoch:
+            log.log(
+                logging.DEBUG if opened.wanted.is_new else logging.INFO,
+                "leader epoch started partition=%s epoch=%d offset=%d",
+                opened.wanted,
+                epoch,
+                opened.log.end_offset,
+            )
+        partition = Partition(
+            topic.name,
+            index,
+            topic.topic_id,
+            opened.log,
+            epoch,
+            self._flush_wanted,
+            self._traffic_of(topic.name),
+            self._preparers,
+        )
+        self._partitions.add(partition)
+        if topic.name == OFFSETS_TOPIC:
+            self._load(partition)
+
+    def _configure(self, changed: Iterable[TopicImage], before: MetadataImage) -> None:
+        """Topics whose configs are others now: their logs go by them at once."""
+        for topic in changed:
+            had = before.topics.get(topic.name)
+            if had is None or had.configs == topic.configs:
+                continue
+            config = self._openings.config_of(topic)
+            for index in range(len(topic.partitions)):
+                partition = self._partitions.get(topic.name, index)
+                if partition is not None:
+                    partition.log.config = config
+            log.info("topic configured name=%s configs=%s", topic.name, dict(topic.configs))
+
+    def take_settings(self, settings: BrokerSettings) -> None:
+        """The broker's settings are others now: every log whose topic does not set them by itself
+        goes by them at once."""
+        self._openings.settings = settings
+        made: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        for partition in self._partitions:
+            topic = self._partitions.image.topics.get(partition.topic)
+            if topic is None:
+                continue
+            key = tuple(sorted(topic.configs.items()))
+            if key not in made:
+                made[key] = self._openings.config_of(topic)
+            partition.log.config = made[key]
+
+    def _load(self, partition: Partition) -> None:
+        """Replay committed offsets beside everything else; commits wait for it with an error."""
+        task = asyncio.create_task(self._offsets.take(partition), name=f"load {partition}")
+        self._loading.add(task)
+        task.add_done_callback(self._loaded)
+
+    def _loaded(self, task: asyncio.Task[None]) -> None:
+        self._loading.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("committed offsets cannot be read", exc_info=error)
+
+    async def sweep_strays(self, delete: bool) -> None:
+        """At a start: logs that belong to no topic. Those of topics that are known to be deleted
+        (while this broker was down, or before it was done) go. Of the others it may be the picture
+        that is wrong, where it comes from elsewhere: their files stay and are told, unless
+        ``delete``."""
+        image = self._partitions.image
+        deleted = await self._cluster.deleted_here()
+        doomed: list[LogKey] = []
+        for key in self._manager:
+            topic_id = self._manager.topic_id(*key)
+            if topic_id in image.names_by_id or (topic_id is None and key.topic in image.topics):
+                continue
+            goes = delete or topic_id in deleted
+            log.warning(
+                "stray log %s partition=%s: the cluster has no such topic",
+                "deleted" if goes else "left alone",
+                key,
+            )
+            doomed += [key] if goes else []
+        await self._delete_by_key(doomed, set(deleted))
+
+    async def _delete_logs(self, gone: set[UUID]) -> None:
+        """By topic id, led or not: while the nodes of a topic with very many partitions go in
+        steps, a picture taken in between has the topic without its leaders."""
+        if gone:
+            doomed = [key for key in self._manager if self._manager.topic_id(*key) in gone]
+            await self._delete_by_key(doomed, gone)
+
+    async def _delete_by_key(self, doomed: list[LogKey], gone: set[UUID]) -> None:
+        """A disk that is away may have more of them: then the list is kept for the next start."""
+        done = await asyncio.to_thread(self._openings.delete, doomed)
+        if self._removing is None or self._removing.done():
+            self._removing = asyncio.create_task(self._remove_files(), name="remove files")
+        if gone and done and not self._manager.offline_dirs:
+            await self._cluster.forget_deleted(gone)
+
+    async def _remove_files(self) -> None:
+        while self._manager.has_deleted and not self._stopping:
+            await asyncio.to_thread(self._manager.remove_deleted, lambda: self._stopping)
+
+    def _tell(self, before: MetadataImage, image: MetadataImage, gone: set[UUID]) -> None:
+        """One line for every topic that came or went; the offsets committed on those that went
+        are forgotten."""
+        for topic in before.topics.values():
+            if topic.topic_id not in gone:
+                continue
+            log.info("topic deleted name=%s id=%s", topic.name, topic.topic_id)
+            self._offsets.forget_topic(topic.name)
+        for topic in image.topics.values():
+            if topic.topic_id not in before.names_by_id:
+                log.log(
+                    logging.INFO if self._told else logging.DEBUG,
+                    "topic created name=%s id=%s partitions=%d configs=%s",
+                    topic.name,
+                    topic.topic_id,
+                    len(topic.partitions),
+                    dict(topic.configs),
+                )
+
+
+def _difference(
+    before: MetadataImage, image: MetadataImage
+) -> tuple[list[TopicImage], list[TopicImage], set[UUID]]:
+    """Topics that are new or other objects now; those of names that are no more; the ids that are
+    no more (of those, and of topics that were created again)."""
+    if image.topics is before.topics:
+        return [], [], set()
+    changed = [t for t in image.topics.values() if before.topics.get(t.name) is not t]
+    missing = [t for t in before.topics.values() if t.name not in image.topics]
+    return changed, missing, set(before.names_by_id) - set(image.names_by_id)

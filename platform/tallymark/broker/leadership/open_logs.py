@@ -1,0 +1,139 @@
+"""Opening the logs of partitions that this broker is to lead. All of it blocks: many at a time in
+one thread, since a thread's turn for each of ten thousand would take longer than the work."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from tallymark.broker.metadata.image import TopicImage
+from tallymark.broker.metadata.port import Claim
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.settings.topic_configs import log_config, understood
+from tallymark.errors import CODES, KafkaError, TallymarkError
+from tallymark.log import Log, LogConfig, LogManager
+from tallymark.log.partition_folder import LogKey
+
+log = logging.getLogger(__name__)
+
+_FLUSHERS: Final = 8
+"""Threads that note new epochs: each note is two fsyncs, and a file system does many at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A partition to be opened; ``is_new``: the topic has it since this very picture."""
+
+    topic: TopicImage
+    index: int
+    is_new: bool
+
+    def __str__(self) -> str:
+        return f"{self.topic.name}-{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Its log, and on what grounds we claim to lead it."""
+
+    wanted: Wanted
+    log: Log
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a partition cannot be led; ``error`` was not logged yet."""
+
+    wanted: Wanted
+    error: TallymarkError
+
+
+class Openings:
+    """Opens, configures, starts epochs and deletes. One call at a time."""
+
+    def __init__(
+        self, settings: BrokerSettings, manager: LogManager, now_ms: Callable[[], int]
+    ) -> None:
+        self.settings = settings
+        """Those in force."""
+        self._manager = manager
+        self._now_ms = now_ms
+
+    def open(self, wanted: Sequence[Wanted]) -> tuple[list[Opened], list[Failed]]:
+        """The logs of the partitions, new ones where there are none."""
+        opened: list[Opened] = []
+        failed: list[Failed] = []
+        topics = {each.topic.name: each.topic for each in wanted}
+        configs = {name: self.config_of(topic) for name, topic in topics.items()}
+        for each in wanted:
+            try:
+                opened.append(self._open(each, configs[each.topic.name]))
+            except TallymarkError as error:
+                failed.append(Failed(each, error))
+        return opened, failed
+
+    def start_epochs(
+        self, started: Sequence[tuple[Opened, int]]
+    ) -> list[tuple[Opened, int] | Failed]:
+        """Let each log be in its epoch, durably; costs nothing where it is already."""
+        new = [each for each in started if each[1] != each[0].claim.log_epoch]
+        rest = [each for each in started if each[1] == each[0].claim.log_epoch]
+        outcomes = [_start_epoch(each) for each in rest]
+        if len(new) <= 1:
+            return outcomes + [_start_epoch(each) for each in new]
+        with ThreadPoolExecutor(min(_FLUSHERS, len(new)), "tallymark-epochs") as pool:
+            return outcomes + list(pool.map(_start_epoch, new))
+
+    def config_of(self, topic: TopicImage) -> LogConfig:
+        """How the topic's logs behave. What is stored may have been written by another kind of
+        broker: a strange setting must not take the partition down."""
+        known = understood(topic.configs)
+        if len(known) != len(topic.configs):
+            strange = sorted(set(topic.configs) - set(known))
+            log.warning("topic configs ignored name=%s: %s", topic.name, strange)
+        return log_config(self.settings, known)
+
+    def delete(self, partitions: Iterable[LogKey]) -> bool:
+        """Delete logs; those that cannot be deleted now are deleted at a next start. Whether all of
+        them are gone."""
+        failed = self._manager.delete_all(partitions)
+        for key, error in failed.items():
+            log.error("log not deleted partition=%s: %s", key, error)
+        return not failed
+
+    def _open(self, wanted: Wanted, config: LogConfig) -> Opened:
+        topic, index = wanted.topic, wanted.index
+        there = self._manager.topic_id(topic.name, index)
+        if there is not None and there != topic.topic_id:
+            log.warning(
+                "log deleted partition=%s: it is of the topic id %s, which was deleted",
+                wanted,
+                there,
+            )
+            self._manager.delete(topic.name, index)
+        had_one = self._manager.get(topic.name, index) is not None
+        if not had_one and not wanted.is_new and self._manager.offline_dirs:
+            # A new, empty log on a working disk would hide the one on the disk that does not work.
+            raise KafkaError(
+                CODES["KAFKA_STORAGE_ERROR"], f"{wanted}: its log may be on a disk that is offline"
+            )
+        opened = self._manager.create(topic.name, index, topic.topic_id, self._now_ms())
+        opened.config = config
+        # A log that is gone though the partition is not new has lost what was read from it.
+        intact = opened.recovered is None and (had_one or wanted.is_new)
+        told = topic.partitions[index].leader_epoch
+        claim = Claim(topic.name, index, told, opened.next_epoch - 1, intact)
+        return Opened(wanted, opened, claim)
+
+
+def _start_epoch(started: tuple[Opened, int]) -> tuple[Opened, int] | Failed:
+    opened, epoch = started
+    try:
+        opened.log.start_epoch(epoch)
+    except TallymarkError as error:
+        return Failed(opened.wanted, error)
+    return started

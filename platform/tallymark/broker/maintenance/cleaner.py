@@ -1,0 +1,245 @@
+"""The cleaner: looks for compacted logs with much to remove, has them compacted, and puts the new
+segments in their place while the log goes on.
+
+Of all logs the one with the greatest dirty ratio comes first, overdue ones before it
+(``max.compaction.lag.ms``). Several may be under way, in turns
+(:mod:`tallymark.broker.maintenance.cleaner_turns`). The event loop only decides and exchanges lists
+(:mod:`tallymark.log.compaction_swap`); reading and writing is the worker's, syncs are a thread's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+from tallymark.broker.maintenance.cleaner_offsets import CleanPoints
+from tallymark.broker.maintenance.cleaner_process import (
+    CompactionFailedError,
+    ProcessWorker,
+    Step,
+    worker_for,
+)
+from tallymark.broker.maintenance.cleaner_turns import Run, Turns
+from tallymark.broker.metrics.counters import UpkeepMetrics
+from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.errors import KafkaError
+from tallymark.log import Log
+from tallymark.log.compaction_job import dirt_of, task_of
+from tallymark.log.compaction_plan import Dirt
+from tallymark.log.compaction_swap import Swap
+from tallymark.log.compaction_task import Cleaned, Paused, Summary
+from tallymark.log.config import NEVER
+from tallymark.log.files import Files
+from tallymark.log.partition_folder import key_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_RETRY_MS: Final = 60_000
+"""A log whose compaction failed is left alone so long: the next one may be fine."""
+
+
+class _Filthy(NamedTuple):
+    log: Log
+    dirt: Dirt
+
+
+class Cleaner:
+    """The background task of one broker, between :meth:`start` and :meth:`stop`. ``logs`` are all
+    that were there when the broker started."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        logs: Iterable[Log],
+        settings: BrokerSettings,
+        files: Files,
+        now_ms: Callable[[], int],
+        counts: UpkeepMetrics | None = None,
+    ) -> None:
+        self._partitions = partitions
+        self.settings = settings
+        """Those in force; the next compaction goes by them."""
+        self._now_ms = now_ms
+        self._counts = counts or UpkeepMetrics()
+        self._points = CleanPoints(files, logs)
+        self._worker = worker_for(files)
+        self._thread = ThreadPoolExecutor(1, "tallymark-cleaner")
+        self._turns = Turns()
+        self._look_at = 0.0
+        self._not_before: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
+        self._told_of: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, unless the settings say that nothing is to be cleaned."""
+        if self.settings.log_cleaner_enable:
+            self._task = asyncio.create_task(self._run())
+            self._task.add_done_callback(_ended)
+
+    async def stop(self) -> None:
+        """End; a compaction under way is given up."""
+        if self._task is not None:
+            self._task.cancel()
+            self._worker.kill()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.to_thread(self._thread.shutdown)
+        if isinstance(self._worker, ProcessWorker):
+            self._worker.close()
+
+    async def _run(self) -> None:
+        while True:
+            if self._turns.has_room and time.monotonic() >= self._look_at:
+                await self._look()
+            if len(self._turns):
+                await self._turn(self._turns.next())
+            else:
+                await asyncio.sleep(max(self._look_at - time.monotonic(), 0))
+
+    async def _look(self) -> None:
+        """Begin with the filthiest log, if there is one of a topic that has none under way."""
+        busy = self._turns.topics
+        logs = [each.log for each in self._partitions if each.log.config.compact]
+        others = [each for each in logs if key_of(each.name).topic not in busy]
+        filthiest = await self._in_thread(partial(self._filthiest, others))
+        if filthiest is None:
+            self._look_at = time.monotonic() + self.settings.log_cleaner_backoff_ms / 1000
+        else:
+            memory = self.settings.log_cleaner_dedupe_buffer_size
+            self._turns.begin(*filthiest, memory)
+
+    def _filthiest(self, logs: Sequence[Log]) -> _Filthy | None:
+        """In a thread."""
+        now_ms = self._now_ms()
+        found: list[_Filthy] = []
+        for each in logs:
+            if each.is_closed or each.is_offline or self._not_before.get(each, 0) > now_ms:
+                continue
+            try:
+                dirt = dirt_of(each, self._points.of(each), now_ms)
+            except (KafkaError, OSError) as error:
+                self._fail(each, f"cannot be looked at: {error}")
+                continue
+            if dirt.worth_it(each.config):
+                found.append(_Filthy(each, dirt))
+        return max(found, key=lambda one: (one.dirt.overdue_ms, one.dirt.ratio), default=None)
+
+    async def _turn(self, run: Run) -> None:
+        """One turn of a compaction, and the end of the compaction with its last one."""
+        target = run.log
+        began = time.monotonic()
+        ended = True
+        try:
+            step = await self._step(run)
+            run.seconds += time.monotonic() - began
+            ended = isinstance(step, Summary) or not await self._goes_on(run, step)
+            if isinstance(step, Summary):
+                await self._finish(run, step)
+        except CompactionFailedError as error:
+            # It may have been deleted, or retention was at it, under the worker's hands.
+            if not target.is_closed and target.segment_start == run.segment_start:
+                self._fail(target, str(error), for_good=error.damaged)
+        except KafkaError as error:
+            self._fail(target, str(error))
+        except Exception as error:  # a bug must not end the compaction of all other logs
+            log.exception("the compaction of %s broke off", target.name)
+            self._fail(target, repr(error), for_good=True)
+        if ended:
+            self._turns.end(run)
+            self._look_at = 0.0  # the next one may be waiting for this
+        else:
+            self._turns.end_turn()
+
+    async def _step(self, run: Run) -> Step:
+        if run.begun:
+            return await self._in_thread(partial(self._worker.next, run.directory))
+        run.begun = True
+        settings = self.settings
+        rate = settings.log_cleaner_io_max_bytes_per_second
+        task = task_of(run.log, run.dirt, self._now_ms(), run.map_bytes, rate)
+        return await self._in_thread(partial(self._worker.begin, task))
+
+    async def _goes_on(self, run: Run, step: Cleaned | Paused) -> bool:
+        """Whether the log is still what it was when the compaction began."""
+        if isinstance(step, Cleaned):
+            there = await self._put_in_place(run.log, step)
+        else:
+            there = not run.log.is_closed and run.log.segment_start == run.segment_start
+        if not there:  # retention was faster; what is there now is looked at anew
+            await self._in_thread(partial(self._worker.drop, run.directory))
+        return there
+
+    async def _finish(self, run: Run, done: Summary) -> None:
+        target = run.log
+        self._points.move(target, done.until)
+        home = os.path.dirname(target.directory)
+        entries = self._points.entries(home)
+        await self._in_thread(lambda: self._points.save(home, entries))
+        self._counts.cleaner_runs += 1
+        self._counts.cleaner_seconds += run.seconds
+        self._counts.cleaner_removed_records += done.removed
+        self._counts.cleaner_whole_batches += done.undecodable + done.too_large
+        _tell(target, run.dirt, done, run.seconds)
+        if done.last_whole > self._told_of.get(target, -1):
+            self._told_of[target] = done.last_whole
+            _tell_of_whole(target, done)
+
+    async def _put_in_place(self, target: Log, cleaned: Cleaned) -> bool:
+        job = Swap(target, cleaned)
+        await self._in_thread(job.prepare)
+        # From here to the exchange nothing may come between on the loop but what exchange() sees.
+        if job.exchange():
+            await asyncio.shield(self._in_thread(job.finish))
+            return True
+        await asyncio.shield(self._in_thread(job.withdraw))
+        return False
+
+    def _fail(self, target: Log, why: str, *, for_good: bool = False) -> None:
+        self._counts.cleaner_failures += 1
+        self._not_before[target] = NEVER if for_good else self._now_ms() + _RETRY_MS
+        later = "it is not compacted any more" if for_good else "tried again later"
+        log.error("compaction failed partition=%s, %s: %s", target.name, later, why)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _tell(target: Log, dirt: Dirt, done: Summary, seconds: float) -> None:
+    log.info(
+        "compacted partition=%s from=%d to=%d records=%d removed=%d bytes=%d->%d seconds=%.1f",
+        target.name,
+        dirt.first_dirty,
+        done.until,
+        done.records,
+        done.removed,
+        done.bytes_before,
+        done.bytes_after,
+        seconds,
+    )
+
+
+def _tell_of_whole(target: Log, done: Summary) -> None:
+    """Once for each batch, though every compaction meets them again."""
+    log.warning(
+        "partition=%s keeps %d batches as they are, whatever replaces their records: %d do not "
+        "decode, %d hold more than is unpacked; the last one is at offset %d",
+        target.name,
+        done.undecodable + done.too_large,
+        done.undecodable,
+        done.too_large,
+        done.last_whole,
+    )
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    """A background task that dies must be heard of."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("the cleaner died", exc_info=error)

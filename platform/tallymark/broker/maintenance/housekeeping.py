@@ -1,0 +1,186 @@
+"""What happens by itself: flushes, recovery points, retention, and telling of disks that failed.
+The disk is waited for in threads, so the event loop goes on serving."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+from tallymark.broker.metrics.counters import UpkeepMetrics
+from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.errors import CODES, KafkaError
+from tallymark.log import LogManager
+from tallymark.net.rate_limit import RateLimit
+
+log = logging.getLogger(__name__)
+
+_FLUSHES: Final = 4
+"""So many partitions are flushed at a time: a disk does several syncs as fast as one."""
+_TURN: Final = 500
+"""So many partitions are looked over before the event loop gets its turn."""
+
+
+class Housekeeper:
+    """The background tasks of one broker, between :meth:`start` and :meth:`stop`."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        manager: LogManager,
+        settings: BrokerSettings,
+        now_ms: Callable[[], int],
+        counts: UpkeepMetrics | None = None,
+    ) -> None:
+        self._partitions = partitions
+        self._manager = manager
+        self._settings = settings
+        self._now_ms = now_ms
+        self._counts = counts or UpkeepMetrics()
+        self._wanted: dict[Partition, None] = {}
+        self._flush_wanted = asyncio.Event()
+        self._flushing = ThreadPoolExecutor(_FLUSHES, "tallymark-flush")
+        self._upkeep = ThreadPoolExecutor(1, "tallymark-upkeep")
+        self._told: set[str] = set()
+        self._failures = RateLimit()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def want_flush(self, partition: Partition) -> None:
+        """Flush the partition now, not at the tick."""
+        self._wanted[partition] = None
+        self._flush_wanted.set()
+
+    def start(self) -> None:
+        """Begin."""
+        flushers = [self._flush() for _ in range(_FLUSHES)]
+        for work in (*flushers, self._look_over(), self._checkpoint(), self._retain()):
+            task = asyncio.create_task(work)
+            task.add_done_callback(_ended)
+            self._tasks.append(task)
+
+    async def stop(self) -> None:
+        """End; disk work that is under way is waited for."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self._flushing.shutdown)
+        await asyncio.to_thread(self._upkeep.shutdown)
+
+    # --- flushes
+
+    async def _look_over(self) -> None:
+        tick = self._settings.log_flush_scheduler_interval_ms / 1000
+        while True:
+            await asyncio.sleep(tick)
+            now_ms = self._now_ms()
+            short = self._manager.take_shortage()
+            for number, partition in enumerate(self._partitions):
+                if short or partition.log.flush_due(now_ms):
+                    self.want_flush(partition)
+                if number % _TURN == _TURN - 1:
+                    await asyncio.sleep(0)
+            self._tell_failures()
+
+    async def _flush(self) -> None:
+        while True:
+            while not self._wanted:
+                self._flush_wanted.clear()
+                await self._flush_wanted.wait()
+            partition = next(iter(self._wanted))
+            del self._wanted[partition]
+            try:
+                await self._flush_one(partition)
+            except KafkaError as error:
+                self._counts.flush_failures += 1
+                self._tell("flush", partition, error)
+                partition.failed(error)
+
+    async def _flush_one(self, partition: Partition) -> None:
+        job = partition.log.take_flush()
+        if job is None:
+            return
+        began = time.perf_counter()
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._flushing, job.run)
+        finally:
+            partition.log.finish_flush(job)
+        self._counts.flushes += 1
+        self._counts.flush_seconds += time.perf_counter() - began
+        partition.flushed()
+
+    def _tell(self, what: str, partition: Partition, error: KafkaError) -> None:
+        """Once in a while: out of descriptors every partition fails at every tick."""
+        cause = error.__cause__
+        held = self._failures.passes((what, getattr(cause, "errno", None)))
+        if held is not None:
+            log.error("%s failed partition=%s: %s; repeated=%d", what, partition, error, held)
+
+    def _tell_failures(self) -> None:
+        """Say once of each disk that failed what was acknowledged and is not known to be on it."""
+        for folder, why in self._manager.offline_dirs.items():
+            if folder in self._told:
+                continue
+            self._told.add(folder)
+            log.critical("data directory offline path=%s: %s", folder, why)
+            for name, flushed, end in self._manager.at_risk(folder):
+                log.critical(
+                    "partition=%s: records from offset %d to before %d were acknowledged and may "
+                    "be lost with the disk",
+                    name,
+                    flushed,
+                    end,
+                )
+            error = KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{folder} is offline: {why}")
+            for partition in self._partitions:
+                if partition.log.is_offline:
+                    partition.failed(error)
+
+    async def _checkpoint(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.log_flush_offset_checkpoint_interval_ms / 1000)
+            await asyncio.to_thread(self._manager.checkpoint)
+
+    # --- retention
+
+    async def _retain(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.log_retention_check_interval_ms / 1000)
+            now_ms = self._now_ms()
+            for partition in self._partitions:
+                try:
+                    await self._retain_one(partition, now_ms)
+                except KafkaError as error:
+                    if self._partitions.get(partition.topic, partition.index) is partition:
+                        self._tell("retention", partition, error)
+
+    async def _retain_one(self, partition: Partition, now_ms: int) -> None:
+        found, loop = partition.log, asyncio.get_running_loop()
+        found.expire_producers(now_ms)
+        old = await loop.run_in_executor(self._upkeep, partial(found.look_for_old, now_ms))
+        job = found.take_old(old)
+        if job is None:
+            return
+        try:
+            await loop.run_in_executor(self._upkeep, job.run)
+        finally:
+            found.finish_deletion(job)
+        self._counts.retention_segments += len(job.segments)
+        log.info(
+            "retention deleted partition=%s segments=%d start=%d",
+            partition,
+            len(job.segments),
+            job.start_offset,
+        )
+        partition.wake()
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    """A background task that dies must be heard of."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("a background task of the broker died", exc_info=error)

@@ -1,0 +1,5 @@
+"""What the cluster looks like and who says so.
+
+Read :mod:`.image` (the value) first, then :mod:`.port` (what a source of images must do), then its
+two implementations: :mod:`.local_cluster` and :mod:`.zookeeper_cluster`.
+"""

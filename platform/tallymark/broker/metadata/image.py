@@ -1,0 +1,112 @@
+"""What the cluster looks like: an immutable picture of brokers, topics and leaders.
+
+Handlers read one picture per request; a change makes a new picture. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+from uuid import UUID
+
+from tallymark.broker.settings.listeners import Endpoint
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+
+NO_LEADER: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A live broker and where clients reach it: advertised endpoints by the listener's name, the
+    first of them being what is told where no listener is asked for. ``rack`` is "" for none."""
+
+    node_id: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str = ""
+
+    def at(self, listener: str = "") -> Endpoint | None:
+        """Where clients of the listener of that name reach this broker, "" the first one; None
+        where it has no such listener. Whoever came in through one listener must be told addresses
+        of the same one: the others may be out of reach, or want other credentials."""
+        return self.endpoints.get(listener or next(iter(self.endpoints), ""))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """``leader`` is -1 while there is none; the epoch counts its changes."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic; ``partitions[i]`` is partition i. The id is another one after a re-creation."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionImage, ...]
+    configs: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether clients should be told that it is the brokers' own."""
+        return self.name == OFFSETS_TOPIC
+
+
+@dataclass(frozen=True)
+class MetadataImage:
+    """The picture. ``controller_id`` is -1 while there is none."""
+
+    cluster_id: str
+    controller_id: int = NO_LEADER
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict[int, BrokerImage])
+    topics: Mapping[str, TopicImage] = field(default_factory=dict[str, TopicImage])
+
+    @cached_property
+    def names_by_id(self) -> Mapping[UUID, str]:
+        """Topic id -> name."""
+        return {topic.topic_id: topic.name for topic in self.topics.values()}
+
+    @cached_property
+    def names_for_metrics(self) -> Mapping[str, str]:
+        """Topics by their name as metrics often have it, with ``_`` for ``.``; one of those that
+        collide in it."""
+        return {name.replace(".", "_"): name for name in self.topics}
+
+    def leader_of(self, partition: PartitionImage) -> int:
+        """The leader if it is alive, else -1."""
+        return partition.leader if partition.leader in self.brokers else NO_LEADER
+
+    def load(self) -> Mapping[int, int]:
+        """How many partitions each live broker has."""
+        counts = dict.fromkeys(self.brokers, 0)
+        for topic in self.topics.values():
+            for partition in topic.partitions:
+                for replica in partition.replicas:
+                    if replica in counts:
+                        counts[replica] += 1
+        return counts
+
+    def led_by(self, node_id: int) -> Iterable[tuple[TopicImage, int, PartitionImage]]:
+        """The partitions whose leader is ``node_id``, alive or not."""
+        for topic in self.topics.values():
+            for index, partition in enumerate(topic.partitions):
+                if partition.leader == node_id:
+                    yield topic, index, partition
+
+    def with_topic(self, topic: TopicImage) -> MetadataImage:
+        """The picture with one topic added or changed."""
+        return replace(self, topics={**self.topics, topic.name: topic})
+
+    def without_topic(self, name: str) -> MetadataImage:
+        """The picture without one topic."""
+        return self.without_topics({name})
+
+    def without_topics(self, names: Set[str]) -> MetadataImage:
+        """The picture without these topics."""
+        return replace(self, topics={k: v for k, v in self.topics.items() if k not in names})

@@ -1,0 +1,250 @@
+"""A cluster of one broker that keeps its topics and producer ids in two files of its own.
+
+::
+
+    topics.json        {"cluster_id": "...", "topics": {name: {"id", "partitions", "configs"}}}
+    producer-ids.json  {"next": n}     every id below n may have been given out
+
+Each is replaced as a whole (written aside, fsynced, renamed), so a crash leaves the old or the new
+one. ``topics.json`` is the truth about topics; the folders of partitions are made to fit it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import uuid
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any, Final
+
+from tallymark.broker.metadata.assignment import grow, place
+from tallymark.broker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from tallymark.broker.metadata.leader_epoch import next_epoch
+from tallymark.broker.metadata.port import Claim, OnChange
+from tallymark.broker.metadata.topic_names import check_collision
+from tallymark.coordination.cluster_id import new_cluster_id
+from tallymark.errors import CODES, KafkaError, UserError
+from tallymark.log.files import Files, write_file
+from tallymark.log.partition_folder import parse_folder
+
+TOPICS_FILE: Final = "topics.json"
+PRODUCER_IDS_FILE: Final = "producer-ids.json"
+PRODUCER_ID_BLOCK: Final = 1000
+"""Ids taken at once: the rest of a block is lost at a restart, and there are 2^63 of them."""
+
+
+class LocalCluster:
+    """The :class:`~tallymark.broker.metadata.port.Cluster` of ``enable.zookeeper=false``.
+
+    ``folder`` is the broker's first log dir; it must be locked by this process before
+    :meth:`join`.
+    """
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files = files
+        self._topics_file = os.path.join(folder, TOPICS_FILE)
+        self._ids_file = os.path.join(folder, PRODUCER_IDS_FILE)
+        self._image = MetadataImage("")
+        self._new = False
+        self._changing = asyncio.Lock()
+        self._next_id = self._block_end = 0
+        self._on_change: OnChange | None = None
+
+    async def cluster_id(self) -> str:
+        """Read from ``topics.json``; a new one where there is no such file yet. UserError where
+        there are partitions without it: they must not be taken for left over and deleted."""
+        stored = await asyncio.to_thread(_read, self._files, self._topics_file)
+        if stored is None:
+            self._image = MetadataImage(_id_of_new_folder(self._files, self._topics_file))
+        else:
+            self._image = _image(stored, self._topics_file)
+        self._new = stored is None
+        return self._image.cluster_id
+
+    async def join(self, me: BrokerImage, on_change: OnChange) -> None:
+        """This broker leads everything and is its own controller."""
+        if self._new:
+            await self._store(self._image)
+        ids = await asyncio.to_thread(_read, self._files, self._ids_file)
+        self._next_id = self._block_end = int((ids or {}).get("next", 0))
+        topics = {name: _led_by(topic, me.node_id) for name, topic in self._image.topics.items()}
+        self._on_change = on_change
+        await self._publish(
+            replace(
+                self._image,
+                controller_id=me.node_id,
+                brokers={me.node_id: me},
+                topics=topics,
+            )
+        )
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str],
+        assignment: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """See :class:`~tallymark.broker.metadata.port.Cluster`."""
+        async with self._changing:
+            image = self._image
+            if name in image.topics:
+                raise KafkaError(CODES["TOPIC_ALREADY_EXISTS"], name)
+            check_collision(name, image)
+            replicas = place(partitions, image.load(), assignment)
+            changed = image.with_topic(
+                TopicImage(name, uuid.uuid4(), _led(replicas), dict(configs))
+            )
+            await self._store(changed)
+            await self._publish(changed)
+
+    async def create_partitions(
+        self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """See :class:`~tallymark.broker.metadata.port.Cluster`."""
+        async with self._changing:
+            topic = self._topic(name)
+            added = grow(len(topic.partitions), count, self._image.load(), assignment)
+            grown = replace(topic, partitions=topic.partitions + _led(added))
+            changed = self._image.with_topic(grown)
+            await self._store(changed)
+            await self._publish(changed)
+
+    async def alter_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """See :class:`~tallymark.broker.metadata.port.Cluster`."""
+        async with self._changing:
+            changed = self._image.with_topic(replace(self._topic(name), configs=dict(configs)))
+            await self._store(changed)
+            await self._publish(changed)
+
+    async def delete_topics(self, names: Sequence[str]) -> Mapping[str, KafkaError]:
+        """See :class:`~tallymark.broker.metadata.port.Cluster`."""
+        async with self._changing:
+            there = {name for name in names if name in self._image.topics}
+            if there:
+                changed = self._image.without_topics(there)
+                await self._store(changed)
+                await self._publish(changed)
+        unknown = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+        return {name: KafkaError(unknown, name) for name in names if name not in there}
+
+    async def deleted_here(self) -> Set[uuid.UUID]:
+        """None beyond what ``topics.json`` no longer has: every log of another topic is left over,
+        and goes at the start."""
+        return frozenset()
+
+    async def forget_deleted(self, topic_ids: Set[uuid.UUID]) -> None:
+        """There is no list of them."""
+
+    async def lead(self, claims: Sequence[Claim]) -> Sequence[int]:
+        """The log itself remembers the epochs; a partition begins with epoch 0."""
+        return [next_epoch(max(c.log_epoch, 0), c.log_epoch, intact=c.intact) for c in claims]
+
+    async def next_producer_id(self) -> int:
+        """From a block whose end is on the disk before its first id is given out."""
+        async with self._changing:
+            if self._next_id == self._block_end:
+                end = self._block_end + PRODUCER_ID_BLOCK
+                await self._write(self._ids_file, {"next": end})
+                self._block_end = end
+            self._next_id += 1
+            return self._next_id - 1
+
+    async def retire(self) -> None:
+        """There is nobody to tell."""
+
+    async def leave(self) -> None:
+        """There is nobody to tell."""
+
+    def _topic(self, name: str) -> TopicImage:
+        try:
+            return self._image.topics[name]
+        except KeyError:
+            raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], name) from None
+
+    async def _store(self, image: MetadataImage) -> None:
+        await self._write(self._topics_file, _stored(image))
+
+    async def _write(self, path: str, value: dict[str, Any]) -> None:
+        data = json.dumps(value, indent=1, sort_keys=True).encode()
+        try:
+            await asyncio.to_thread(write_file, self._files, path, data)
+        except OSError as error:
+            raise KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{path}: {error.strerror}") from error
+
+    async def _publish(self, image: MetadataImage) -> None:
+        self._image = image
+        assert self._on_change is not None, "join() comes first"
+        await self._on_change(image)
+
+
+def _led_by(topic: TopicImage, node_id: int) -> TopicImage:
+    return replace(topic, partitions=_led([(node_id,)] * len(topic.partitions)))
+
+
+def _led(replicas: Sequence[tuple[int, ...]]) -> tuple[PartitionImage, ...]:
+    return tuple(PartitionImage(r[0], 0, r, r) for r in replicas)
+
+
+def _stored(image: MetadataImage) -> dict[str, Any]:
+    topics = {
+        topic.name: {
+            "id": str(topic.topic_id),
+            "partitions": len(topic.partitions),
+            "configs": dict(topic.configs),
+        }
+        for topic in image.topics.values()
+    }
+    return {"cluster_id": image.cluster_id, "topics": topics}
+
+
+def _image(stored: dict[str, Any], path: str) -> MetadataImage:
+    nobody = PartitionImage(-1, 0, (), ())
+    try:
+        topics = {
+            name: TopicImage(
+                name,
+                uuid.UUID(item["id"]),
+                (nobody,) * int(item["partitions"]),
+                {str(key): str(value) for key, value in item["configs"].items()},
+            )
+            for name, item in stored["topics"].items()
+        }
+        return MetadataImage(str(stored["cluster_id"]), topics=topics)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(
+            f"{path} does not describe topics: {error!r}", "bring back a copy of it"
+        ) from error
+
+
+def _id_of_new_folder(files: Files, topics_file: str) -> str:
+    """A new cluster id, or the one that a first start noted which got no further."""
+    folder = os.path.dirname(topics_file)
+    names = files.listdir(folder) if files.exists(folder) else []
+    if any(parse_folder(name) for name in names if files.is_dir(f"{folder}/{name}")):
+        raise UserError(
+            f"{topics_file} is missing, though there are partitions beside it",
+            "bring back a copy of it, use another folder, or start with ZooKeeper where it is "
+            "the folder of a broker of such a cluster",
+        )
+    meta = files.read(f"{folder}/meta.properties") if "meta.properties" in names else b""
+    for line in meta.decode(errors="replace").splitlines():
+        if line.startswith("cluster.id="):
+            return line.removeprefix("cluster.id=").strip()
+    return new_cluster_id()
+
+
+def _read(files: Files, path: str) -> dict[str, Any] | None:
+    if not files.exists(path):
+        return None
+    try:
+        stored = json.loads(files.read(path))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}", "bring back a copy of it") from error
+    if not isinstance(stored, dict):
+        raise UserError(f"{path} is not a JSON object", "bring back a copy of it")
+    return stored

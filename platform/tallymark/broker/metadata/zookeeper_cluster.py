@@ -1,0 +1,287 @@
+"""A cluster whose truth is in ZooKeeper.
+
+Every command blocks, so all of them run on one thread of their own, in order. A change of what is
+watched (brokers, changes of topics, the controller, requests to delete) leads to one refresh: stand
+for controller, do the controller's work if elected, read what has changed, hand over the new
+picture.
+
+Only the controller deletes. Any broker creates topics and partitions and changes settings: the
+spreading is a pure function of what was read, and the transaction holds only if that still stands
+(:mod:`tallymark.coordination.topic_writer`), so there is nothing that needs one mind to decide, and
+nothing that a deposed controller could get wrong.
+
+While the session is SUSPENDED or LOST nothing here answers, but the broker goes on serving: every
+partition has one replica, so nobody else can have taken a partition over. What needs ZooKeeper
+(topics, new blocks of producer ids) is refused as retriable until it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from tallymark.broker.metadata.image import BrokerImage, MetadataImage
+from tallymark.broker.metadata.port import Claim, OnChange
+from tallymark.broker.metadata.zookeeper_registration import Registration
+from tallymark.broker.metadata.zookeeper_view import ZooKeeperView
+from tallymark.coordination import (
+    CoordinationError,
+    SessionLostError,
+    SessionState,
+    Watch,
+    ZooKeeper,
+    next_block,
+    paths,
+)
+from tallymark.coordination.closing import close_open_nodes
+from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
+from tallymark.log import Files
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+REFRESH_SECONDS: Final = 30.0
+"""The picture is looked at again this often even if no watch fires, so that what failed once
+(a deletion, a partition whose disk was away) is tried again."""
+STOP_SECONDS: Final = 3.0
+"""How long a stop waits for each thing that may hang: a picture being acted upon, ZooKeeper."""
+DELETE_SECONDS: Final = 15.0
+"""How long a deletion waits for the controller."""
+
+
+class ZooKeeperCluster:
+    """The :class:`~tallymark.broker.metadata.port.Cluster` of ``enable.zookeeper=true``.
+
+    ``zookeeper`` is not started yet; this object owns it. ``folder`` is the broker's first data
+    folder, locked by this process before :meth:`join`. ``on_failure`` is called on the loop when
+    the broker's id was taken by another one.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        node_id: int,
+        files: Files,
+        folder: str,
+        now_ms: Callable[[], int],
+        on_failure: Callable[[TallymarkError], None],
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._view = ZooKeeperView(zookeeper, node_id, now_ms)
+        self._registration = Registration(zookeeper, node_id, files, folder, now_ms)
+        self._node_id = node_id
+        self._on_failure = on_failure
+        self._thread = ThreadPoolExecutor(1, "tallymark-zookeeper")
+        self._loop = asyncio.get_running_loop()
+        self._refreshing = asyncio.Lock()
+        self._dirty = asyncio.Event()
+        self._ids: list[int] = []
+        self._taking_ids = asyncio.Lock()
+        self._watches: list[Watch] = []
+        self._task: asyncio.Task[None] | None = None
+        self._on_change: OnChange | None = None
+        self._stopping = False
+
+    async def cluster_id(self) -> str:
+        """Opens the session. Raises ConnectError when ZooKeeper is not there."""
+
+        def start() -> str:
+            self._zookeeper.start(create_root=True)
+            # Made by us, it is open to consumers also where the cluster's root is closed to them.
+            self._zookeeper.ensure(paths.CONSUMERS)
+            close_open_nodes(self._zookeeper)
+            return self._view.check_identity()
+
+        return await self._run(start)
+
+    async def join(self, me: BrokerImage, on_change: OnChange) -> None:
+        """Take over what is ours (raising leader epochs where that must be) before anyone is told
+        that we live: the others have the new epochs when they see us come. UserError: our id is in
+        use."""
+        self._on_change = on_change
+        await self._run(lambda: self._registration.check_free(me))
+        await on_change(await self._run(self._view.read))
+        await self._run(lambda: self._registration.register(me, self._lost_our_id))
+        self._watches += await self._run(lambda: self._view.watch(self._changed))
+        await self.refresh()
+        self._task = asyncio.create_task(self._follow(), name="metadata refresh")
+        self._task.add_done_callback(_ended)
+
+    async def refresh(self) -> MetadataImage:
+        """Read everything and hand it over; the picture is not older than the call."""
+        async with self._refreshing:
+            image = await self._run(self._view.read_in_office)
+            assert self._on_change is not None, "join() comes first"
+            await self._on_change(image)
+            return image
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str],
+        assignment: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """See :class:`~tallymark.broker.metadata.port.Cluster`."""
+        await self._answered(lambda: self._view.create_topic(name, partitions, configs, assignment))
+        await self._refreshed()
+
+    async def create_partitions(
+        self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """See :class:`~tallymark.broker.metadata.port.Cluster`."""
+        await self._answered(lambda: self._view.create_partitions(name, count, assignment))
+        await self._refreshed()
+
+    async def alter_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """See :class:`~tallymark.broker.metadata.port.Cluster`."""
+        await self._answered(lambda: self._view.alter_configs(name, configs))
+        await self._refreshed()
+
+    async def delete_topics(self, names: Sequence[str]) -> Mapping[str, KafkaError]:
+        """See :class:`~tallymark.broker.metadata.port.Cluster`; REQUEST_TIMED_OUT for those with
+        which the controller is not done in time."""
+        unknown = await self._answered(lambda: self._view.request_deletes(names))
+        code = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+        failed = {name: KafkaError(code, name) for name in unknown}
+        asked = set(names) - set(unknown)
+        deadline = self._loop.time() + DELETE_SECONDS
+        while left := asked & set((await self._refreshed()).topics):
+            if self._loop.time() > deadline:
+                late = CODES["REQUEST_TIMED_OUT"]
+                return failed | {name: KafkaError(late, f"the deletion of {name}") for name in left}
+            await asyncio.sleep(0.05)
+        return failed
+
+    async def deleted_here(self) -> Set[uuid.UUID]:
+        """As the controller has noted them. None where ZooKeeper cannot be asked: what is on the
+        disks stays there until the next start."""
+        try:
+            return await self._run(self._view.deleted_here)
+        except (ConnectError, SessionLostError, CoordinationError) as error:
+            log.warning("deleted topics are not known: %s", error)
+            return frozenset()
+
+    async def forget_deleted(self, topic_ids: Set[uuid.UUID]) -> None:
+        """See :class:`~tallymark.broker.metadata.port.Cluster`."""
+        try:
+            await self._run(lambda: self._view.forget_deleted(topic_ids))
+        except (ConnectError, SessionLostError, CoordinationError) as error:
+            log.warning("deleted topics stay in the list of this broker: %s", error)
+
+    async def lead(self, claims: Sequence[Claim]) -> Sequence[int | KafkaError]:
+        """By compare-and-set of the partitions' state nodes."""
+        return await self._answered(lambda: self._view.lead(claims))
+
+    async def next_producer_id(self) -> int:
+        """From a block taken for this broker alone."""
+        async with self._taking_ids:
+            if not self._ids:
+                block = await self._answered(lambda: next_block(self._zookeeper, self._node_id))
+                self._ids = list(reversed(block))
+            return self._ids.pop()
+
+    async def retire(self) -> None:
+        """Unregister and resign; without a connection there is nothing to be said to anybody."""
+        if self._stopping:
+            return
+        await self._stop_following()
+
+        def go() -> None:
+            try:
+                if self._zookeeper.state is SessionState.CONNECTED:
+                    self._registration.release()
+                    self._view.resign()
+            except (ConnectError, SessionLostError, CoordinationError) as error:
+                log.warning("left without unregistering: %s", error)
+
+        await asyncio.wait([asyncio.ensure_future(self._run(go))], timeout=STOP_SECONDS)
+
+    async def leave(self) -> None:
+        """Unregister, resign, end the session; without a connection only the last."""
+        await self.retire()
+
+        def close() -> None:
+            for watch in self._watches:
+                watch.cancel()
+            self._zookeeper.close()
+
+        await self._run(close)
+        self._thread.shutdown()
+
+    async def _stop_following(self) -> None:
+        """A picture that is being acted upon is finished first, if that takes no longer than
+        :data:`STOP_SECONDS`: logs are being opened in a thread that nobody can call back."""
+        task, self._task = self._task, None
+        self._stopping = True
+        self._dirty.set()
+        if task is not None:
+            await asyncio.wait([task], timeout=STOP_SECONDS)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def _changed(self) -> None:
+        """On kazoo's thread."""
+        self._call_soon(self._dirty.set)
+
+    def _lost_our_id(self, error: TallymarkError) -> None:
+        """On kazoo's thread."""
+        self._call_soon(lambda: self._on_failure(error))
+
+    def _call_soon(self, function: Callable[[], object]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
+
+    async def _follow(self) -> None:
+        """Refresh after every change, and now and then without one."""
+        while not self._stopping:
+            try:
+                async with asyncio.timeout(REFRESH_SECONDS):
+                    await self._dirty.wait()
+            except TimeoutError:
+                pass
+            self._dirty.clear()
+            if self._stopping:
+                return
+            if self._zookeeper.state is not SessionState.CONNECTED:
+                continue  # the next CONNECTED fires every watch, and so comes back here
+            try:
+                await self.refresh()
+            except (ConnectError, SessionLostError) as error:
+                log.warning("the picture of the cluster stays as it is: %s", error)
+            except TallymarkError as error:
+                log.error("the picture of the cluster cannot be read: %s", error)
+
+    async def _refreshed(self) -> MetadataImage:
+        try:
+            return await self.refresh()
+        except KafkaError:
+            raise
+        except TallymarkError as error:
+            raise _unavailable(error) from error
+
+    async def _answered(self, command: Callable[[], T]) -> T:
+        """A command for a client: without ZooKeeper it may try again."""
+        try:
+            return await self._run(command)
+        except KafkaError:
+            raise
+        except TallymarkError as error:
+            raise _unavailable(error) from error
+
+    async def _run(self, command: Callable[[], T]) -> T:
+        return await self._loop.run_in_executor(self._thread, command)
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    """The follower must not die unheard."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("the broker follows the cluster no more", exc_info=error)
+
+
+def _unavailable(error: Exception) -> KafkaError:
+    return KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], str(error))

@@ -1,0 +1,104 @@
+"""This broker's entry among the live ones. All of it blocks.
+
+A broker that was killed leaves its entry (and maybe the controller's office) standing until its
+session times out. The next start on the same data folder, whose lock it holds, knows that the
+earlier process is dead: it removes them instead of waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+
+from tallymark.broker.metadata.image import BrokerImage
+from tallymark.coordination import (
+    BrokerInfo,
+    BrokerRegistry,
+    ControllerElection,
+    EphemeralNode,
+    ListenerInfo,
+    ZooKeeper,
+    paths,
+)
+from tallymark.coordination.strange_nodes import StrangeNodes
+from tallymark.errors import TallymarkError, UserError
+from tallymark.log.files import Files, write_file
+
+log = logging.getLogger(__name__)
+
+
+class Registration:
+    """``folder`` is a data folder that this process has locked; its id tells our entry from the
+    entries of others."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        node_id: int,
+        files: Files,
+        folder: str,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._brokers = BrokerRegistry(zookeeper)
+        self._election = ControllerElection(zookeeper, node_id, now_ms)
+        self._node_id = node_id
+        self._files = files
+        self._folder = folder
+        self._run = ""
+        self._now_ms = now_ms
+        self._node: EphemeralNode | None = None
+
+    def check_free(self, me: BrokerImage) -> None:
+        """UserError when another broker has our id; what our earlier life left is removed."""
+        self._run = data_folder_id(self._files, self._folder)
+        other = self._brokers.brokers(strange=StrangeNodes()).get(self._node_id)
+        if other is None:
+            return
+        if other.run != self._run:
+            if other.address != self._info(me).address:
+                raise UserError(
+                    f"broker id {self._node_id} is in use by {other.address} in "
+                    f"{self._zookeeper.connect}{self._zookeeper.chroot}",
+                    "give this broker another id, or stop the other one",
+                )
+            return  # an earlier life with other data: registering waits for it to go
+        log.info("removing what the earlier process of this data folder left registered")
+        self._remove(paths.broker(self._node_id))
+        office = self._election.current()
+        if office is not None and office.broker_id == self._node_id and not office.is_ours:
+            self._remove(paths.CONTROLLER)
+
+    def register(self, me: BrokerImage, on_failure: Callable[[TallymarkError], None]) -> None:
+        """Stand among the live brokers, again in every new session."""
+        self._node = self._brokers.register(self._info(me), on_failure)
+
+    def release(self) -> None:
+        """Be gone for everybody."""
+        if self._node is not None:
+            self._node.release()
+
+    def _info(self, me: BrokerImage) -> BrokerInfo:
+        listeners = tuple(
+            ListenerInfo(name, at.protocol, at.host, at.port) for name, at in me.endpoints.items()
+        )
+        first = listeners[0]
+        return BrokerInfo(
+            self._node_id, first.host, first.port, self._run, self._now_ms(), listeners, me.rack
+        )
+
+    def _remove(self, path: str) -> None:
+        node = self._zookeeper.find(path)
+        if node is not None and node.session != self._zookeeper.session:
+            self._zookeeper.delete(path, node.version)
+
+
+def data_folder_id(files: Files, folder: str) -> str:
+    """The id of a data folder, made at its first use: 32 hex digits in ``folder.id``."""
+    path = f"{folder}/folder.id"
+    if files.exists(path):
+        return files.read(path).decode(errors="replace").strip()
+    identity = uuid.uuid4().hex
+    write_file(files, path, identity.encode())
+    return identity

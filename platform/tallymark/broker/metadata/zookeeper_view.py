@@ -1,0 +1,295 @@
+"""Reading the cluster's picture from ZooKeeper, and changing what a broker may. All of it blocks.
+
+The first picture reads everything; each later one reads the live brokers and the topics that the
+changes name (:mod:`tallymark.coordination.changes`).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tallymark.broker.metadata.assignment import grow, place
+from tallymark.broker.metadata.image import (
+    NO_LEADER,
+    BrokerImage,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from tallymark.broker.metadata.leader_epoch import next_epoch
+from tallymark.broker.metadata.port import Claim
+from tallymark.broker.metadata.topic_names import check_collision
+from tallymark.broker.settings.listeners import Endpoint
+from tallymark.coordination import (
+    BrokerInfo,
+    BrokerRegistry,
+    ChangeReader,
+    Controller,
+    ControllerElection,
+    PartitionState,
+    TopicAssignment,
+    TopicConfigs,
+    TopicRegistry,
+    TopicWriter,
+    Watch,
+    ZooKeeper,
+    paths,
+)
+from tallymark.coordination.cluster_id import cluster_id
+from tallymark.coordination.deleted_topics import DeletedTopics
+from tallymark.coordination.errors import MalformedNodeError
+from tallymark.coordination.nodes import Node
+from tallymark.coordination.topics import decode_topic
+from tallymark.errors import CODES, KafkaError, UserError
+
+log = logging.getLogger(__name__)
+
+
+class ZooKeeperView:
+    """One broker's view of the registries. Methods raise what those raise."""
+
+    def __init__(self, zookeeper: ZooKeeper, node_id: int, now_ms: Callable[[], int]) -> None:
+        self._zookeeper = zookeeper
+        self._brokers = BrokerRegistry(zookeeper)
+        self._topics = TopicRegistry(zookeeper)
+        self._writer = TopicWriter(zookeeper)
+        self._changes = ChangeReader(zookeeper)
+        self._configs = TopicConfigs(zookeeper)
+        self._deleted = DeletedTopics(zookeeper, node_id)
+        self._election = ControllerElection(zookeeper, node_id, now_ms)
+        self._controller: Controller | None = None
+        self._node_id = node_id
+        self._image = MetadataImage("")
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def read(self) -> MetadataImage:
+        """The picture as it is now; topics that have not changed are the same objects."""
+        identity = self.check_identity()
+        touched = self._changes.unseen()
+        before = self._image.topics
+        topics: Mapping[str, TopicImage]
+        if touched is None:
+            names = self._topics.names()
+            found = self._read_topics(names)
+            topics = {n: before[n] if before.get(n) == t else t for n, t in found.items()}
+            topics |= self._unreadable(names, found)
+        elif touched:
+            kept = {name: topic for name, topic in before.items() if name not in touched}
+            found = self._read_topics(touched)
+            topics = {**kept, **found, **self._unreadable(touched, found)}
+        else:
+            topics = before
+        brokers = {
+            info.id: _broker(info)
+            for info in self._brokers.brokers(strange=self._topics.strange).values()
+        }
+        controller = self._controller.broker_id if self._controller else NO_LEADER
+        image = MetadataImage(identity, controller, brokers, topics)
+        self._changes.done()
+        if touched or image != self._image:
+            self._image = image
+        return self._image
+
+    def check_identity(self) -> str:
+        """The cluster's id. UserError where it is another one than at the first call: ZooKeeper has
+        lost its data or was exchanged, and its list of topics must not be believed."""
+        identity = cluster_id(self._zookeeper)
+        known = self._image.cluster_id or identity
+        if identity != known:
+            raise UserError(
+                f"ZooKeeper at {self._zookeeper.connect}{self._zookeeper.chroot} is of the cluster "
+                f"{identity} now, this broker is in the cluster {known}",
+                "bring back ZooKeeper's data, or stop this broker",
+            )
+        return identity
+
+    def read_in_office(self) -> MetadataImage:
+        """Stand for controller, do the controller's work if elected, and read."""
+        self.check_identity()
+        controller = self._election.elect()
+        if self._controller is None or self._controller.epoch != controller.epoch:
+            log.info("controller broker=%d epoch=%d", controller.broker_id, controller.epoch)
+        self._controller = controller
+        if controller.fence is not None:
+            self._changes.remove_old()
+            for name in self._topics.deletions():
+                try:
+                    self._writer.delete(name, controller.fence)
+                except KafkaError as error:  # deposed, or tried again with the next picture
+                    log.warning("topic not removed name=%s: %s", name, error)
+                except (UserError, MalformedNodeError, ValueError) as error:
+                    self._topics.strange.left_out(f"{paths.DELETE_TOPICS}/{name}", str(error))
+                else:
+                    log.info("topic removed by the controller name=%s", name)
+        return self.read()
+
+    def watch(self, callback: Callable[[], None]) -> list[Watch]:
+        """Hear of all that calls for a new picture: brokers that come and go, topics that change,
+        the controller's coming and going, and requests to delete (which only it need heed)."""
+        watches = [self._election.watch(callback), self._brokers.watch(callback)]
+        watches.append(self._changes.watch(callback))
+        watches.append(self._topics.watch_deletions(callback))
+        return watches
+
+    def resign(self) -> None:
+        """Be controller no more."""
+        self._election.resign()
+
+    def _unreadable(
+        self, names: Iterable[str], found: Mapping[str, TopicImage]
+    ) -> dict[str, TopicImage]:
+        """Topics of these whose nodes are there and are not what they were: they stay as they were
+        known, since a topic that is not in the picture is deleted."""
+        missing = [n for n in names if n not in found and n in self._image.topics]
+        there = self._zookeeper.read_many([paths.topic(name) for name in missing])
+        return {
+            name: self._image.topics[name]
+            for name, node in zip(missing, there, strict=True)
+            if node is not None and not _is_empty(name, node)
+        }
+
+    def _read_topics(self, names: Iterable[str]) -> dict[str, TopicImage]:
+        """Those that can be read; the others are told."""
+        assignments = self._topics.get_many(sorted(names))
+        try:
+            return self._read_rest(assignments)
+        except MalformedNodeError:
+            found: dict[str, TopicImage] = {}
+            for name, topic in assignments.items():  # which one is it?
+                try:
+                    found |= self._read_rest({name: topic})
+                except MalformedNodeError as error:
+                    self._topics.strange.left_out(error.path, error)
+            return found
+
+    def _read_rest(self, assignments: Mapping[str, TopicAssignment]) -> dict[str, TopicImage]:
+        states = self._topics.states(list(assignments.values()))
+        configs = self._configs.get_many(list(assignments))
+        return {name: _topic(each, states, configs[name]) for name, each in assignments.items()}
+
+    # -- changing -----------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str],
+        assignment: Sequence[Sequence[int]] | None,
+    ) -> None:
+        """Create it at once, spread by what is there now. TOPIC_ALREADY_EXISTS, also while it is
+        being deleted."""
+        image = self.read()
+        if name not in image.topics:  # else the writer knows best what is wrong
+            check_collision(name, image)
+        replicas = place(partitions, image.load(), assignment)
+        self._writer.create(
+            name,
+            uuid.uuid4(),
+            dict(enumerate(replicas)),
+            configs,
+            controller_epoch=self._epoch_in_office,
+        )
+
+    def create_partitions(
+        self, name: str, count: int, assignment: Sequence[Sequence[int]] | None
+    ) -> None:
+        """Let the topic grow. UNKNOWN_TOPIC_OR_PARTITION, and what ``grow`` raises."""
+        load = self.read().load()
+        self._writer.grow(
+            name, lambda there: grow(there, count, load, assignment), self._epoch_in_office
+        )
+
+    def alter_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace the topic's own settings. UNKNOWN_TOPIC_OR_PARTITION."""
+        self._writer.configure(name, configs)
+
+    def request_deletes(self, names: Sequence[str]) -> list[str]:
+        """Ask the controller for it; those of the names of which there is no topic."""
+        there = self._topics.get_many(names)
+        self._topics.request_deletes([name for name in names if name in there])
+        return [name for name in names if name not in there]
+
+    def deleted_here(self) -> set[uuid.UUID]:
+        """Deleted topics of which this broker may still have partitions."""
+        return self._deleted.here()
+
+    def forget_deleted(self, topic_ids: Iterable[uuid.UUID]) -> None:
+        """This broker has no partitions of these any more."""
+        self._deleted.forget(topic_ids)
+
+    def lead(self, claims: Sequence[Claim]) -> list[int | KafkaError]:
+        """Become leader, by compare-and-set of the states whose epoch rises. The others are left
+        as the picture has them: with one replica nobody else leads a partition of ours, so there
+        is nothing that could have changed."""
+        outcomes: dict[tuple[str, int], int | KafkaError] = {
+            (claim.topic, claim.index): claim.told for claim in claims
+        }
+        rising = [c for c in claims if c.told != next_epoch(c.told, c.log_epoch, intact=c.intact)]
+        if rising:
+            outcomes |= self._raise_epochs(rising)
+        return [outcomes[claim.topic, claim.index] for claim in claims]
+
+    def _raise_epochs(self, claims: Sequence[Claim]) -> dict[tuple[str, int], int | KafkaError]:
+        guard = self._writer.guard()
+        parts: dict[str, dict[int, tuple[int, ...]]] = {}
+        for claim in claims:
+            parts.setdefault(claim.topic, {})[claim.index] = ()
+        nil = uuid.UUID(int=0)
+        states = self._topics.states([TopicAssignment(name, nil, p) for name, p in parts.items()])
+        outcomes: dict[tuple[str, int], int | KafkaError] = {}
+        raised: dict[tuple[str, int], PartitionState] = {}
+        for claim in claims:
+            key = (claim.topic, claim.index)
+            state = states.get(key)
+            if state is None or state.leader != self._node_id:
+                outcomes[key] = _not_ours(key, "is another's to lead")
+                continue
+            epoch = next_epoch(state.leader_epoch, claim.log_epoch, intact=claim.intact)
+            outcomes[key] = epoch
+            raised[key] = PartitionState(
+                state.leader, epoch, state.isr, state.controller_epoch, state.version
+            )
+        for key, error in self._writer.put_states(raised, guard).items():
+            outcomes[key] = _not_ours(key, str(error))
+        return outcomes
+
+    @property
+    def _epoch_in_office(self) -> int:
+        return self._controller.epoch if self._controller else 0
+
+
+def _is_empty(name: str, node: Node) -> bool:
+    """Whether it is a topic without partitions: one that is being created or deleted."""
+    try:
+        return not decode_topic(name, node.data, node.version).assignment
+    except MalformedNodeError:
+        return False
+
+
+def _not_ours(key: tuple[str, int], why: str) -> KafkaError:
+    return KafkaError(CODES["NOT_LEADER_OR_FOLLOWER"], f"{key[0]}-{key[1]}: {why}")
+
+
+def _broker(info: BrokerInfo) -> BrokerImage:
+    endpoints = {
+        each.name: Endpoint(each.host, each.port, each.protocol) for each in info.listeners
+    }
+    return BrokerImage(info.id, endpoints, info.rack)
+
+
+def _topic(
+    assignment: TopicAssignment,
+    states: Mapping[tuple[str, int], PartitionState],
+    configs: Mapping[str, str],
+) -> TopicImage:
+    nobody = PartitionState(NO_LEADER, 0, ())
+    partitions: list[PartitionImage] = []
+    for index, replicas in sorted(assignment.assignment.items()):
+        state = states.get((assignment.name, index), nobody)
+        partitions.append(
+            PartitionImage(state.leader, state.leader_epoch, tuple(replicas), state.isr)
+        )
+    return TopicImage(assignment.name, assignment.topic_id, tuple(partitions), dict(configs))

@@ -1,0 +1,157 @@
+"""What the broker counts while it works: plain numbers, added to by the event loop only.
+
+Nothing here knows of Prometheus. Who is asked for the metrics reads these numbers
+(:mod:`tallymark.broker.monitoring.families`); adding to them costs tens of nanoseconds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Container
+from dataclasses import dataclass, field
+from typing import Final
+
+from tallymark.net.connection_quota import ConnectionQuota
+from tallymark.protocol.api import ApiKey
+
+BOUNDS: Final = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+"""Upper bounds of the latency histogram, seconds, inclusive; above the last there is one more."""
+
+OTHER_TOPICS: Final = "(other)"
+"""The label of all topics beyond the number that get one of their own. No topic is called so."""
+
+
+class ApiMetrics:
+    """One API's requests. ``buckets[i]`` counts answers that took at most ``BOUNDS[i]`` seconds
+    from the arrival of the request, the time a fetch or a join was parked included."""
+
+    __slots__ = ("buckets", "errors", "key", "received_bytes", "requests", "seconds", "sent_bytes")
+
+    def __init__(self, key: ApiKey) -> None:
+        self.key = key
+        self.requests = 0
+        self.received_bytes = 0
+        """Bytes of requests behind their header."""
+        self.sent_bytes = 0
+        """Bytes of responses."""
+        self.seconds = 0.0
+        self.buckets = [0] * (len(BOUNDS) + 1)
+        self.errors: dict[int, int] = {}
+        """Error codes in responses -> how often; one response may hold many."""
+
+    def answered(self, seconds: float, size: int) -> None:
+        """A response of ``size`` bytes is ready."""
+        self.buckets[bisect_left(BOUNDS, seconds)] += 1
+        self.seconds += seconds
+        self.sent_bytes += size
+
+    def failed(self, code: int) -> None:
+        """A response holds this error code."""
+        self.errors[code] = self.errors.get(code, 0) + 1
+
+
+class TopicTraffic:
+    """What clients send to a topic and read from it, all its partitions together."""
+
+    __slots__ = ("received_bytes", "received_messages", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.received_messages = 0
+        self.received_bytes = 0
+        """Bytes of record batches that were appended."""
+        self.sent_bytes = 0
+        """Bytes of record batches in fetch answers."""
+
+
+class UpkeepMetrics:
+    """What the broker does by itself, besides answering."""
+
+    __slots__ = (
+        "cleaner_failures",
+        "cleaner_removed_records",
+        "cleaner_runs",
+        "cleaner_seconds",
+        "cleaner_whole_batches",
+        "flush_failures",
+        "flush_seconds",
+        "flushes",
+        "retention_segments",
+    )
+
+    def __init__(self) -> None:
+        self.flushes = 0
+        self.flush_seconds = 0.0
+        self.flush_failures = 0
+        self.retention_segments = 0
+        """Segments deleted by time or size."""
+        self.cleaner_runs = 0
+        self.cleaner_seconds = 0.0
+        self.cleaner_failures = 0
+        self.cleaner_removed_records = 0
+        self.cleaner_whole_batches = 0
+        """Met by compactions and left as they are: they do not decode, or hold too much."""
+
+
+@dataclass(slots=True)
+class TrailMetrics:
+    """Lines of the admin trail, by ``file`` and ``topic``."""
+
+    written: Counter[str] = field(default_factory=Counter[str])
+    dropped: Counter[str] = field(default_factory=Counter[str])
+    """Those that are in neither, or in the other one only."""
+
+
+class BrokerMetrics:
+    """All counters of one broker. At most ``max_topics`` topics get a label of their own, those
+    that come first; all others share :data:`OTHER_TOPICS`."""
+
+    def __init__(self, max_topics: int = 200) -> None:
+        self.apis: dict[ApiKey, ApiMetrics] = {}
+        self.connections: ConnectionQuota | None = None
+        """Counts the connections of all listeners."""
+        self.upkeep = UpkeepMetrics()
+        self.trail: TrailMetrics | None = None
+        """None where administrators' requests leave no trail."""
+        self.bad_requests = 0
+        """Requests that could not be understood or are not served; they closed their connection."""
+        self.failed_requests = 0
+        """Requests on which the broker itself failed; they closed their connection."""
+        self._max_topics = max_topics
+        self._topics: dict[str, TopicTraffic] = {}
+        self._others = TopicTraffic()
+
+    def api(self, key: ApiKey) -> ApiMetrics:
+        """The counters of an API."""
+        found = self.apis.get(key)
+        if found is None:
+            found = self.apis[key] = ApiMetrics(key)
+        return found
+
+    def topic(self, name: str) -> TopicTraffic:
+        """The counters of a topic, or those of all the others."""
+        found = self._topics.get(name)
+        if found is None:
+            if len(self._topics) >= self._max_topics:
+                return self._others
+            found = self._topics[name] = TopicTraffic()
+        return found
+
+    def label(self, name: str) -> str:
+        """The label that stands for a topic."""
+        return name if name in self._topics else OTHER_TOPICS
+
+    def keep(self, topics: Container[str]) -> None:
+        """Topics that are gone give their label up for others."""
+        for name in [name for name in self._topics if name not in topics]:
+            del self._topics[name]
+
+    def topics(self) -> list[tuple[str, TopicTraffic]]:
+        """Every label with its counters; the others' only once they have counted something."""
+        found = sorted(self._topics.items())
+        if self._others.received_bytes or self._others.sent_bytes:
+            found.append((OTHER_TOPICS, self._others))
+        return found

@@ -1,0 +1,274 @@
+"""The metrics of a broker as Prometheus wants them, put together anew for every scrape.
+
+Labels are bounded: APIs, error names, states, and topics as far as
+:class:`~tallymark.broker.metrics.counters.BrokerMetrics` gives them a label. Names end in their
+unit; counters end in ``_total``. Counters begin at 0 with the process, those of a topic with its
+label.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Final
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+
+from tallymark.broker.metrics.counters import BOUNDS, ApiMetrics, BrokerMetrics, UpkeepMetrics
+from tallymark.broker.security.acl_authorizer import AclAuthorizer
+from tallymark.broker.state import BrokerState
+from tallymark.broker.yielding import in_turns
+from tallymark.errors import TABLE
+from tallymark.protocol.api import ApiKey
+
+PREFIX: Final = "tallymark_broker_"
+_TURN: Final = 200
+"""Partitions, or groups, looked at in one turn of the event loop."""
+
+
+@dataclass(slots=True)
+class Logs:
+    """Sums over the partitions that are led here. ``sizes`` is bytes by topic label."""
+
+    led: int = 0
+    offline: int = 0
+    segments: int = 0
+    unflushed: int = 0
+    producers: int = 0
+    parked: int = 0
+    sizes: Counter[str] = field(default_factory=Counter[str])
+    topics: set[str] = field(default_factory=set[str])
+
+
+async def families(state: BrokerState) -> list[Metric]:
+    """Everything that is measured, read in small turns of the event loop."""
+    logs = await _logs(state)
+    state.metrics.keep(logs.topics | state.image.topics.keys())
+    return [
+        *_broker(state),
+        *_requests(state.metrics),
+        *_traffic(state.metrics),
+        *_partitions(state, logs),
+        *_upkeep(state.metrics.upkeep),
+        *_recovery(state),
+        await _groups(state),
+        *_security(state),
+    ]
+
+
+async def _logs(state: BrokerState) -> Logs:
+    found = Logs(offline=len(state.partitions.offline()))
+    waiting: set[object] = set()
+    for number, partition in enumerate(state.partitions):
+        log = partition.log
+        if log.is_offline:
+            found.offline += 1
+        else:
+            found.led += 1
+        found.topics.add(partition.topic)
+        found.sizes[state.metrics.label(partition.topic)] += log.size
+        found.segments += log.segment_count
+        found.unflushed += log.end_offset - log.recovery_point
+        found.producers += len(log.producers)
+        waiting |= partition.waiting
+        if number % _TURN == _TURN - 1:
+            await asyncio.sleep(0)
+    found.parked = len(waiting)
+    return found
+
+
+def _broker(state: BrokerState) -> Iterator[Metric]:
+    image, settings = state.image, state.settings
+    info = InfoMetricFamily("tallymark_build", "The version that runs.")
+    info.add_metric([], {"version": version("tallymark")})
+    yield info
+    info = InfoMetricFamily(PREFIX[:-1], "Which broker this is.")
+    info.add_metric([], {"node_id": str(settings.node_id), "cluster_id": image.cluster_id})
+    yield info
+    yield _gauge("cluster_brokers", "Live brokers of the cluster.", len(image.brokers))
+    yield _gauge(
+        "is_controller",
+        "Whether this broker is the cluster's controller.",
+        int(image.controller_id == settings.node_id),
+    )
+    yield _gauge("cluster_topics", "Topics of the cluster.", len(image.topics))
+    quota = state.metrics.connections
+    if quota is not None:
+        yield _gauge("connections", "Connections that are open.", quota.open)
+        yield _counter("refused_connections", "Connections turned away at a limit.", quota.refused)
+
+
+def _requests(metrics: BrokerMetrics) -> Iterator[Metric]:
+    yield _by_api("requests", "Requests that came.", list(metrics.apis.values()), "requests")
+    apis = [api for api in metrics.apis.values() if api.requests]
+    yield _by_api("request_bytes", "Their bytes, headers apart.", apis, "received_bytes")
+    yield _by_api("response_bytes", "Bytes of the answers.", apis, "sent_bytes")
+    errors = CounterMetricFamily(
+        f"{PREFIX}errors", "Error codes in answers, by name.", labels=("api", "error")
+    )
+    seconds = HistogramMetricFamily(
+        f"{PREFIX}request_seconds",
+        "From the arrival of a request to its answer, parked time included.",
+        labels=("api",),
+    )
+    for api in apis:
+        for code, count in sorted(api.errors.items()):
+            row = TABLE.get(code)
+            name = str(code) if row is None else row.name
+            errors.add_metric((api.key.name.lower(), name), count)
+        seconds.add_metric((api.key.name.lower(),), _cumulative(api), sum_value=api.seconds)
+    yield errors
+    yield seconds
+    yield _counter(
+        "bad_requests", "Requests that nobody could understand or serve.", metrics.bad_requests
+    )
+    yield _counter(
+        "failed_requests", "Requests that met an error of the broker.", metrics.failed_requests
+    )
+
+
+def _cumulative(api: ApiMetrics) -> list[tuple[str, float]]:
+    total = 0
+    buckets: list[tuple[str, float]] = []
+    for bound, count in zip((*map(str, BOUNDS), "+Inf"), api.buckets, strict=True):
+        total += count
+        buckets.append((bound, float(total)))
+    return buckets
+
+
+def _traffic(metrics: BrokerMetrics) -> Iterator[Metric]:
+    named = metrics.topics()
+    for name, text, attribute in (
+        ("topic_received_messages", "Messages appended.", "received_messages"),
+        ("topic_received_bytes", "Bytes of batches appended.", "received_bytes"),
+        ("topic_sent_bytes", "Bytes of batches sent to consumers.", "sent_bytes"),
+    ):
+        family = CounterMetricFamily(PREFIX + name, text, labels=("topic",))
+        for label, traffic in named:
+            family.add_metric((label,), getattr(traffic, attribute))
+        yield family
+
+
+def _partitions(state: BrokerState, logs: Logs) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        f"{PREFIX}partitions",
+        "Partitions that are this broker's to lead; offline ones lie on a failed disk.",
+        labels=("state",),
+    )
+    family.add_metric(("led",), logs.led)
+    family.add_metric(("offline",), logs.offline)
+    yield family
+    family = GaugeMetricFamily(
+        f"{PREFIX}topic_log_bytes", "Bytes of the logs led here.", labels=("topic",)
+    )
+    for label, size in sorted(logs.sizes.items()):
+        family.add_metric((label,), size)
+    yield family
+    yield _gauge("log_segments", "Segments of the logs led here.", logs.segments)
+    yield _gauge("unflushed_messages", "Messages that a power failure could take.", logs.unflushed)
+    yield _gauge(
+        "idempotent_producers", "Producer ids remembered, each once a partition.", logs.producers
+    )
+    yield _gauge("parked_fetches", "Fetches that wait for messages.", logs.parked)
+    offline = state.logs.offline_dirs if state.logs is not None else {}
+    yield _gauge("offline_log_dirs", "Data directories whose disk has failed.", len(offline))
+
+
+def _upkeep(counts: UpkeepMetrics) -> Iterator[Metric]:
+    yield _counter("flushes", "Flushes of a partition to its disk.", counts.flushes)
+    yield _counter("flush_seconds", "What they took.", counts.flush_seconds)
+    yield _counter("flush_failures", "Flushes that failed.", counts.flush_failures)
+    yield _counter(
+        "retention_segments", "Segments deleted by time or size.", counts.retention_segments
+    )
+    yield _counter("cleaner_runs", "Compactions of a log.", counts.cleaner_runs)
+    yield _counter("cleaner_seconds", "What they took.", counts.cleaner_seconds)
+    yield _counter("cleaner_failures", "Compactions that failed.", counts.cleaner_failures)
+    yield _counter(
+        "cleaner_removed_records", "Records they removed.", counts.cleaner_removed_records
+    )
+    yield _counter(
+        "cleaner_whole_batches",
+        "Batches that they met and left as they are: what does not decode, or holds too much.",
+        counts.cleaner_whole_batches,
+    )
+
+
+def _recovery(state: BrokerState) -> Iterator[Metric]:
+    manager = state.logs
+    opened = [] if manager is None else [manager.get(*key) for key in manager]
+    recovered = [log.recovered for log in opened if log is not None and log.recovered is not None]
+    yield _gauge(
+        "recovered_logs", "Logs that were not closed cleanly before this start.", len(recovered)
+    )
+    yield _gauge(
+        "recovery_truncated_bytes",
+        "Bytes that this start cut off, as no batch holds them.",
+        sum(found.cut for found in recovered),
+    )
+
+
+async def _groups(state: BrokerState) -> Metric:
+    counts = Counter[str]()
+    for shard in state.offsets.shards():
+        async for group in in_turns(shard.groups(), _TURN):
+            counts[group.state.value] += 1
+    family = GaugeMetricFamily(
+        f"{PREFIX}groups", "Consumer groups coordinated here.", labels=("state",)
+    )
+    for name, count in sorted(counts.items()):
+        family.add_metric((name,), count)
+    return family
+
+
+def _security(state: BrokerState) -> Iterator[Metric]:
+    family = CounterMetricFamily(
+        f"{PREFIX}denials", "What the access lists denied.", labels=("operation", "resource")
+    )
+    if isinstance(state.authorizer, AclAuthorizer):
+        for (operation, kind), count in sorted(state.authorizer.denials.counts.items()):
+            family.add_metric((operation.name, kind.name), count)
+    yield family
+    family = CounterMetricFamily(
+        f"{PREFIX}admin_trail", "Lines of the admin trail.", labels=("resource", "outcome")
+    )
+    trail = state.metrics.trail
+    if trail is not None:
+        for outcome, counts in (("written", trail.written), ("dropped", trail.dropped)):
+            for where in ("file", "topic"):
+                family.add_metric((where, outcome), counts[where])
+    yield family
+    family = CounterMetricFamily(f"{PREFIX}logins", "SASL log-ins.", labels=("outcome",))
+    for outcome, count in sorted(state.logins.counts.items()):
+        family.add_metric((outcome,), count)
+    yield family
+    family = CounterMetricFamily(
+        f"{PREFIX}throttled_requests", "Answers that a quota held back.", labels=("api",)
+    )
+    for key, count in sorted(state.security.throttled.items()):
+        family.add_metric((ApiKey(key).name.lower(),), count)
+    yield family
+
+
+def _by_api(name: str, text: str, apis: list[ApiMetrics], attribute: str) -> Metric:
+    family = CounterMetricFamily(PREFIX + name, text, labels=("api",))
+    for api in apis:
+        family.add_metric((api.key.name.lower(),), getattr(api, attribute))
+    return family
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(PREFIX + name, text, value=value)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(PREFIX + name, text, value=value)

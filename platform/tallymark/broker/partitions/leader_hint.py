@@ -1,0 +1,47 @@
+"""Telling a client that asked the wrong broker whom to ask (KIP-951)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tallymark.broker.partitions.table import Partitions
+from tallymark.errors import CODES, KafkaError
+
+_ABOUT_LEADERS: Final = frozenset((CODES["NOT_LEADER_OR_FOLLOWER"], CODES["FENCED_LEADER_EPOCH"]))
+
+
+class LeaderNode(NamedTuple):
+    """Where the asker reaches the leader."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class LeaderHint(NamedTuple):
+    """The leader as this broker's picture has it."""
+
+    node: LeaderNode
+    epoch: int
+
+
+def leader_hint(
+    partitions: Partitions, topic: str, index: int, error: KafkaError, listener: str
+) -> LeaderHint | None:
+    """The partition's leader, where the error is about leaders and one is alive that the asker's
+    ``listener`` leads to."""
+    if error.code not in _ABOUT_LEADERS:
+        return None
+    image = partitions.image
+    known = image.topics.get(topic)
+    if known is None or not 0 <= index < len(known.partitions):
+        return None
+    partition = known.partitions[index]
+    broker = image.brokers.get(partition.leader)
+    reached = None if broker is None else broker.at(listener)
+    if reached is None:
+        return None
+    return LeaderHint(
+        LeaderNode(partition.leader, reached.host, reached.port),
+        partitions.epoch_of(topic, index, partition.leader_epoch),
+    )

@@ -1,0 +1,236 @@
+"""One partition that this broker leads. The event loop is its only owner: no locks.
+
+Order of things: make the batch ready (a long one in a thread), append it to the log, wake who waits
+for records, answer. With one replica everything appended is committed, so the high watermark is the
+end of the log; with ``flush.before.expose`` it is the end of what was flushed, and a flush wakes
+who waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Set
+from concurrent.futures import Executor
+from functools import partial
+from typing import Protocol
+from uuid import UUID
+
+from tallymark.broker.metrics.counters import TopicTraffic
+from tallymark.broker.partitions.append_queue import AppendQueue
+from tallymark.broker.partitions.flush_waiters import Exposure
+from tallymark.broker.partitions.producible import check_producible
+from tallymark.errors import CODES, KafkaError
+from tallymark.log.files import FileSlice
+from tallymark.log.log import Log
+from tallymark.log.preparation import Prepared, is_slow, prepare
+from tallymark.log.results import AppendInfo
+from tallymark.protocol.records import HEADER_SIZE, read_header
+from tallymark.protocol.schema import Buffer
+
+
+class Watcher(Protocol):
+    """Whoever waits for a change of a partition."""
+
+    def set(self) -> None:
+        """Something changed. Returns at once."""
+        ...
+
+
+class Partition:
+    """A led partition: its log, its leader epoch, and the fetches that wait for its records.
+    ``traffic`` counts what all partitions of its topic take in and give out.
+
+    ``flush_wanted`` is called with this partition when an append makes a flush due
+    (``flush.messages``), or somebody waits for one. ``preparers`` are the threads that make batches
+    ready, None: the event loop's default.
+    """
+
+    __slots__ = (
+        "_exposure",
+        "_flush_wanted",
+        "_queue",
+        "_waiting",
+        "index",
+        "leader_epoch",
+        "log",
+        "topic",
+        "topic_id",
+        "traffic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        topic_id: UUID,
+        log: Log,
+        leader_epoch: int,
+        flush_wanted: Callable[[Partition], None] = lambda _: None,
+        traffic: TopicTraffic | None = None,
+        preparers: Executor | None = None,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.traffic = traffic or TopicTraffic()
+        self._flush_wanted = flush_wanted
+        self._exposure = Exposure()
+        self._queue = AppendQueue(preparers)
+        self._waiting: set[Watcher] = set()
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def high_watermark(self) -> int:
+        """End of what consumers may read."""
+        return self.log.high_watermark
+
+    def append(self, records: Buffer, now_ms: int) -> AppendInfo:
+        """Append one record batch of a producer. A batch appended before (a retry) is a duplicate
+        and keeps its first offsets.
+
+        Raises KafkaError: see :func:`~tallymark.broker.partitions.producible.check_producible` and
+        :meth:`tallymark.log.log.Log.append`.
+        """
+        check_producible(records, self.log.name)
+        appended = self.log.append(records, now_ms, self.leader_epoch)
+        return self._appended(appended, len(records), now_ms)
+
+    def append_in_turn(
+        self, records: Buffer, now_ms: int
+    ) -> asyncio.Task[AppendInfo | KafkaError] | None:
+        """:meth:`append`, of a batch that takes a while to be made ready, or has to wait for such
+        ones: its outcome, to come. None where there is nothing to wait for.
+
+        Raises KafkaError: see :func:`~tallymark.broker.partitions.producible.check_producible`; as
+        :meth:`exposed` where the partition is gone.
+        """
+        self._queue.check()
+        log = self.log
+        if not self._queue.busy and not is_slow(records, log.config, now_ms):
+            return None
+        check_producible(records, log.name)
+
+        def append(prepared: Prepared) -> AppendInfo:
+            appended = log.append_prepared(prepared, now_ms, self.leader_epoch)
+            return self._appended(appended, len(records), now_ms)
+
+        return self._queue.put(partial(prepare, records, log.config, now_ms, log.name), append)
+
+    def _appended(self, appended: AppendInfo, size: int, now_ms: int) -> AppendInfo:
+        """Count it, and tell those who wait."""
+        if not appended.duplicate:
+            self.traffic.received_messages += appended.last_offset - appended.first_offset + 1
+            self.traffic.received_bytes += size
+            if appended.last_offset < self.log.high_watermark:
+                self.wake()
+            if self.log.flush_due(now_ms):
+                self._flush_wanted(self)
+        return appended
+
+    def exposed(self, offset: int) -> asyncio.Future[None] | None:
+        """What a producer with ``acks=all`` waits for after its append: None where readers see the
+        record at ``offset`` already, which they always do without ``flush.before.expose``. Else a
+        future that is done when they do; a flush is asked for at once.
+
+        It fails with KafkaError: KAFKA_STORAGE_ERROR when the flush does, NOT_LEADER_OR_FOLLOWER
+        or UNKNOWN_TOPIC_OR_PARTITION when the partition goes. Where it is gone already that is
+        raised. Who stops waiting before (REQUEST_TIMED_OUT) cancels it.
+        """
+        if offset < self.log.high_watermark:
+            return None
+        self._queue.check()
+        future = self._exposure.wait_for(offset)
+        self._flush_wanted(self)
+        return future
+
+    def flushed(self) -> None:
+        """A flush has ended well: there may be more to see."""
+        if self.log.config.flush_before_expose or self._exposure:
+            self.wake()
+            self._exposure.shown(self.log.high_watermark)
+            if self._exposure:
+                self._flush_wanted(self)
+
+    def failed(self, error: KafkaError) -> None:
+        """The disk has failed: all who wait are told."""
+        self._exposure.fail(error)
+        self.wake()
+
+    async def delete_records(self, offset: int) -> int:
+        """Delete the records before ``offset``, -1: all that readers see; returns the offset the
+        log begins at now. On the disk when this returns.
+
+        Raises KafkaError: POLICY_VIOLATION where the topic's ``cleanup.policy`` has no ``delete``,
+        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        log = self.log
+        if not log.config.delete:
+            raise KafkaError(
+                CODES["POLICY_VIOLATION"], f"{self}: cleanup.policy does not say delete"
+            )
+        job = log.take_records(log.high_watermark if offset == -1 else offset)
+        self.wake()
+        await asyncio.to_thread(job.run)
+        log.finish_deletion(job)
+        return job.start_offset
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch in which the record at ``offset`` was written; ours at the end of what
+        is shown, -1 where there is nothing. Any thread may ask, and should where the log is not
+        warm there."""
+        end = self.log.high_watermark
+        if offset == end:
+            return self.leader_epoch
+        if not self.log.start_offset <= offset < end:
+            return -1
+        return read_header(first_header(self.log.read(offset, 0).data)).partition_leader_epoch
+
+    def check_epoch(self, known: int) -> None:
+        """Fence who believes in another leader epoch; -1 believes in none (KIP-320)."""
+        if known >= 0 and known != self.leader_epoch:
+            older = known < self.leader_epoch
+            raise KafkaError(
+                CODES["FENCED_LEADER_EPOCH" if older else "UNKNOWN_LEADER_EPOCH"],
+                f"{self}: epoch {known}, the leader's is {self.leader_epoch}",
+            )
+
+    def withdraw(self, *, deleted: bool = False) -> None:
+        """It is led here no more; ``deleted``: nor elsewhere. Nothing is appended from now on,
+        and all who wait are told."""
+        name = "UNKNOWN_TOPIC_OR_PARTITION" if deleted else "NOT_LEADER_OR_FOLLOWER"
+        self._queue.refuse(CODES[name], f"{self} is gone")
+        self._exposure.fail(KafkaError(CODES[name], f"{self} is gone"))
+        self.wake()
+
+    async def close(self) -> None:
+        """The broker stops: refuse what is not appended yet; nothing is under way on return."""
+        await self._queue.close(CODES["NOT_LEADER_OR_FOLLOWER"], f"{self}: the broker stops")
+
+    def wake(self) -> None:
+        """Let every waiting fetch look again: there are records, or the partition is gone."""
+        for event in self._waiting:
+            event.set()
+
+    @property
+    def waiting(self) -> Set[Watcher]:
+        """Who waits for a change."""
+        return self._waiting
+
+    def watch(self, event: Watcher) -> None:
+        """Set ``event`` at every change until :meth:`unwatch`."""
+        self._waiting.add(event)
+
+    def unwatch(self, event: Watcher) -> None:
+        """The end of :meth:`watch`."""
+        self._waiting.discard(event)
+
+
+def first_header(data: bytes | FileSlice) -> bytes:
+    """The header of the first batch of what was read, without reading the rest."""
+    if isinstance(data, bytes):
+        return data[:HEADER_SIZE]
+    return data.file.pread(HEADER_SIZE, data.position)

@@ -1,0 +1,89 @@
+"""The partitions that this broker leads, by name, and what to say about all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from tallymark.broker.metadata.image import MetadataImage
+from tallymark.broker.partitions.partition import Partition
+from tallymark.errors import CODES, KafkaError
+
+
+class Partitions:
+    """Led partitions by (topic, index). ``image`` is the picture in force."""
+
+    def __init__(self) -> None:
+        self.image = MetadataImage("")
+        self._led: dict[tuple[str, int], Partition] = {}
+        self._offline: dict[tuple[str, int], str] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(tuple(self._led.values()))
+
+    def __len__(self) -> int:
+        return len(self._led)
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition if it is led here."""
+        return self._led.get((topic, index))
+
+    def find(self, topic: str, index: int) -> Partition:
+        """The partition, or KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+        KAFKA_STORAGE_ERROR."""
+        found = self._led.get((topic, index))
+        if found is not None:
+            return found
+        where = f"{topic}-{index}"
+        if (topic, index) in self._offline:
+            raise KafkaError(
+                CODES["KAFKA_STORAGE_ERROR"], f"{where}: {self._offline[topic, index]}"
+            )
+        known = self.image.topics.get(topic)
+        if known is None or not 0 <= index < len(known.partitions):
+            raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], where)
+        raise KafkaError(CODES["NOT_LEADER_OR_FOLLOWER"], where)
+
+    def name_of(self, topic_id: UUID) -> str:
+        """The topic's name, or KafkaError UNKNOWN_TOPIC_ID."""
+        try:
+            return self.image.names_by_id[topic_id]
+        except KeyError:
+            raise KafkaError(CODES["UNKNOWN_TOPIC_ID"], str(topic_id)) from None
+
+    def epoch_of(self, topic: str, index: int, told: int) -> int:
+        """The leader epoch: our own where we lead, else what the picture tells."""
+        led = self._led.get((topic, index))
+        return told if led is None else led.leader_epoch
+
+    def add(self, partition: Partition) -> None:
+        """From now on the partition is led here."""
+        key = (partition.topic, partition.index)
+        self._offline.pop(key, None)
+        self._led[key] = partition
+
+    def remove(self, partition: Partition, *, deleted: bool = False) -> None:
+        """It is led here no more, nor elsewhere where it was ``deleted``; those who wait for it
+        are told."""
+        self._led.pop((partition.topic, partition.index), None)
+        partition.withdraw(deleted=deleted)
+
+    def set_offline(self, topic: str, index: int, why: str) -> None:
+        """Ours to lead, but its disk does not let us."""
+        self._offline[topic, index] = why
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether it is ours to lead and its disk does not let us: metadata says that it has no
+        leader (KAFKA_STORAGE_ERROR to who asks for it nevertheless)."""
+        led = self._led.get((topic, index))
+        return led.log.is_offline if led is not None else (topic, index) in self._offline
+
+    def offline(self) -> list[tuple[str, int]]:
+        """What is ours to lead and cannot be."""
+        return list(self._offline)
+
+    def forget_offline(self, topics: MetadataImage) -> None:
+        """Drop what is said of partitions of deleted topics."""
+        for topic, index in list(self._offline):
+            if topic not in topics.topics:
+                del self._offline[topic, index]

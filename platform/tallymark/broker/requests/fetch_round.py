@@ -1,0 +1,173 @@
+"""One round of a fetch: read every partition asked for, within the byte limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, cast
+
+from tallymark.broker.partitions.leader_hint import leader_hint
+from tallymark.broker.partitions.partition import Partition, first_header
+from tallymark.broker.partitions.producible import uses_zstd
+from tallymark.broker.security.authorizer import Operation, ResourceType, require
+from tallymark.broker.state import BrokerState
+from tallymark.errors import CODES, KafkaError
+from tallymark.log import Log
+from tallymark.log.segment import ColdSegmentError
+from tallymark.net import ServerConnection
+from tallymark.net.responses import SENDFILE_FROM
+from tallymark.protocol.fetch_wire import Ask, Found, PlainFetch, Topic
+from tallymark.protocol.messages import (
+    FetchResponseEpochEndOffset,
+    FetchResponseLeader,
+    FetchResponseNode,
+)
+
+_FIRST_WITH_ZSTD: Final = 10
+
+
+class Wanted(NamedTuple):
+    """One partition of a request: the partition, or why there is none."""
+
+    topic: Topic
+    name: str
+    ask: Ask
+    found: Partition | KafkaError
+
+
+def resolve(
+    state: BrokerState, connection: ServerConnection, asked: Iterable[tuple[Topic, Ask]]
+) -> list[Wanted]:
+    """Find what is asked for, in its order, and whether ``connection`` may read it."""
+    wanted: list[Wanted] = []
+    topic: Topic | None = None
+    name, refused = "", None
+    for each, ask in asked:
+        if each is not topic:
+            topic, refused = each, None
+            try:
+                name = each if isinstance(each, str) else state.partitions.name_of(each)
+                require(state.authorizer, connection, Operation.READ, ResourceType.TOPIC, name)
+            except KafkaError as error:
+                refused = error
+        wanted.append(Wanted(each, name, ask, refused or _find(state, name, ask.partition)))
+    return wanted
+
+
+def _find(state: BrokerState, topic: str, index: int) -> Partition | KafkaError:
+    try:
+        return state.partitions.find(topic, index)
+    except KafkaError as error:
+        return error
+
+
+class FetchRound:
+    """Reads on construction. ``complete``: the answer need not wait for more. ``found`` is in the
+    order of ``wanted``; what only some answers have stands beside it, by the place in it.
+
+    Without ``wait``, logs whose indexes are not in memory are ``cold`` instead of read: bring them
+    there in a thread (:meth:`warm`) and make another round."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        request: PlainFetch,
+        version: int,
+        wanted: Sequence[Wanted],
+        listener: str,
+        wait: bool,
+    ) -> None:
+        self.found: list[tuple[Topic, Found]] = []
+        self.complete = not wanted
+        self.cold: list[tuple[Log, int]] = []
+        self.diverging: dict[tuple[Topic, int], FetchResponseEpochEndOffset] = {}
+        self.leaders: dict[tuple[Topic, int], FetchResponseLeader] = {}
+        self.nodes: dict[int, FetchResponseNode] = {}
+        self._state = state
+        self._version = version
+        self._listener = listener
+        self._wait = wait
+        limit = min(request.max_bytes, state.settings.fetch_max_bytes)
+        size = 0
+        for item in wanted:
+            try:
+                # Only the first batch of the whole answer may be larger than asked for (KIP-74).
+                found = self._read(item, limit - size, first=not size)
+                size += length_of(found)
+            except KafkaError as error:
+                found = self._failed(item, error)
+                self.complete = True
+            except ColdSegmentError:
+                found = self._cold(item)
+            self.found.append((item.topic, found))
+        if size >= request.min_bytes:
+            self.complete = True
+
+    def _read(self, item: Wanted, room: int, *, first: bool) -> Found:
+        partition, ask = item.found, item.ask
+        if isinstance(partition, KafkaError):
+            raise partition
+        partition.check_epoch(ask.current_leader_epoch)
+        log = partition.log
+        if ask.last_fetched_epoch >= 0 and self._diverges(item, partition):
+            data: object = b""
+        else:
+            room = max(0, min(ask.max_bytes, room))
+            data = log.read(ask.fetch_offset, room, min_one=first, wait=self._wait).data
+            if not isinstance(data, bytes):
+                if self._version < _FIRST_WITH_ZSTD and uses_zstd(first_header(data)):
+                    raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], f"{partition}: zstd")
+                if data.size < SENDFILE_FROM:
+                    data = data.read()  # cheaper than a system call of its own
+        high_watermark = partition.high_watermark
+        return Found(
+            ask.partition,
+            0,
+            high_watermark,
+            min(log.last_stable_offset, high_watermark),
+            log.start_offset,
+            data,
+        )
+
+    def _cold(self, item: Wanted) -> Found:
+        assert isinstance(item.found, Partition)
+        self.cold.append((item.found.log, item.ask.fetch_offset))
+        return Found(item.ask.partition, 0, -1, -1, -1, b"")
+
+    def _diverges(self, item: Wanted, partition: Partition) -> bool:
+        """Whether the reader has read what was cut since (KIP-595): then it is told where the epoch
+        that it knows ends, and gets no records. OFFSET_OUT_OF_RANGE where that is not known."""
+        ask, log = item.ask, partition.log
+        epoch, end = log.end_offset_for_epoch(ask.last_fetched_epoch)
+        if epoch < 0 or ask.fetch_offset < log.start_offset:
+            raise KafkaError(
+                CODES["OFFSET_OUT_OF_RANGE"],
+                f"{partition}: offset {ask.fetch_offset} of epoch {ask.last_fetched_epoch}",
+            )
+        if epoch == ask.last_fetched_epoch and ask.fetch_offset <= end:
+            return False
+        self.diverging[item.topic, ask.partition] = FetchResponseEpochEndOffset(epoch, end)
+        self.complete = True
+        return True
+
+    def _failed(self, item: Wanted, error: KafkaError) -> Found:
+        index = item.ask.partition
+        hint = leader_hint(self._state.partitions, item.name, index, error, self._listener)
+        if hint is not None:
+            self.leaders[item.topic, index] = FetchResponseLeader(hint.node.node_id, hint.epoch)
+            self.nodes[hint.node.node_id] = FetchResponseNode(
+                node_id=hint.node.node_id, host=hint.node.host, port=hint.node.port
+            )
+        return Found(index, error.code, -1, -1, -1, b"")
+
+    def warm(self) -> None:
+        """Load what was ``cold``. For a thread."""
+        for log, offset in self.cold:
+            with suppress(KafkaError):  # the next round meets it again, and tells
+                log.warm(offset)
+
+
+def length_of(found: Found) -> int:
+    """Bytes of records."""
+    records = found.records
+    return len(records) if isinstance(records, bytes) else cast(int, records.size)

@@ -1,0 +1,57 @@
+"""Who looks after a group: the leader of its partition of ``__consumer_offsets``."""
+
+from __future__ import annotations
+
+from tallymark.broker.groups.shard import GroupShard
+from tallymark.broker.metadata.image import BrokerImage
+from tallymark.broker.requests.create_topic import auto_create
+from tallymark.broker.security.authorizer import Operation, ResourceType, Who, require
+from tallymark.broker.state import BrokerState
+from tallymark.errors import CODES, KafkaError
+from tallymark.groups.placement import partition_of_group
+from tallymark.groups.records import LONGEST_TEXT
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+
+
+async def coordinator_of(state: BrokerState, group: str) -> BrokerImage:
+    """The group's coordinator; the first call of a cluster creates ``__consumer_offsets``.
+
+    Raises COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID.
+    """
+    _check_name(group)
+    try:
+        topic = state.image.topics.get(OFFSETS_TOPIC) or await auto_create(state, OFFSETS_TOPIC)
+    except KafkaError as error:
+        raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], str(error)) from error
+    index = partition_of_group(group, len(topic.partitions))
+    leader = state.image.leader_of(topic.partitions[index])
+    if leader < 0:
+        raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], f"{OFFSETS_TOPIC}-{index}")
+    return state.image.brokers[leader]
+
+
+def authorized_shard(state: BrokerState, who: Who, operation: Operation, group: str) -> GroupShard:
+    """Where the group is, for somebody who may do that to it.
+
+    Raises GROUP_AUTHORIZATION_FAILED, and as :func:`shard_of`.
+    """
+    require(state.authorizer, who, operation, ResourceType.GROUP, group)
+    return shard_of(state, group)
+
+
+def shard_of(state: BrokerState, group: str) -> GroupShard:
+    """Where the group is, if we are its coordinator.
+
+    Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID.
+    """
+    _check_name(group)
+    topic = state.image.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        raise KafkaError(CODES["NOT_COORDINATOR"], f"group {group}: nobody asked for it yet")
+    return state.offsets.of(group, len(topic.partitions))
+
+
+def _check_name(group: str) -> None:
+    # Kafka lets consumers without a group id (the empty one) commit in its old protocol only.
+    if not group or len(group.encode()) > LONGEST_TEXT:
+        raise KafkaError(CODES["INVALID_GROUP_ID"], f"{group[:40]!r}")

@@ -1,0 +1,43 @@
+"""What a client is told of a partition: who leads it, in which epoch, and what is wrong with it.
+Metadata and DescribeTopicPartitions tell the same."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tallymark.broker.metadata.image import NO_LEADER, PartitionImage
+from tallymark.broker.state import BrokerState
+from tallymark.errors import CODES
+
+
+class PartitionFacts(NamedTuple):
+    """``leader`` is -1 where the asker cannot reach one; then ``error`` is a code that says why."""
+
+    error: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+def partition_facts(
+    state: BrokerState, listener: str, topic: str, index: int, partition: PartitionImage
+) -> PartitionFacts:
+    """For somebody who came in by ``listener``."""
+    image = state.image
+    leader, error = image.leader_of(partition), 0
+    if leader < 0:
+        error = CODES["LEADER_NOT_AVAILABLE"]
+    elif image.brokers[leader].at(listener) is None:
+        leader, error = NO_LEADER, CODES["LISTENER_NOT_FOUND"]
+    elif state.partitions.is_offline(topic, index):  # ours, on a disk that failed
+        leader, error = NO_LEADER, CODES["LEADER_NOT_AVAILABLE"]
+    return PartitionFacts(
+        error,
+        leader,
+        state.partitions.epoch_of(topic, index, partition.leader_epoch),
+        partition.replicas,
+        partition.isr,
+        tuple(r for r in partition.replicas if r not in image.brokers),
+    )

@@ -1,0 +1,47 @@
+"""The log of denials: ``tallymark.authorizer``, one line for each thing denied, not more often than
+every few seconds however often it is tried."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Final
+
+from tallymark.broker.security.authorizer import Operation, ResourceType
+from tallymark.net.rate_limit import RateLimit
+
+log: Final = logging.getLogger("tallymark.authorizer")
+
+
+class DenialLog:
+    """Counts and tells denials."""
+
+    def __init__(self, limit: RateLimit | None = None) -> None:
+        self.counts: Counter[tuple[Operation, ResourceType]] = Counter()
+        """How often what was denied, since the start."""
+        self._limit = limit or RateLimit()
+
+    def note(
+        self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> None:
+        """Somebody was denied something."""
+        self.counts[operation, kind] += 1
+        held = self._limit.passes((principal, host, operation, kind, name))
+        if held is not None:
+            log.warning(
+                "denied principal=%s host=%s operation=%s resource=%s:%r repeated=%d",
+                principal,
+                host,
+                operation.name,
+                kind.name,
+                name,
+                held,
+                extra={
+                    "principal": principal,
+                    "host": host,
+                    "operation": operation.name,
+                    "resource_type": kind.name,
+                    "resource": name,
+                    "repeated": held,
+                },
+            )

@@ -1,0 +1,136 @@
+"""The keys that tokens are checked with: a JSON Web Key Set, from a file or over HTTPS.
+
+The set is read at the start, again every ``sasl.oauthbearer.jwks.endpoint.refresh.ms``, and when a
+token names a key that is not in it: the issuer may have taken a new one. That happens once in
+:data:`AGAIN_SECONDS` at most, whatever strangers send, and one reading serves all who wait. What
+cannot be read is told, and the keys that were read before hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from tallymark.broker.security.oauth.tokens import KeySet
+from tallymark.net.oauth_urls import LOOPBACK, file_of
+
+log: Final = logging.getLogger("tallymark.logins")
+
+MAX_BYTES: Final = 1024 * 1024
+READ_SECONDS: Final = 10.0
+"""For the whole answer."""
+AGAIN_SECONDS: Final = 10.0
+
+
+async def read_jwks(url: str) -> bytes:
+    """The bytes of the key set. OSError, ValueError or httpx.HTTPError where it cannot be had
+    within :data:`READ_SECONDS` and :data:`MAX_BYTES`."""
+    path = file_of(url)
+    if path is not None:
+        return await asyncio.to_thread(_read_file, path)
+    import httpx  # 0.1 s to import
+
+    found = bytearray()
+    async with (
+        asyncio.timeout(READ_SECONDS),
+        httpx.AsyncClient(
+            timeout=READ_SECONDS,
+            # Nothing is unpacked, so what comes is as large as what is held.
+            headers={"accept": "application/json", "accept-encoding": "identity"},
+            trust_env=urlsplit(url).hostname not in LOOPBACK,
+        ) as client,
+        client.stream("GET", url) as answer,
+    ):
+        if answer.status_code != 200:
+            raise ValueError(f"HTTP {answer.status_code}")
+        async for part in answer.aiter_raw():
+            found += part
+            if len(found) > MAX_BYTES:
+                raise ValueError(f"it has more than {MAX_BYTES} bytes")
+    return bytes(found)
+
+
+def _read_file(path: Path) -> bytes:
+    with path.open("rb") as file:
+        found = file.read(MAX_BYTES + 1)
+    if len(found) > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES} bytes")
+    return found
+
+
+class OAuthKeys:
+    """The key set at ``url``, kept up to date on the running loop."""
+
+    def __init__(
+        self,
+        url: str,
+        refresh_seconds: float,
+        read: Callable[[str], Awaitable[bytes]] = read_jwks,
+    ) -> None:
+        self.keys = KeySet()
+        self.readings = 0
+        """How often the set was asked for."""
+        self._url = url
+        self._refresh_seconds = refresh_seconds
+        self._read = read
+        self._clock = asyncio.get_running_loop().time
+        self._reading: asyncio.Task[None] | None = None
+        self._asked_at = -AGAIN_SECONDS
+        self._follower: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read, and again from time to time. A set that cannot be had now is told; nobody can log
+        in by a token until it can."""
+        await self._refreshed()
+        self._follower = asyncio.create_task(self._follow())
+
+    async def stop(self) -> None:
+        """Read no more. Idempotent."""
+        for task in (self._follower, self._reading):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        self._follower = self._reading = None
+
+    async def ready(self, kid: str | None) -> None:
+        """Return when the key is there, or cannot be had now."""
+        if self.keys.has(kid):
+            return
+        if self._reading is None and self._clock() - self._asked_at < AGAIN_SECONDS:
+            return
+        await self._refreshed()
+
+    async def _refreshed(self) -> None:
+        if self._reading is None:
+            self._asked_at = self._clock()
+            self._reading = asyncio.create_task(self._refresh())
+        await asyncio.shield(self._reading)
+
+    async def _refresh(self) -> None:
+        from httpx import HTTPError, InvalidURL
+
+        self.readings += 1
+        try:
+            self.keys = KeySet.parse(await self._read(self._url))
+        except (OSError, ValueError, TimeoutError, HTTPError, InvalidURL) as error:
+            why = str(error) or type(error).__name__
+            log.error(
+                "the keys of tokens cannot be read from %s: %s; %d read before stay",
+                self._url,
+                why,
+                len(self.keys),
+            )
+        else:
+            log.info("keys of tokens read count=%d from=%s", len(self.keys), self._url)
+        finally:
+            self._reading = None
+
+    async def _follow(self) -> None:
+        while True:
+            known = len(self.keys) > 0
+            await asyncio.sleep(self._refresh_seconds if known else AGAIN_SECONDS)
+            await self._refreshed()

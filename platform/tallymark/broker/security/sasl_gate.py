@@ -1,0 +1,71 @@
+"""The gate of SASL listeners: until somebody has logged in, nothing is served but what that takes.
+
+::
+
+    request ─► logged in? ── yes ─► the broker's handler
+                   └── no ──► ApiVersions, SaslHandshake, SaslAuthenticate: the broker's handler
+                              a bare frame, after a handshake of version 0: a token
+                              anything else: the connection is closed, as it is by more than
+                              MAX_BEFORE of those
+
+A connection whose session ends (KIP-368) before its client has logged in again is closed by
+:class:`~tallymark.broker.security.sasl_logins.Logins`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from tallymark.broker.security.sasl_logins import Logins
+from tallymark.errors import RemoteProtocolError
+from tallymark.net import Handler, ServerConnection
+from tallymark.net.sasl import SaslError
+from tallymark.net.sasl_server import SaslState
+from tallymark.net.server_connection import BARE, Answer
+from tallymark.protocol.api import ApiKey
+from tallymark.protocol.frames import RequestHeader
+
+_BEFORE: Final = frozenset(
+    {int(ApiKey.API_VERSIONS), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)}
+)
+MAX_BEFORE: Final = 32
+"""Requests that a connection may make before its first log-in: clients make three to six."""
+TOKENS: Final = frozenset({int(ApiKey.SASL_AUTHENTICATE), BARE.api_key})
+"""Requests of which nothing is left to do when their client goes away: nobody hears the answer,
+and a log-in that fails waits for seconds to be told so."""
+
+
+class SaslGate:
+    """A :class:`~tallymark.net.server_connection.Handler` before ``handler``."""
+
+    def __init__(self, handler: Handler, logins: Logins) -> None:
+        self._handler = handler
+        self._logins = logins
+
+    def __call__(
+        self, header: RequestHeader, body: memoryview, connection: ServerConnection
+    ) -> Answer | Awaitable[Answer]:
+        """RemoteProtocolError, which closes the connection, for what is not its turn."""
+        session = connection.sasl
+        if session is None:
+            session = connection.sasl = self._logins.session()
+        if session.user is None:
+            session.asked += 1
+            if session.asked > MAX_BEFORE:
+                raise RemoteProtocolError(f"more than {MAX_BEFORE} requests before the log-in")
+        if session.user is not None or header.api_key in _BEFORE:
+            return self._handler(header, body, connection)
+        if header is BARE:
+            return self._bare(bytes(body), connection)
+        raise RemoteProtocolError(f"API key {header.api_key} before the log-in is over")
+
+    async def _bare(self, token: bytes, connection: ServerConnection) -> Answer:
+        try:
+            reply, _ = await self._logins.take(connection, token)
+        except SaslError as error:
+            raise RemoteProtocolError(f"the log-in failed: {error}") from error
+        connection.bare_frames = connection.sasl is not None and (
+            connection.sasl.state is not SaslState.DONE
+        )
+        return len(reply).to_bytes(4, "big") + reply

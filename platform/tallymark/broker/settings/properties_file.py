@@ -1,0 +1,133 @@
+"""A broker's settings from a file of ``name=value`` lines: Apache Kafka's ``server.properties``.
+
+::
+
+    # a comment              ! another
+    log.dirs=/data/a,\\
+             /data/b         a backslash goes on with the next line
+    num.partitions = 4
+
+Kafka's own files work: names that mean the same in another unit are converted, names that have
+nothing to say here are told and skipped, and what asks for something that is not there is an error.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from tallymark.broker.settings.broker import kafka_name
+from tallymark.errors import UserError
+
+HOUR_MS: Final = 3_600_000
+UNITS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
+    "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", HOUR_MS)),
+    "log.roll.ms": (("log.roll.hours", HOUR_MS),),
+}
+"""Settings that have older names in other units; the first name that is set counts, as in Kafka."""
+
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "num.network.threads": "one event loop does all",
+    "num.io.threads": "one event loop does all",
+    "background.threads": "one event loop does all",
+    "queued.max.requests": "requests are bounded by connection",
+    "socket.send.buffer.bytes": "the operating system chooses",
+    "socket.receive.buffer.bytes": "the operating system chooses",
+    "num.recovery.threads.per.data.dir": "logs are recovered one after the other",
+    "num.replica.fetchers": "a partition has one replica",
+    "controlled.shutdown.enable": "a broker always leaves in order",
+    "auto.leader.rebalance.enable": "a partition has one replica",
+    "unclean.leader.election.enable": "a partition has one replica",
+    "compression.lz4.level": "the encoder in use has one level",
+    "log.preallocate": "segments grow as they are written",
+    "log.segment.delete.delay.ms": "files go at once, readers keep what they hold",
+    "log.index.size.max.bytes": "an index takes 8 bytes for each log.index.interval.bytes",
+    "log.roll.jitter.ms": "a segment's age counts from its first record",
+    "log.roll.jitter.hours": "a segment's age counts from its first record",
+    "log.local.retention.ms": "records are on the broker's disks only",
+    "log.local.retention.bytes": "records are on the broker's disks only",
+    "transaction.state.log.replication.factor": "there are no transactions",
+    "transaction.state.log.min.isr": "there are no transactions",
+    "transaction.state.log.num.partitions": "there are no transactions",
+}
+"""Names that Kafka's files have and that change nothing here, and why."""
+
+ONLY: Final[Mapping[str, tuple[str, str]]] = {
+    "offsets.topic.replication.factor": ("1", "a partition has one replica"),
+}
+"""Names that may have the one value that is kept here anyway."""
+
+
+class Read(NamedTuple):
+    """What a file says: settings by name, and names that have no effect, with the reason."""
+
+    values: dict[str, str]
+    skipped: dict[str, str]
+
+
+def read_properties(text: str, file: str) -> Read:
+    """Take a file apart. ``file`` is its name, for errors. Raises UserError with the line that is
+    no setting, is there twice, or asks for what this broker cannot do. Whether the names and
+    values that are left are right, :func:`~tallymark.broker.settings.text.parse` says."""
+    values = pairs(text, file)
+    skipped = {name: WITHOUT_EFFECT[name] for name in values if name in WITHOUT_EFFECT}
+    for name, (only, why) in ONLY.items():
+        value = values.pop(name, only)
+        if value != only:
+            raise UserError(f"{file}: {name} can only be {only}, {why}", "leave it out")
+    for name in skipped:
+        del values[name]
+    _convert(values, file)
+    return Read(values, skipped)
+
+
+def pairs(text: str, file: str) -> dict[str, str]:
+    """The names and values of a file as they stand in it. UserError: a line is no setting, or a
+    name is there twice."""
+    values: dict[str, str] = {}
+    for number, line in _lines(text):
+        name, value = _pair(line, f"{file} line {number}")
+        if name in values:
+            raise UserError(f"{file} line {number}: {name} is set twice", "leave one of them")
+        values[name] = value
+    return values
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Logical lines with the number of their first; without comments and empty ones."""
+    begun, first = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not begun:
+            first = number
+            if not line or line[0] in "#!":
+                continue
+        if line.endswith("\\"):
+            begun += line[:-1]
+            continue
+        yield first, begun + line
+        begun = ""
+    if begun:
+        yield first, begun
+
+
+def _pair(line: str, where: str) -> tuple[str, str]:
+    found = min((line.index(sign) for sign in "=:" if sign in line), default=-1)
+    if found < 1:
+        # Not all of the line: what should have been the value may be a secret.
+        raise UserError(f"{where}: {line.split()[0][:80]!r} is not name=value")
+    return kafka_name(line[:found].strip()), line[found + 1 :].strip()
+
+
+def _convert(values: dict[str, str], file: str) -> None:
+    for target, others in UNITS.items():
+        for name, factor in others:
+            value = values.pop(name, None)
+            if value is None or target in values:
+                continue
+            try:
+                number = int(value)
+            except ValueError:
+                raise UserError(f"{file}: {name}={value[:40]} is not a number") from None
+            values[target] = str(number * factor if number >= 0 else -1)

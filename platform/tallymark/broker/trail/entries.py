@@ -1,0 +1,280 @@
+"""What an administrator's request changes, as lines of the trail. Pure.
+
+For each API that changes something, a function from request and answer to :class:`Change` s: what
+it is about, what was there before, what was asked for, and what became of it. What was there before
+is read by :func:`known_before`, when the request comes. No function reads a secret: of credentials
+there is the mechanism and the number of iterations, of settings with a secret the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from tallymark.broker.metadata.image import TopicImage
+from tallymark.broker.security.acl_names import OPERATION_NAMES, words
+from tallymark.broker.security.authorizer import ResourceType
+from tallymark.broker.security.users import MECHANISM_OF
+from tallymark.broker.settings.broker import is_secret
+from tallymark.broker.state import BrokerState
+from tallymark.errors import KafkaError
+from tallymark.protocol.api import ApiKey
+from tallymark.trail import NO_ERROR
+
+HIDDEN: Final = "(hidden)"
+
+
+class Change(NamedTuple):
+    """One line, but for who it was; ``code`` is that of Kafka's errors."""
+
+    kind: str
+    name: str
+    before: Any = None
+    after: Any = None
+    code: int = 0
+    message: str | None = None
+
+
+def result_of(code: int) -> str:
+    """The name of an error code."""
+    return NO_ERROR if not code else KafkaError(code, "").name
+
+
+def known_before(state: BrokerState, api: ApiKey, request: Any) -> Mapping[tuple[str, str], Any]:
+    """(kind, name) -> what is there before the request is served, of what it names."""
+    reader = _BEFORE.get(api)
+    return {} if reader is None else dict(reader(state, request))
+
+
+def changes(
+    api: ApiKey, request: Any, answer: Any, before: Mapping[tuple[str, str], Any]
+) -> list[Change]:
+    """One for each thing that the request named."""
+    if getattr(request, "validate_only", False):
+        return []
+    found = _CHANGES[api](request, answer)
+    return [
+        change._replace(before=before.get((change.kind, change.name), change.before))
+        for change in found
+    ]
+
+
+# -- topics and groups -----------------------------------------------------------------------
+
+
+def _topic(topic: TopicImage) -> dict[str, Any]:
+    return {"partitions": len(topic.partitions), "configs": _shown(topic.configs)}
+
+
+def _topics_before(state: BrokerState, names: Sequence[str]) -> Iterator[tuple[Any, Any]]:
+    for name in names:
+        topic = state.image.topics.get(name)
+        if topic is not None:
+            yield ("topic", name), _topic(topic)
+
+
+def _doomed_before(state: BrokerState, request: Any) -> Iterator[tuple[Any, Any]]:
+    by_id = state.image.names_by_id
+    ids = [by_id.get(each.topic_id, "") for each in request.topics if each.name is None]
+    names = [each.name for each in request.topics if each.name is not None]
+    return _topics_before(state, [*request.topic_names, *names, *ids])
+
+
+def _create_topics(request: Any, answer: Any) -> Iterator[Change]:
+    outcome = {each.name: each for each in answer.topics}
+    for topic in request.topics:
+        became = outcome.get(topic.name)
+        count = topic.num_partitions if not topic.assignments else len(topic.assignments)
+        if became is not None and became.num_partitions > 0:
+            count = became.num_partitions
+        configs = _shown({each.name: each.value for each in topic.configs})
+        yield _change("topic", topic.name, became, {"partitions": count, "configs": configs})
+
+
+def _delete_topics(request: Any, answer: Any) -> Iterator[Change]:
+    for became in answer.responses:
+        yield _change("topic", became.name or str(became.topic_id), became, None)
+
+
+def _records_before(state: BrokerState, request: Any) -> Iterator[tuple[Any, Any]]:
+    for topic in request.topics:
+        for each in topic.partitions:
+            led = state.partitions.get(topic.name, each.partition_index)
+            if led is not None:
+                where = f"{topic.name}-{each.partition_index}"
+                yield ("partition", where), {"start_offset": led.log.start_offset}
+
+
+def _delete_records(request: Any, answer: Any) -> Iterator[Change]:
+    for topic in answer.topics:
+        for each in topic.partitions:
+            after = None if each.error_code else {"start_offset": each.low_watermark}
+            yield _change("partition", f"{topic.name}-{each.partition_index}", each, after)
+
+
+def _create_partitions(request: Any, answer: Any) -> Iterator[Change]:
+    counts = {each.name: each.count for each in request.topics}
+    for each in answer.results:
+        yield _change("topic", each.name, each, {"partitions": counts.get(each.name)})
+
+
+def _delete_groups(request: Any, answer: Any) -> Iterator[Change]:
+    for each in answer.results:
+        yield _change("group", each.group_id, each, None)
+
+
+def _offset_delete(request: Any, answer: Any) -> Iterator[Change]:
+    if answer.error_code or not answer.topics:
+        yield _change("group", request.group_id, answer, None)
+    for topic in answer.topics:
+        for each in topic.partitions:
+            where = {"offset_of": f"{topic.name}-{each.partition_index}"}
+            yield _change("group", request.group_id, each, None)._replace(before=where)
+
+
+# -- settings --------------------------------------------------------------------------------
+
+_KINDS: Final = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
+_OPERATIONS: Final = {0: "set", 1: "delete", 2: "append", 3: "subtract"}
+
+
+def _configs_before(state: BrokerState, request: Any) -> Iterator[tuple[Any, Any]]:
+    records = state.security.records
+    for resource in request.resources:
+        kind, name = _KINDS.get(resource.resource_type, "?"), resource.resource_name
+        topic = state.image.topics.get(name)
+        if kind == "topic" and topic is not None:
+            yield (kind, name), _shown(topic.configs)
+        elif kind == "broker":
+            yield (kind, name), _shown(records.brokers.get(name or "<default>", {}))
+        elif kind == "group":
+            yield (kind, name), _shown(records.groups.get(name, {}))
+
+
+def _alter_configs(request: Any, answer: Any) -> Iterator[Change]:
+    for resource, became in zip(request.resources, answer.responses, strict=True):
+        after = _shown({each.name: each.value for each in resource.configs})
+        kind = _KINDS.get(resource.resource_type, "?")
+        yield _change(kind, resource.resource_name, became, {"replaced_by": after})
+
+
+def _incremental(request: Any, answer: Any) -> Iterator[Change]:
+    for resource, became in zip(request.resources, answer.responses, strict=True):
+        after: dict[str, Any] = {}
+        for each in resource.configs:
+            how = _OPERATIONS.get(each.config_operation, str(each.config_operation))
+            after.setdefault(how, {}).update(_shown({each.name: each.value}))
+        kind = _KINDS.get(resource.resource_type, "?")
+        yield _change(kind, resource.resource_name, became, after)
+
+
+def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: HIDDEN if value and is_secret(name.lower()) else value
+        for name, value in values.items()
+    }
+
+
+# -- users, access-control lists, quotas -------------------------------------------------------
+
+
+def _users_before(state: BrokerState, request: Any) -> Iterator[tuple[Any, Any]]:
+    for name in {each.name for each in (*request.deletions, *request.upsertions)}:
+        held = state.security.users.credentials.get(name, {})
+        yield (
+            ("user", name),
+            {mechanism: {"iterations": one.iterations} for mechanism, one in held.items()},
+        )
+
+
+def _alter_users(request: Any, answer: Any) -> Iterator[Change]:
+    for became in answer.results:
+        after: dict[str, Any] = {}
+        for each in request.deletions:
+            if each.name == became.user:
+                after[_mechanism(each.mechanism)] = None
+        for each in request.upsertions:
+            if each.name == became.user:
+                after[_mechanism(each.mechanism)] = {"iterations": each.iterations}
+        yield _change("user", became.user, became, after)
+
+
+def _mechanism(number: int) -> str:
+    return MECHANISM_OF.get(number, str(number))
+
+
+def _create_acls(request: Any, answer: Any) -> Iterator[Change]:
+    for each, became in zip(request.creations, answer.results, strict=True):
+        entry = _acl(each, each.resource_pattern_type)
+        yield _change(_acl_kind(each.resource_type), each.resource_name, became, entry)
+
+
+def _delete_acls(request: Any, answer: Any) -> Iterator[Change]:
+    for wanted, result in zip(request.filters, answer.filter_results, strict=True):
+        if result.error_code or not result.matching_acls:
+            name = wanted.resource_name_filter or "*"
+            yield _change(_acl_kind(wanted.resource_type_filter), name, result, None)
+        for each in result.matching_acls:
+            kind = _acl_kind(each.resource_type)
+            entry = _acl(each, each.pattern_type)
+            yield _change(kind, each.resource_name, each, None)._replace(before=entry)
+
+
+def _acl(each: Any, pattern: int) -> dict[str, Any]:
+    return {
+        "principal": each.principal,
+        "host": each.host,
+        "operation": OPERATION_NAMES.get(each.operation, str(each.operation)),
+        "permission": {2: "Deny", 3: "Allow"}.get(each.permission_type, str(each.permission_type)),
+        "pattern": {3: "literal", 4: "prefixed"}.get(pattern, str(pattern)),
+    }
+
+
+def _acl_kind(number: int) -> str:
+    try:
+        return "acl of " + words(ResourceType(number).name)
+    except ValueError:
+        return "acl"
+
+
+def _alter_quotas(request: Any, answer: Any) -> Iterator[Change]:
+    for entry, became in zip(request.entries, answer.entries, strict=True):
+        parts = [f"{each.entity_type}={each.entity_name or '<default>'}" for each in entry.entity]
+        after = {each.key: None if each.remove else each.value for each in entry.ops}
+        yield _change("quota", ",".join(parts), became, after)
+
+
+# --------------------------------------------------------------------------------------------
+
+
+def _change(kind: str, name: str, became: Any, after: Any) -> Change:
+    code = 0 if became is None else became.error_code
+    return Change(kind, name, None, after, code, getattr(became, "error_message", None) or None)
+
+
+_BEFORE: Final[dict[ApiKey, Callable[[BrokerState, Any], Iterator[tuple[Any, Any]]]]] = {
+    ApiKey.DELETE_TOPICS: _doomed_before,
+    ApiKey.DELETE_RECORDS: _records_before,
+    ApiKey.CREATE_PARTITIONS: lambda state, request: _topics_before(
+        state, [each.name for each in request.topics]
+    ),
+    ApiKey.ALTER_CONFIGS: _configs_before,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs_before,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _users_before,
+}
+_CHANGES: Final[dict[ApiKey, Callable[[Any, Any], Iterator[Change]]]] = {
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.DELETE_RECORDS: _delete_records,
+    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.CREATE_ACLS: _create_acls,
+    ApiKey.DELETE_ACLS: _delete_acls,
+    ApiKey.ALTER_CONFIGS: _alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental,
+    ApiKey.DELETE_GROUPS: _delete_groups,
+    ApiKey.OFFSET_DELETE: _offset_delete,
+    ApiKey.ALTER_CLIENT_QUOTAS: _alter_quotas,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_users,
+}
+TRAILED: Final = frozenset(_CHANGES)
+"""The APIs that are on record."""

@@ -1,0 +1,286 @@
+"""The trail of this broker: what administrators asked of it goes to a file, and to a topic.
+
+The dispatcher hands every request of :data:`~.entries.TRAILED` over before it is served, and
+its answer afterwards. Neither waits: lines go into two queues of bounded length. A thread writes
+the file; a task appends to a partition of the topic that this broker leads. What finds a queue
+full, or cannot be written, is counted (``dropped``, in ``/metrics``) and told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Awaitable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tallymark.broker.metrics.counters import TrailMetrics
+from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.requests.create_topic import create_topic
+from tallymark.broker.state import BrokerState
+from tallymark.broker.trail.entries import changes, known_before, result_of
+from tallymark.errors import CODES, KafkaError, TallymarkError
+from tallymark.net import ServerConnection
+from tallymark.net.rate_limit import RateLimit
+from tallymark.protocol.api import ApiKey
+from tallymark.protocol.records import encode_batch
+from tallymark.protocol.schema import Message
+from tallymark.trail import Entry, TrailFile
+
+log: Final = logging.getLogger("tallymark.trail")
+
+MAX_WAITING: Final = 10_000
+"""Lines in each queue."""
+RETENTION_MS: Final = 365 * 24 * 3_600_000
+"""Of a topic that the broker makes."""
+_AGAIN_SECONDS: Final = 5.0
+_STOP_SECONDS: Final = 2.0
+_BATCH: Final = 200
+
+
+class Trail:
+    """``file`` None: no file; ``topic`` "": no topic."""
+
+    def __init__(self, state: BrokerState, file: TrailFile | None, topic: str) -> None:
+        self.counts = state.metrics.trail = TrailMetrics()
+        self._state = state
+        self._file = file
+        self._topic = topic
+        self._lines: queue.Queue[bytes | None] = queue.Queue(MAX_WAITING)
+        self._records: deque[bytes] = deque()
+        self._wake = asyncio.Event()
+        self._thread: threading.Thread | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._limit = RateLimit()
+
+    def start(self) -> None:
+        """On the running loop."""
+        if self._file is not None:
+            # A daemon: a disk that hangs must not keep the broker from ending.
+            self._thread = threading.Thread(target=self._write, name="tallymark-trail", daemon=True)
+            self._thread.start()
+        if self._topic:
+            self._task = asyncio.create_task(self._publish(), name="admin trail")
+
+    async def stop(self) -> None:
+        """Write what waits, as far as that is done within moments. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            with contextlib.suppress(TallymarkError):
+                self._append(self._led())
+            self._drop("topic", len(self._records))
+            self._records.clear()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            with contextlib.suppress(queue.Full):
+                self._lines.put_nowait(None)
+            await asyncio.to_thread(thread.join, _STOP_SECONDS)
+            if thread.is_alive():
+                self._drop("file", self._lines.qsize(), "the disk does not take them")
+
+    # -- what the dispatcher calls ----------------------------------------------------------------
+
+    def served(
+        self,
+        api: ApiKey,
+        request: Any,
+        client_id: str | None,
+        connection: ServerConnection,
+        answer: Message | Awaitable[Message | None] | None,
+        before: Mapping[tuple[str, str], Any],
+    ) -> Message | Awaitable[Message | None] | None:
+        """The answer as it is, or one that is awaited; its lines are on their way then."""
+        if answer is None or isinstance(answer, Message):
+            self._record(api, request, client_id, connection, answer, before)
+            return answer
+        return self._later(api, request, client_id, connection, answer, before)
+
+    def before(self, api: ApiKey, request: Any) -> Mapping[tuple[str, str], Any]:
+        """What is there before ``request`` is served."""
+        return known_before(self._state, api, request)
+
+    async def _later(
+        self,
+        api: ApiKey,
+        request: Any,
+        client_id: str | None,
+        connection: ServerConnection,
+        answer: Awaitable[Message | None],
+        before: Mapping[tuple[str, str], Any],
+    ) -> Message | None:
+        try:
+            response = await answer
+        except BaseException as error:
+            self._failed(api, client_id, connection, error)
+            raise
+        self._record(api, request, client_id, connection, response, before)
+        return response
+
+    def _record(
+        self,
+        api: ApiKey,
+        request: Any,
+        client_id: str | None,
+        connection: ServerConnection,
+        answer: Message | None,
+        before: Mapping[tuple[str, str], Any],
+    ) -> None:
+        try:
+            for change in changes(api, request, answer, before):
+                self._put(
+                    self._entry(api, client_id, connection, change.kind, change.name)(
+                        before=change.before,
+                        after=change.after,
+                        result=result_of(change.code),
+                        message=change.message,
+                    )
+                )
+        except Exception as error:  # the request is served, whatever the trail thinks of it
+            log.exception("a request of %s is not understood by the trail", api.name)
+            self._failed(api, client_id, connection, error)
+
+    def _failed(
+        self, api: ApiKey, client_id: str | None, connection: ServerConnection, error: BaseException
+    ) -> None:
+        entry = self._entry(api, client_id, connection, "request", api.name)
+        self._put(entry(result="UNKNOWN_SERVER_ERROR", message=f"not answered: {error!r}"))
+
+    def _entry(
+        self,
+        api: ApiKey,
+        client_id: str | None,
+        connection: ServerConnection,
+        kind: str,
+        name: str,
+    ) -> Any:
+        def made(**more: Any) -> Entry:
+            return Entry(
+                at=self._state.now_ms(),
+                process=f"broker-{self._state.settings.node_id}",
+                who=connection.principal,
+                host=connection.host,
+                client=client_id,
+                action=api.name,
+                resource_type=kind,
+                resource=name,
+                **more,
+            )
+
+        return made
+
+    def _put(self, entry: Entry) -> None:
+        line = entry.line()
+        if self._thread is not None:
+            try:
+                self._lines.put_nowait(line)
+            except queue.Full:
+                self._drop("file", 1)
+        if self._topic:
+            if len(self._records) >= MAX_WAITING:
+                self._drop("topic", 1)
+            else:
+                self._records.append(line.rstrip(b"\n"))
+                self._wake.set()
+
+    def _drop(self, where: str, count: int, why: str = "the queue is full") -> None:
+        if not count:
+            return
+        self.counts.dropped[where] += count
+        if self._limit.passes(where) is not None:
+            log.error(
+                "lines of the admin trail are lost: %s, %d so far: %s",
+                where,
+                self.counts.dropped[where],
+                why,
+            )
+
+    # -- the file, on its thread --------------------------------------------------------------
+
+    def _write(self) -> None:
+        assert self._file is not None
+        while (line := self._lines.get()) is not None:
+            lines = [line]
+            ended = False
+            with contextlib.suppress(queue.Empty):
+                while len(lines) < _BATCH:
+                    more = self._lines.get_nowait()
+                    if more is None:
+                        ended = True
+                        break
+                    lines.append(more)
+            try:
+                self._file.write(lines)
+            except OSError as error:
+                self._drop("file", len(lines), f"{self._file.path}: {error.strerror or error}")
+            else:
+                self.counts.written["file"] += len(lines)
+            if ended:
+                return
+
+    # -- the topic, on the loop ---------------------------------------------------------------
+
+    async def _publish(self) -> None:
+        await self._state.serving.wait()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._records:
+                partition = self._led()
+                try:
+                    if partition is None:
+                        await self._make_topic()
+                        partition = self._led()
+                    self._append(partition)
+                except TallymarkError as error:
+                    self._told(error)
+                    await asyncio.sleep(_AGAIN_SECONDS)
+
+    def _led(self) -> Partition | None:
+        """A partition of the topic that this broker leads."""
+        led = (each for each in self._state.partitions if each.topic == self._topic)
+        return min(led, key=lambda each: each.index, default=None)
+
+    async def _make_topic(self) -> None:
+        if self._topic not in self._state.image.topics:
+            partitions = max(1, len(self._state.image.brokers))
+            configs = {"retention.ms": str(RETENTION_MS)}
+            with contextlib.suppress(KafkaError):  # another broker does the same
+                await create_topic(self._state, self._topic, partitions, configs)
+        for _ in range(100):  # until it is led
+            if self._led() is not None:
+                return
+            await asyncio.sleep(0.05)
+
+    def _append(self, partition: Partition | None) -> None:
+        if not self._records:
+            return
+        if partition is None:
+            code = CODES["NOT_LEADER_OR_FOLLOWER"]
+            raise KafkaError(code, f"{self._topic} has no partition that this broker leads")
+        while self._records:
+            now = self._state.now_ms()
+            some = [self._records[at] for at in range(min(_BATCH, len(self._records)))]
+            batch = encode_batch([(None, line, (), now) for line in some])
+            partition.append(bytearray(batch), now)
+            for _ in some:
+                self._records.popleft()
+            self.counts.written["topic"] += len(some)
+
+    def _told(self, error: TallymarkError) -> None:
+        if self._limit.passes("wait") is not None:
+            log.warning("%d lines of the admin trail wait: %s", len(self._records), error)
+
+
+def trail_file(setting: str, folder: Path, max_bytes: int, kept: int) -> TrailFile | None:
+    """What ``admin.trail.file`` means: ``none``, a path, or nothing for the one in ``folder``."""
+    if setting == "none":
+        return None
+    from tallymark.trail import FILE_NAME
+
+    return TrailFile(Path(setting) if setting else folder / FILE_NAME, max_bytes, kept)
