@@ -19,6 +19,7 @@ from rebalance_world import BrokenInvariantError, World, simulate
 
 from tallymark.client.connector import machine as connector_machine
 from tallymark.client.connector import rebalance
+from tallymark.client.connector.assignment import split_range
 from tallymark.client.connector.stream import Gate
 
 WORLDS = 150
@@ -174,7 +175,7 @@ def test_a_broken_machine_is_found_out(what: str, monkeypatch: pytest.MonkeyPatc
         _simulate_all(range(WORLDS))
 
 
-_SOUND_SPLIT = rebalance.split_range
+_SOUND_SPLIT = split_range
 _DIVISIONS: dict[str, Callable[[Sequence[Any], int], list[Sequence[Any]]]] = {
     "the remainder is nobody's": lambda items, n: [
         items[i * (len(items) // n) : (i + 1) * (len(items) // n)] for i in range(n)

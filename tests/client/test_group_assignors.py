@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
+from tallymark.client.connector.settings import ASSIGNMENT_STRATEGIES
 from tallymark.client.group.assignors import (
     ASSIGNORS,
     Division,
@@ -235,3 +236,7 @@ def test_a_thousand_partitions_and_a_hundred_members_are_divided_evenly() -> Non
     owned = next_members(members, division, 9)
     after = settled(owned, partitions, 10)
     assert sum(len(set(after[m]) - set(division[m])) for m in owned) == 10
+
+
+def test_the_settings_know_every_division() -> None:
+    assert set(ASSIGNMENT_STRATEGIES) == set(ASSIGNORS)

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+import difflib
 import types
-from collections.abc import Callable
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from tallymark.errors import UserError
 
 _CALLED = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
 Kinds = tuple[type, ...]
+NAMES_OF_OTHERS: Final = {
+    # of the Kafka 0.7 producer
+    "queue_time": "linger_ms",
+    "queue_buffering_max_ms": "linger_ms",
+    "queue_size": "buffer_memory (in bytes)",
+    "queue_enqueue_timeout_ms": "max_block_ms and on_buffer_full",
+    "producer_type": "nothing: send() never waits for the broker, send().result() does",
+    "compression_codec": "compression_type",
+    "serializer_class": "value_encoder",
+    "event_handler_class": "event_handler",
+    "callback_handler_class": "interceptors",
+    "partitioner_class": "partitioner",
+    "zk_connect": "zookeeper_connect",
+    "broker_list": "bootstrap_servers",
+    # of today's clients
+    "metadata_broker_list": "bootstrap_servers",
+    "value_serializer": "value_encoder",
+    "key_serializer": "key_encoder",
+    "max_in_flight_requests_per_connection": "max_in_flight",
+    "retries": "delivery_timeout_ms, which bounds them",
+    "request_required_acks": "acks",
+    "retry_backoff_max_ms": "retry_backoff_ms",
+}
+"""What is called otherwise here, for the error that says so."""
 
 
 def check_kinds(owner: str, settings: Any) -> None:
@@ -50,3 +75,16 @@ def _plain_fields(kind: type[Any]) -> dict[str, Kinds]:
         if all(one in _CALLED or one is types.NoneType for one in kinds):
             fields[name] = kinds
     return fields
+
+
+def unknown_keyword(
+    name: str, known: Iterable[str], owner: str, others: Mapping[str, str] | None = None
+) -> TypeError:
+    """The error for a keyword of ``owner`` that is none, with the one that was probably meant.
+    ``others``: names that other clients have for it, and what it is here."""
+    plain = name.replace(".", "_").replace("-", "_").lower()
+    if others and plain in others:
+        return TypeError(f"{owner} has no setting {name!r}: it is {others[plain]} here")
+    near = difflib.get_close_matches(plain, list(known), n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return TypeError(f"{owner} has no setting {name!r}{hint}")

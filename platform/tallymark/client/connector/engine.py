@@ -10,12 +10,13 @@ from typing import Final
 
 from tallymark.client.connector.brokers import BrokerLink
 from tallymark.client.connector.commit import OffsetCommitter
+from tallymark.client.connector.coordination import Parts
 from tallymark.client.connector.fetcher import Fetcher, FetchSettings
 from tallymark.client.connector.hooks import Hooks
 from tallymark.client.connector.progress import ProgressBook
 from tallymark.client.connector.rewind import Rewinder
 from tallymark.client.connector.settings import ConsumerSettings
-from tallymark.client.connector.sides import Parts, Side
+from tallymark.client.connector.sides import Side
 from tallymark.client.connector.stream import Gate, Stream
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import TallymarkError

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tallymark.client.connector.rebalance import Assignment
+from tallymark.client.connector.assignment import Assignment
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.protocol.topic_partition import TopicPartition
 

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tallymark.client.connector.assignment import Assignment
 from tallymark.client.connector.marks import NO_MARKS, Marks
 from tallymark.client.connector.reading import Reading
-from tallymark.client.connector.rebalance import Assignment
 from tallymark.coordination.offsets import UNKNOWN_EPOCH, Position
 from tallymark.errors import CODES, CommitFailedError, UserError
 from tallymark.protocol.topic_partition import TopicPartition

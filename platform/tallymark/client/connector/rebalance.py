@@ -14,15 +14,11 @@ stream neighbouring partitions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
+from tallymark.client.connector.assignment import split_range
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.protocol.topic_partition import TopicPartition
-
-T = TypeVar("T")
-Assignment = Mapping[TopicPartition, int]
-"""What one consumer consumes: (topic, partition) -> number of the stream among its own."""
 
 
 class StreamId(NamedTuple):
@@ -69,11 +65,3 @@ def streams_of(topic: str, members: Mapping[str, Subscription]) -> list[StreamId
         for consumer in sorted(members)
         for number in range(members[consumer].streams_of(topic))
     ]
-
-
-def split_range(items: Sequence[T], shares: int) -> list[Sequence[T]]:
-    """``items`` in ``shares`` runs, in order, as even as can be: the first ones take the
-    remainder. Five items for two: three and two; one item for four: one, none, none, none."""
-    size, remainder = divmod(len(items), shares)
-    bounds = [index * size + min(index, remainder) for index in range(shares + 1)]
-    return [items[start:end] for start, end in pairwise(bounds)]

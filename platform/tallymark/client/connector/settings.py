@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tallymark.client.group.assignors import ASSIGNORS
 from tallymark.client.kinds import check_kinds
 from tallymark.client.metrics import Metrics
 from tallymark.coordination import paths
@@ -26,6 +25,8 @@ _BROKERS_SESSION_MS: Final = 45_000
 _HEARTBEAT_MS: Final = 3_000
 _MAX_POLL_INTERVAL_MS: Final = 300_000
 _MEANT: Final = {"earliest": "smallest", "latest": "largest"}
+ASSIGNMENT_STRATEGIES: Final = ("range", "roundrobin", "cooperative-sticky")
+"""Kafka's names of the divisions there are; :mod:`tallymark.client.group.assignors` has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ class ConsumerSettings:
 
     def _check_group_protocol(self) -> None:
         for name in self.strategies:
-            _one_of("partition_assignment_strategy", name, tuple(ASSIGNORS))
+            _one_of("partition_assignment_strategy", name, ASSIGNMENT_STRATEGIES)
         if self.consumer_id is not None:
             raise UserError(
                 "consumer_id is for groups in ZooKeeper; brokers give ids to their members",

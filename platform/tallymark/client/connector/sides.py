@@ -2,60 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.connector.brokers import BrokerLink
-from tallymark.client.connector.commit import OffsetCommitter, OffsetStore, ZooKeeperOffsets
+from tallymark.client.connector.commit import OffsetStore, ZooKeeperOffsets
+from tallymark.client.connector.coordination import Coordination, Parts
 from tallymark.client.connector.coordinator import Coordinator
-from tallymark.client.connector.fetcher import Fetcher
-from tallymark.client.connector.progress import ProgressBook
 from tallymark.client.connector.settings import ConsumerSettings, new_consumer_id
-from tallymark.client.connector.stream import Gate, Stream
 from tallymark.client.group.coordinator import GroupCoordinator
 from tallymark.client.group.link import GroupLink
 from tallymark.client.group.offsets import BrokerOffsets
 from tallymark.client.security.security import ClientSecurity
-from tallymark.coordination.subscriptions import Subscription
 from tallymark.coordination.zookeeper import ZooKeeper
-from tallymark.errors import TallymarkError
-from tallymark.protocol.topic_partition import TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What of a connector its coordination works with."""
-
-    subscription: Subscription
-    streams: Sequence[Stream]
-    first_stream: Mapping[str, int]
-    """Topic to the number of its first stream, where topics have streams of their own."""
-    gate: Gate
-    link: BrokerLink
-    fetcher: Fetcher
-    book: ProgressBook
-    committer: OffsetCommitter
-    before_release: Callable[[], Mapping[TopicPartition, int]] | None
-    on_error: Callable[[Exception], None]
-
-
-class Coordination(Protocol):
-    """The thread or threads that own and give up partitions."""
-
-    settled: threading.Event
-    """Set once the first division of the partitions is in force."""
-
-    problem: TallymarkError | None
-    """What keeps it from getting there, if it knows."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def join(self, timeout: float) -> bool: ...
 
 
 class Side(Protocol):

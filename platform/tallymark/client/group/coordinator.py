@@ -37,7 +37,7 @@ from tallymark.errors import (
 )
 
 if TYPE_CHECKING:
-    from tallymark.client.connector.sides import Parts
+    from tallymark.client.connector.coordination import Parts
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _JOINING: Final = (

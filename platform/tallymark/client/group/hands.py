@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from tallymark.client.connector.assignment import split_range
 from tallymark.client.connector.commit import PASSING, OffsetCommitter
 from tallymark.client.connector.fetcher import Fetcher
 from tallymark.client.connector.progress import ProgressBook
-from tallymark.client.connector.rebalance import split_range
 from tallymark.client.connector.stream import Gate, Stream
 from tallymark.coordination.offsets import Position
 from tallymark.coordination.subscriptions import Subscription

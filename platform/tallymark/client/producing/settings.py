@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import socket
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -17,30 +15,6 @@ from tallymark.protocol.compression import CODECS, LEVELS
 Acks = Literal["all", -1, 0, 1]
 OnBufferFull = Literal["block", "fail", "drop"]
 BUFFER_POLICIES: Final = ("block", "fail", "drop")
-OTHER_NAMES: Final = {
-    # of the Kafka 0.7 producer
-    "queue_time": "linger_ms",
-    "queue_buffering_max_ms": "linger_ms",
-    "queue_size": "buffer_memory (in bytes)",
-    "queue_enqueue_timeout_ms": "max_block_ms and on_buffer_full",
-    "producer_type": "nothing: send() never waits for the broker, send().result() does",
-    "compression_codec": "compression_type",
-    "serializer_class": "value_encoder",
-    "event_handler_class": "event_handler",
-    "callback_handler_class": "interceptors",
-    "partitioner_class": "partitioner",
-    "zk_connect": "zookeeper_connect",
-    "broker_list": "bootstrap_servers",
-    # of today's clients
-    "metadata_broker_list": "bootstrap_servers",
-    "value_serializer": "value_encoder",
-    "key_serializer": "key_encoder",
-    "max_in_flight_requests_per_connection": "max_in_flight",
-    "retries": "delivery_timeout_ms, which bounds them",
-    "request_required_acks": "acks",
-    "retry_backoff_max_ms": "retry_backoff_ms",
-}
-"""What is called otherwise here, for the error that says so."""
 _MOST_IN_FLIGHT: Final = 5
 """A broker remembers the last five batches of a producer and partition (KIP-98)."""
 
@@ -125,16 +99,6 @@ def server_name(server: str | None) -> str:
     if server is not None:
         return server
     return socket.gethostname().encode()[:MAX_SERVER_BYTES].decode(errors="ignore")
-
-
-def unknown_keyword(name: str, known: Iterable[str], owner: str = "Producer()") -> TypeError:
-    """The error for a keyword of ``owner`` that is none, with the one that was probably meant."""
-    plain = name.replace(".", "_").replace("-", "_").lower()
-    if plain in OTHER_NAMES and owner == "Producer()":
-        return TypeError(f"{owner} has no setting {name!r}: it is {OTHER_NAMES[plain]} here")
-    near = difflib.get_close_matches(plain, list(known), n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return TypeError(f"{owner} has no setting {name!r}{hint}")
 
 
 def _wrong(name: str, value: object, allowed: str) -> UserError:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
+from tallymark.client.kinds import NAMES_OF_OTHERS, unknown_keyword
 from tallymark.errors import UserError
 from tallymark.net import SaslCredentials
 from tallymark.net.oauth_urls import check_oauth_url, file_of
@@ -98,10 +99,9 @@ def client_security(given: Mapping[str, Any], of: type) -> ClientSecurity:
     owner = f"{of.__name__}()"
     for name in given:
         if name not in NAMES:
-            from tallymark.client.producing.settings import unknown_keyword  # loads codecs
-
             own = inspect.signature(of).parameters
-            raise unknown_keyword(name, (*own, *sorted(NAMES)), owner)
+            others = NAMES_OF_OTHERS if owner == "Producer()" else None
+            raise unknown_keyword(name, (*own, *sorted(NAMES)), owner, others)
     settings = {name: value for name, value in given.items() if value is not None}
     protocol = settings.pop("security_protocol", None) or "PLAINTEXT"
     if protocol not in PROTOCOLS:
