@@ -5,6 +5,6 @@ Spark looks through the top-level modules whose names begin with ``pyspark_`` fo
 registration.
 """
 
-from tallymark_spark_jobs.source import TallymarkSource as DefaultSource
+from tallymark_spark_jobs.source.source import TallymarkSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallymark.client.security.http import http_access
+from tallymark.client.core.security.http import http_access
 from tallymark.deployment import Deployment
 from tallymark.net.access_log import AccessLog, AccessLogFile
 from tallymark.net.web_server import WebServer, listen

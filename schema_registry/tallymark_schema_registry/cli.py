@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tallymark.cli.process import run_process
-from tallymark.client.security.http import http_access
+from tallymark.client.core.security.http import http_access
 from tallymark.deployment import load
 from tallymark_schema_registry.embedded import RegistryServer
 

@@ -16,12 +16,12 @@ from tallymark.cli.target import clusters_named
 from tallymark.clock import now_ms
 from tallymark.deployment import load
 from tallymark.errors import UserError
-from tallymark_spark_jobs.narrowing import only_clusters
-from tallymark_spark_jobs.period import parse_period
+from tallymark_spark_jobs.reconcile.narrowing import only_clusters
+from tallymark_spark_jobs.reconcile.period import parse_period
 
 if TYPE_CHECKING:
-    from tallymark_spark_jobs.outcome import Outcome
-    from tallymark_spark_jobs.reconcile import Job, Steps
+    from tallymark_spark_jobs.reconcile.outcome import Outcome
+    from tallymark_spark_jobs.reconcile.run import Job, Steps
 
 WAIT_SECONDS = 120.0
 STDOUT = Path("-")
@@ -86,8 +86,8 @@ def reconcile(
     audit store. Exits with 0 when all is complete, 3 with discrepancies, 4 when something cannot
     be decided yet, 1 on an error.
     """
-    from tallymark_spark_jobs.reconcile import Job, Steps
-    from tallymark_spark_jobs.report import print_outcome
+    from tallymark_spark_jobs.reconcile.report import print_outcome
+    from tallymark_spark_jobs.reconcile.run import Job, Steps
 
     deployment = load(settings)
     deployment = only_clusters(deployment, clusters_named(deployment, clusters, bootstraps))
@@ -112,9 +112,9 @@ def run(job: Job, master: str | None, steps: Steps) -> Outcome:
     """Start Spark, reconcile, stop Spark. UserError for all that a person can mend."""
     from tallymark_audit.store import open_store
     from tallymark_spark_jobs.errors import as_user_error, from_spark
-    from tallymark_spark_jobs.reconcile import reconcile as run_job
+    from tallymark_spark_jobs.reconcile.run import reconcile as run_job
+    from tallymark_spark_jobs.reconcile.survey import survey
     from tallymark_spark_jobs.session import require_spark, spark_session, under_spark_submit
-    from tallymark_spark_jobs.survey import survey
 
     require_spark()
     survey(job.deployment, job.topics)  # says what is unreachable before Spark takes its time
@@ -132,7 +132,7 @@ def run(job: Job, master: str | None, steps: Steps) -> Outcome:
 
 
 def _write(path: Path | None, outcome: Outcome) -> None:
-    from tallymark_spark_jobs.outcome import to_json
+    from tallymark_spark_jobs.reconcile.outcome import to_json
 
     if path == STDOUT:
         click.echo(json.dumps(to_json(outcome), indent=1))

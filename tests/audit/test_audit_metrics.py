@@ -18,7 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Table
 
-from tallymark.client.metrics_page import MetricsPage
+from tallymark.client.core.metrics_page import MetricsPage
 from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit import sketches
 from tallymark_audit.alerts.alerter import Counts

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.client.connector.marks import NONE, Marks
-from tallymark.client.connector.marks import ONE as ONE_MARK
+from tallymark.client.consuming.marks import NONE, Marks
+from tallymark.client.consuming.marks import ONE as ONE_MARK
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.runs import SeenRun

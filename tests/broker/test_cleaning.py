@@ -17,10 +17,10 @@ from tallymark.broker.maintenance.cleaner import Cleaner
 from tallymark.broker.maintenance.cleaner_process import CompactionFailedError, ProcessWorker, Step
 from tallymark.client import Admin
 from tallymark.log import Log, LogConfig, OsFiles
-from tallymark.log.compaction_checkpoint import read_clean_points
-from tallymark.log.compaction_job import dirt_of, task_of
-from tallymark.log.compaction_swap import swap
-from tallymark.log.compaction_task import Cleaned, CompactionTask, Paused, Summary
+from tallymark.log.compaction.checkpoint import read_clean_points
+from tallymark.log.compaction.job import dirt_of, task_of
+from tallymark.log.compaction.swap import swap
+from tallymark.log.compaction.task import Cleaned, CompactionTask, Paused, Summary
 from tallymark.log.partition_folder import LogKey as Folder
 from tallymark.protocol.messages import (
     IncrementalAlterConfigsRequest,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tallymark.cli.command_config import read_command_config
-from tallymark.client.security.properties import PROPERTIES
+from tallymark.client.core.security.properties import PROPERTIES
 from tallymark.errors import UserError
 
 JAVAS_ALONE = [

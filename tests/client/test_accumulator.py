@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.client.pace import AHEAD, LONGEST, LOW
 from tallymark.client.producing import accumulator as accumulator_module
 from tallymark.client.producing.accumulator import NO_WAIT, Accumulator, BatchRules
+from tallymark.client.producing.backpressure import AHEAD, LONGEST, LOW
 from tallymark.client.producing.batch import ProducerBatch
 from tallymark.client.producing.budget import MemoryBudget
 from tallymark.client.producing.lane import Lane, TopicLanes

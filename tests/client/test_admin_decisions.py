@@ -15,8 +15,8 @@ from tallymark.client.admin.reset import LogFacts, OffsetReset, OffsetTarget, de
 from tallymark.client.admin.results import Outcomes, Results, refusal
 from tallymark.client.admin.routes import settle
 from tallymark.client.admin.topic_admin import NewTopic
-from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.cluster import Cluster
+from tallymark.client.core.bootstrap import Bootstrap
+from tallymark.client.core.cluster import Cluster
 from tallymark.errors import (
     CODES,
     AuthenticationError,

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tallymark.client import Admin, Producer, SimpleConsumer, supervised
-from tallymark.client.io_thread import IoThread
+from tallymark.client import Admin, Producer, SimpleConsumer
+from tallymark.client.core import supervised
+from tallymark.client.core.io_thread import IoThread
 from tallymark.client.metrics import Recorder
 from tallymark.errors import ClientFailedError, ClosedError, KafkaError
 from tallymark.protocol.api import ApiKey

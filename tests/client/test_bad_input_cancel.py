@@ -12,8 +12,8 @@ import pytest
 from cancel_everywhere import cancel_everywhere, reaches
 
 from tallymark.client.aio.producer import AsyncProducer
-from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.cluster import Cluster
+from tallymark.client.core.bootstrap import Bootstrap
+from tallymark.client.core.cluster import Cluster
 from tallymark.client.reading.fetch_request import FetchLimits
 from tallymark.client.reading.fetched import FetchSpec
 from tallymark.client.reading.fetching import Fetcher

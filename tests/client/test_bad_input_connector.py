@@ -14,7 +14,7 @@ from cancel_everywhere import cancel_everywhere, reaches
 
 from tallymark.client import Admin, AsyncConsumer, Producer
 from tallymark.client.connector.connector import ConsumerConnector
-from tallymark.client.connector.stream import Stream
+from tallymark.client.consuming.stream import Stream
 from tallymark.client.reading.message import Message
 from tallymark.errors import ConnectError, WrongClusterError
 from tallymark.testing.broker_thread import BrokerThread

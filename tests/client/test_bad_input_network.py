@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tallymark.client import Admin, Producer, SimpleConsumer, bootstrap
+from tallymark.client import Admin, Producer, SimpleConsumer
+from tallymark.client.core import bootstrap
 from tallymark.client.producing import accumulator
 from tallymark.client.reading.simple_consumer import FetchSpec
 from tallymark.errors import (

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tallymark.client.connector import commit as connector_commit
-from tallymark.client.connector.commit import OffsetCommitter
-from tallymark.client.connector.progress import ProgressBook
-from tallymark.client.connector.slowness import Pace, PollWatch
-from tallymark.client.connector.stream import Chunk, Gate, Stream
+from tallymark.client.consuming import commit as connector_commit
+from tallymark.client.consuming.commit import OffsetCommitter
+from tallymark.client.consuming.progress import ProgressBook
+from tallymark.client.consuming.slowness import Pace, PollWatch
+from tallymark.client.consuming.stream import Chunk, Gate, Stream
 from tallymark.client.group.hands import place_in_streams
 from tallymark.coordination.offsets import Position
 from tallymark.coordination.subscriptions import Subscription

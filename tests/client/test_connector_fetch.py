@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 from eventually import eventually
 
-from tallymark.client.connector.brokers import BrokerLink
-from tallymark.client.connector.fetcher import Fetcher, FetchSettings
-from tallymark.client.connector.progress import PartitionProgress
-from tallymark.client.connector.stream import Gate, Stream
-from tallymark.client.metadata import TopicInfo
+from tallymark.client.consuming.brokers import BrokerLink
+from tallymark.client.consuming.fetcher import Fetcher, FetchSettings
+from tallymark.client.consuming.progress import PartitionProgress
+from tallymark.client.consuming.stream import Gate, Stream
+from tallymark.client.core.metadata import TopicInfo
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.message import Gap
 from tallymark.coordination.offsets import Position

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tallymark.client import ConsumerConnector
-from tallymark.client.connector import commit as connector_commit
-from tallymark.client.connector.commit import OffsetCommitter
-from tallymark.client.connector.hooks import ConsumerHook, Hooks
-from tallymark.client.connector.progress import ProgressBook
-from tallymark.client.connector.stream import Chunk, Gate, Stream
+from tallymark.client.consuming import commit as connector_commit
+from tallymark.client.consuming.commit import OffsetCommitter
+from tallymark.client.consuming.hooks import ConsumerHook, Hooks
+from tallymark.client.consuming.progress import ProgressBook
+from tallymark.client.consuming.stream import Chunk, Gate, Stream
 from tallymark.coordination.offsets import Position
 from tallymark.errors import UserError
 from tallymark.protocol.record_columns import RecordColumns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tallymark.client.connector.events import (
+from tallymark.client.zookeeper_group.events import (
     Action,
     Changed,
     ClaimOwners,
@@ -33,7 +33,7 @@ from tallymark.client.connector.events import (
     Suspended,
     Tick,
 )
-from tallymark.client.connector.machine import BACKOFF_MAX_MS, BACKOFF_MS, decide
+from tallymark.client.zookeeper_group.machine import BACKOFF_MAX_MS, BACKOFF_MS, decide
 from tallymark.coordination.subscriptions import Subscription
 
 TOPIC = Subscription({"t": 1})

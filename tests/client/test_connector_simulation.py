@@ -17,10 +17,10 @@ import pytest
 import rebalance_consumer
 from rebalance_world import BrokenInvariantError, World, simulate
 
-from tallymark.client.connector import machine as connector_machine
-from tallymark.client.connector import rebalance
-from tallymark.client.connector.assignment import split_range
-from tallymark.client.connector.stream import Gate
+from tallymark.client.consuming.assignment import split_range
+from tallymark.client.consuming.stream import Gate
+from tallymark.client.zookeeper_group import machine as connector_machine
+from tallymark.client.zookeeper_group import rebalance
 
 WORLDS = 150
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from tallymark.client.connector.settings import ASSIGNMENT_STRATEGIES
+from tallymark.client.consuming.settings import ASSIGNMENT_STRATEGIES
 from tallymark.client.group.assignors import (
     ASSIGNORS,
     Division,

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from tallymark.client.io_thread import IoThread
+from tallymark.client.core.io_thread import IoThread
 from tallymark.errors import ClosedError, LocalProtocolError, TimedOutError
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import uuid
 
-from tallymark.client.metadata import Leader, Metadata
+from tallymark.client.core.metadata import Leader, Metadata
 from tallymark.errors import CODES
 from tallymark.net import Address
 from tallymark.protocol.messages import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from tallymark.client.metadata import Leader, Metadata
+from tallymark.client.core.metadata import Leader, Metadata
 from tallymark.client.producing.batch import ProducerBatch
 from tallymark.client.producing.lane import Lane, TopicLanes
 from tallymark.client.producing.pipeline import Pipeline

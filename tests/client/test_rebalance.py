@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.client.connector.assignment import split_range
-from tallymark.client.connector.rebalance import StreamId, assign, assignment_of
+from tallymark.client.consuming.assignment import split_range
+from tallymark.client.zookeeper_group.rebalance import StreamId, assign, assignment_of
 from tallymark.coordination.subscriptions import Subscription
 
 

@@ -10,8 +10,8 @@ from hostile_batches import MB, bomb, garbage, good
 
 from tallymark.cli.reading.reader import ROUND_BYTES, SpanReader
 from tallymark.cli.reading.spans import Span
-from tallymark.client.connector.progress import PartitionProgress
-from tallymark.client.connector.stream import Chunk, Gate, Stream
+from tallymark.client.consuming.progress import PartitionProgress
+from tallymark.client.consuming.stream import Chunk, Gate, Stream
 from tallymark.client.reading.fetched import Fetched
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.coordination.offsets import Position

@@ -22,7 +22,7 @@ from tallymark import (
     SimpleConsumer,
     errors,
 )
-from tallymark.client.security.security import SecuritySettings
+from tallymark.client.core.security.security import SecuritySettings
 from tallymark.testing import BrokerThread, MemoryBroker
 
 PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()

@@ -24,7 +24,7 @@ from tallymark.broker.settings.properties_file import read_properties
 from tallymark.broker.settings.text import parse
 from tallymark.cli.ports import with_free_ports
 from tallymark.client import connection_settings
-from tallymark.client.security.security import client_security
+from tallymark.client.core.security.security import client_security
 from tallymark.coordination import NotAuthorizedError, ZooKeeper
 from tallymark.deployment import dump_toml, load
 from tallymark.testing import BrokerThread

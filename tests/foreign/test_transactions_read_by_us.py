@@ -16,7 +16,7 @@ from foreign_clients.rows import SECONDS
 
 from tallymark.apache_kafka import ApacheKafkaServer
 from tallymark.client import Admin, ConsumerConnector, SimpleConsumer
-from tallymark.client.connector.stream import Stream
+from tallymark.client.consuming.stream import Stream
 
 pytestmark = [pytest.mark.process, pytest.mark.apache_kafka]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tallymark.errors import CorruptRecordError, KafkaError
 from tallymark.log import Log
-from tallymark.log.compaction_batch import _assemble, delete_horizon, empty_batch, rewrite
-from tallymark.log.compaction_map import OffsetMap
+from tallymark.log.compaction.batch import _assemble, delete_horizon, empty_batch, rewrite
+from tallymark.log.compaction.offset_map import OffsetMap
 from tallymark.protocol.compression import CODECS
 from tallymark.protocol.records import Record, encode_batch, read_header, split_batches
 from tallymark.testing.memory_files import MemoryFiles

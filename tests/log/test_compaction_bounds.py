@@ -12,12 +12,12 @@ from hostile_batches import sealed
 
 from tallymark.broker.maintenance.cleaner_turns import MOST, Turns
 from tallymark.log import Log, LogConfig
-from tallymark.log.compaction_job import dirt_of, task_of
-from tallymark.log.compaction_map import ENTRY_BYTES
-from tallymark.log.compaction_plan import Dirt
-from tallymark.log.compaction_swap import swap
-from tallymark.log.compaction_task import Cleaned, CompactionTask, Summary
-from tallymark.log.compaction_worker import Steps
+from tallymark.log.compaction.job import dirt_of, task_of
+from tallymark.log.compaction.offset_map import ENTRY_BYTES
+from tallymark.log.compaction.plan import Dirt
+from tallymark.log.compaction.swap import swap
+from tallymark.log.compaction.task import Cleaned, CompactionTask, Summary
+from tallymark.log.compaction.worker import Steps
 from tallymark.protocol.compression import codec_number, compress
 from tallymark.protocol.record_columns import STRETCH
 from tallymark.protocol.records import encode_batch, split_batches

@@ -11,11 +11,11 @@ from compacting import compact, read_all
 
 from tallymark.errors import KafkaError
 from tallymark.log import Log, LogConfig
-from tallymark.log.compaction import Compaction
-from tallymark.log.compaction_job import closed_segments, dirt_of, task_of
-from tallymark.log.compaction_plan import group_segments
-from tallymark.log.compaction_swap import Swap, swap
-from tallymark.log.compaction_task import Cleaned
+from tallymark.log.compaction.compaction import Compaction
+from tallymark.log.compaction.job import closed_segments, dirt_of, task_of
+from tallymark.log.compaction.plan import group_segments
+from tallymark.log.compaction.swap import Swap, swap
+from tallymark.log.compaction.task import Cleaned
 from tallymark.protocol.records import Record, encode_batch
 from tallymark.testing.memory_files import MemoryFiles
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tallymark.log import LogConfig
-from tallymark.log.compaction_checkpoint import FILE_NAME, read_clean_points, write_clean_points
-from tallymark.log.compaction_plan import ClosedSegment, assess, group_segments
-from tallymark.log.compaction_task import CompactionTask
-from tallymark.log.compaction_throttle import Throttle
-from tallymark.log.compaction_worker import Steps
+from tallymark.log.compaction.checkpoint import FILE_NAME, read_clean_points, write_clean_points
+from tallymark.log.compaction.plan import ClosedSegment, assess, group_segments
+from tallymark.log.compaction.task import CompactionTask
+from tallymark.log.compaction.throttle import Throttle
+from tallymark.log.compaction.worker import Steps
 from tallymark.log.partition_folder import LogKey
 from tallymark.testing.memory_files import MemoryFiles
 

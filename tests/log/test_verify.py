@@ -19,7 +19,7 @@ from tallymark.log import Log, LogConfig, LogManager, OsFiles
 from tallymark.log.partition_folder import LogKey
 from tallymark.log.progress import Progress
 from tallymark.log.start_offsets import StartOffsets
-from tallymark.log.verify import LogReport, Surroundings, verify_log
+from tallymark.log.verify.verify import LogReport, Surroundings, verify_log
 from tallymark.protocol.records import encode_batch, place_batch
 from tallymark.testing.memory_files import MemoryFiles
 

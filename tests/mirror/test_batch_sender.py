@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 from hostile_batches import garbage
 
-from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.cluster import Cluster
-from tallymark.client.io_thread import IoThread
+from tallymark.client.core.bootstrap import Bootstrap
+from tallymark.client.core.cluster import Cluster
+from tallymark.client.core.io_thread import IoThread
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark.mirror import batch_sender
 from tallymark.mirror.batch_sender import BatchSender

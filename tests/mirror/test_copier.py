@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from hostile_batches import MB, bomb, garbage
 
-from tallymark.client.partition_layout import Layout
+from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
 from tallymark.mirror.copier import Copier
 from tallymark.mirror.damage import UnfitBatchError

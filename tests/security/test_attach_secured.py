@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from security_world import PASSWORD, Certificates, add_users
 
 from tallymark.client import AclEntry, Admin
-from tallymark.client.security.deployment import connection_settings
+from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import load
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.attach.cli import command

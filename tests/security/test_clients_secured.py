@@ -13,7 +13,7 @@ import trustme
 from security_world import PASSWORD, Certificates, add_users
 
 from tallymark.client import Admin, Producer, SimpleConsumer
-from tallymark.client.security.security import PLAINTEXT, client_security
+from tallymark.client.core.security.security import PLAINTEXT, client_security
 from tallymark.errors import AuthenticationError, ConnectError, TallymarkError, UserError
 from tallymark.net.sasl import MECHANISMS
 from tallymark.testing.broker_thread import BrokerThread

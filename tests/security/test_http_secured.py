@@ -19,8 +19,8 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from tallymark.cli.ports import with_free_ports
 from tallymark.cli.users import command as users_command
-from tallymark.client.metrics_page import MetricsPage
-from tallymark.client.security.http import http_access, registry_settings
+from tallymark.client.core.metrics_page import MetricsPage
+from tallymark.client.core.security.http import http_access, registry_settings
 from tallymark.deployment import Deployment, dump_toml, load
 from tallymark.deployment.places import places
 from tallymark.errors import ConnectError, UserError

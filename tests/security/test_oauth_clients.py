@@ -17,9 +17,9 @@ from token_world import AUDIENCE, CLIENT, Issuer, TokenServer, token_server, tok
 
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.client import Admin, AsyncProducer, ConsumerConnector, Producer, SimpleConsumer
-from tallymark.client.security.deployment import security_settings
-from tallymark.client.security.oauth_tokens import TokenEndpoint
-from tallymark.client.security.properties import security_of_properties
+from tallymark.client.core.security.deployment import security_settings
+from tallymark.client.core.security.oauth_tokens import TokenEndpoint
+from tallymark.client.core.security.properties import security_of_properties
 from tallymark.deployment import ClusterSecurity
 from tallymark.errors import CODES, AuthenticationError, ConnectError, UserError
 from tallymark.protocol.messages import (

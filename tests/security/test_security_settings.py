@@ -12,7 +12,7 @@ from security_world import PASSWORD, Certificates, add_users
 from tallymark.cli import topics
 from tallymark.cli.command_config import read_command_config
 from tallymark.client import Admin
-from tallymark.client.security.deployment import connection_settings
+from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import load
 from tallymark.errors import AuthenticationError, UserError
 from tallymark.testing.broker_thread import BrokerThread

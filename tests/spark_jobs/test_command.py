@@ -16,9 +16,9 @@ from tallymark_spark_jobs import session
 from tallymark_spark_jobs.cli import reconcile
 from tallymark_spark_jobs.errors import SourceError, as_user_error, in_one_line, line_of
 from tallymark_spark_jobs.jobs.reconcile import main
-from tallymark_spark_jobs.narrowing import only_clusters
-from tallymark_spark_jobs.outcome import Outcome
-from tallymark_spark_jobs.period import Period
+from tallymark_spark_jobs.reconcile.narrowing import only_clusters
+from tallymark_spark_jobs.reconcile.outcome import Outcome
+from tallymark_spark_jobs.reconcile.period import Period
 
 
 @pytest.fixture

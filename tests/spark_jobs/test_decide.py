@@ -27,14 +27,21 @@ from tallymark_audit.reports.events import (
 from tallymark_audit.sides import Observation
 from tallymark_audit.store import counts, open_store, queries, recounts
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
-from tallymark_spark_jobs import ledger
-from tallymark_spark_jobs.claims import Claims, read_claims
-from tallymark_spark_jobs.decide import Decision, Facts, decide
-from tallymark_spark_jobs.outcome import Exit, Outcome, idle_through, to_json
-from tallymark_spark_jobs.period import Period
-from tallymark_spark_jobs.report import print_outcome
-from tallymark_spark_jobs.scan import observations, parts
-from tallymark_spark_jobs.search import Identity, Place, Search, exactly, located, search_plan
+from tallymark_spark_jobs.reconcile import ledger
+from tallymark_spark_jobs.reconcile.claims import Claims, read_claims
+from tallymark_spark_jobs.reconcile.decide import Decision, Facts, decide
+from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome, idle_through, to_json
+from tallymark_spark_jobs.reconcile.period import Period
+from tallymark_spark_jobs.reconcile.report import print_outcome
+from tallymark_spark_jobs.reconcile.scan import observations, parts
+from tallymark_spark_jobs.reconcile.search import (
+    Identity,
+    Place,
+    Search,
+    exactly,
+    located,
+    search_plan,
+)
 
 W = 5_000
 DEPLOYMENT = Deployment(audit=AuditSettings(window_ms=W, settle_min_ms=5_000))

@@ -6,7 +6,7 @@ import pytest
 
 from tallymark.errors import UserError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
-from tallymark_spark_jobs.options import SourceOptions, parse_options
+from tallymark_spark_jobs.source.options import SourceOptions, parse_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 

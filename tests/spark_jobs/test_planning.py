@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import UserError
-from tallymark_spark_jobs.options import SourceOptions
-from tallymark_spark_jobs.planning import LogBounds, Span, plan, split
+from tallymark_spark_jobs.source.options import SourceOptions
+from tallymark_spark_jobs.source.planning import LogBounds, Span, plan, split
 
 OPTIONS = SourceOptions("localhost:9092", topics=("t",))
 BOUNDS = [LogBounds("t", 0, 10, 100), LogBounds("t", 1, 0, 50), LogBounds("t", 2, 7, 7)]

@@ -24,8 +24,8 @@ from tallymark.client.producing.stamps import (
 from tallymark.protocol.records import Record
 from tallymark_audit.contents import blocks_of
 from tallymark_audit.hashing import MASK
-from tallymark_spark_jobs import columns, rows
-from tallymark_spark_jobs.rows import StampColumns
+from tallymark_spark_jobs.source import columns, rows
+from tallymark_spark_jobs.source.rows import StampColumns
 
 STAMP = Stamp(b"\x01\x02\x03\x04\x05\x06\x07\x08", 3, 300, "web-1")
 
@@ -160,7 +160,7 @@ def test_no_pandas_is_imported_to_make_rows() -> None:
     """``pyarrow.array(list)`` imports pandas, which cost each new Python worker of a small job
     more than a second: the count of a few thousand messages took longer to start than to run."""
     code = (
-        "import sys; from tallymark_spark_jobs import rows; "
+        "import sys; from tallymark_spark_jobs.source import rows; "
         "from tallymark.protocol.records import Record; "
         "r = Record(offset=1, timestamp=2, key=None, value=b'v', headers=(('h', None),)); "
         "rows.stamp_rows('t', 0, [r]); rows.record_rows('t', 0, [r], [0], True); "

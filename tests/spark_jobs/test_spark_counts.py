@@ -13,9 +13,9 @@ import pytest
 
 from tallymark_audit.cells import window_of
 from tallymark_audit.ranges import RangeSet
-from tallymark_spark_jobs.counts import COPIES_NAMED, cell_runs, places
-from tallymark_spark_jobs.rows import STAMPS
+from tallymark_spark_jobs.reconcile.counts import COPIES_NAMED, cell_runs, places
 from tallymark_spark_jobs.session import spark_session
+from tallymark_spark_jobs.source.rows import STAMPS
 
 pytestmark = pytest.mark.spark
 W = 5_000

@@ -21,10 +21,10 @@ from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.reports.interceptor import AuditInterceptor
 from tallymark_audit.store import open_store, queries
-from tallymark_spark_jobs.outcome import Exit, Outcome, to_json
-from tallymark_spark_jobs.period import Period
-from tallymark_spark_jobs.reconcile import Job, Steps, reconcile
-from tallymark_spark_jobs.report import print_outcome
+from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome, to_json
+from tallymark_spark_jobs.reconcile.period import Period
+from tallymark_spark_jobs.reconcile.report import print_outcome
+from tallymark_spark_jobs.reconcile.run import Job, Steps, reconcile
 from tallymark_spark_jobs.session import spark_session
 
 pytestmark = pytest.mark.spark

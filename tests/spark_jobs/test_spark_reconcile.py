@@ -25,9 +25,9 @@ from tallymark_audit.reports.interceptor import AuditInterceptor
 from tallymark_audit.store import open_store, queries
 from tallymark_spark_jobs import session
 from tallymark_spark_jobs.cli import reconcile as command
-from tallymark_spark_jobs.outcome import Exit, Outcome, to_json
-from tallymark_spark_jobs.period import Period
-from tallymark_spark_jobs.reconcile import Job, Steps, reconcile
+from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome, to_json
+from tallymark_spark_jobs.reconcile.period import Period
+from tallymark_spark_jobs.reconcile.run import Job, Steps, reconcile
 from tallymark_spark_jobs.session import spark_session
 
 pytestmark = pytest.mark.spark

@@ -32,9 +32,9 @@ from tallymark_audit.reports.interceptor import AuditInterceptor
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.store.tables import verdicts
 from tallymark_audit.store.verdicts import COLLECTOR
-from tallymark_spark_jobs.outcome import Outcome
-from tallymark_spark_jobs.period import Period
-from tallymark_spark_jobs.reconcile import Job, Steps, reconcile
+from tallymark_spark_jobs.reconcile.outcome import Outcome
+from tallymark_spark_jobs.reconcile.period import Period
+from tallymark_spark_jobs.reconcile.run import Job, Steps, reconcile
 from tallymark_spark_jobs.session import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]

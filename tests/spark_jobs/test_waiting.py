@@ -12,10 +12,10 @@ from tallymark.clock import now_ms
 from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.store import open_store, queries
-from tallymark_spark_jobs import reconcile as module
-from tallymark_spark_jobs.outcome import Exit, Outcome
-from tallymark_spark_jobs.period import Period
-from tallymark_spark_jobs.reconcile import Job, Steps, reconcile
+from tallymark_spark_jobs.reconcile import run as module
+from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome
+from tallymark_spark_jobs.reconcile.period import Period
+from tallymark_spark_jobs.reconcile.run import Job, Steps, reconcile
 
 SETTLE_MS = 300
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tallymark.log import Log, LogConfig
-from tallymark.log.compaction import Compaction
-from tallymark.log.compaction_job import dirt_of, task_of
-from tallymark.log.compaction_swap import swap
-from tallymark.log.compaction_task import Cleaned, Summary
+from tallymark.log.compaction.compaction import Compaction
+from tallymark.log.compaction.job import dirt_of, task_of
+from tallymark.log.compaction.swap import swap
+from tallymark.log.compaction.task import Cleaned, Summary
 from tallymark.log.files import Files
 from tallymark.protocol.records import Record, encode_batch, split_batches
 from tallymark.testing.memory_files import MemoryFiles

@@ -11,9 +11,9 @@ from group_settings import consumer_settings
 
 from tallymark import Producer
 from tallymark.client.admin.admin import Admin
-from tallymark.client.bootstrap import Bootstrap
 from tallymark.client.connector.connector import ConsumerConnector
-from tallymark.client.connector.stream import Stream
+from tallymark.client.consuming.stream import Stream
+from tallymark.client.core.bootstrap import Bootstrap
 from tallymark.client.group.link import GroupLink
 from tallymark.client.group.offsets import BrokerOffsets
 from tallymark.client.reading.message import Message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallymark.client.connector.settings import ConsumerSettings
+from tallymark.client.consuming.settings import ConsumerSettings
 
 
 def consumer_settings(**changes: Any) -> ConsumerSettings:

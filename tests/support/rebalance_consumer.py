@@ -1,10 +1,10 @@
 """One consumer of the simulated group: the real state machine in a shell of small steps.
 
-The shell does what :class:`~tallymark.client.connector.coordinator.Coordinator` does, but every
-remote action is a generator that yields between single accesses to the registry, so everything of
-one consumer interleaves with everything of the others. An answer may be lost with the connection,
-whether the deed was done or not; a command may wait for the connection and be done in the next
-session.
+The shell does what :class:`~tallymark.client.zookeeper_group.coordinator.Coordinator` does, but
+every remote action is a generator that yields between single accesses to the registry, so
+everything of one consumer interleaves with everything of the others. An answer may be lost with the
+connection, whether the deed was done or not; a command may wait for the connection and be done in
+the next session.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from rebalance_registry import BROKERS, MEMBERS, TOPICS, topic_watch
 
-from tallymark.client.connector import events as ev
-from tallymark.client.connector.machine import decide
-from tallymark.client.connector.stream import Gate
+from tallymark.client.consuming.stream import Gate
+from tallymark.client.zookeeper_group import events as ev
+from tallymark.client.zookeeper_group.machine import decide
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.protocol.topic_partition import TopicPartition
 

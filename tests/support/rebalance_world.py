@@ -15,7 +15,7 @@ from rebalance_consumer import AWAITING, Consumer
 from rebalance_faults import BROKERS, TOPICS, change_once, reconnect, strike
 from rebalance_registry import Registry
 
-from tallymark.client.connector import events as ev
+from tallymark.client.zookeeper_group import events as ev
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.protocol.topic_partition import TopicPartition
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from tallymark.client import Admin, Results
 from tallymark.client.admin.configs import ConfigEntry, ConfigResource
-from tallymark.client.security.deployment import connection_settings
+from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError
 from tallymark_audit.alerts.aside import Aside

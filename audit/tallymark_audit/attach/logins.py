@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tallymark.client.security.security import SecuritySettings
+from tallymark.client.core.security.security import SecuritySettings
 from tallymark.deployment import ClusterSecurity
 from tallymark.errors import UserError
 from tallymark.private_files import write_private

@@ -11,9 +11,9 @@ from tallymark.client import Admin, SimpleConsumer
 from tallymark.client.admin.configs import ConfigResource
 from tallymark.client.admin.topic_admin import NewTopic
 from tallymark.client.admin.topics import TopicDescription
+from tallymark.client.core.security.deployment import ConnectionSettings
 from tallymark.client.producing.stamps import MALFORMED, stamp_of
 from tallymark.client.reading.fetched import Fetched, FetchSpec
-from tallymark.client.security.deployment import ConnectionSettings
 from tallymark.errors import (
     AuthenticationError,
     ConnectError,

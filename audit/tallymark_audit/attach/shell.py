@@ -15,8 +15,8 @@ from tallymark.cli.ports import with_free_ports
 from tallymark.cli.process import die_with_parent
 from tallymark.cli.up import refuse_early, run_stack
 from tallymark.client import Admin
-from tallymark.client.security.deployment import ConnectionSettings, security_settings
-from tallymark.client.security.security import SecuritySettings
+from tallymark.client.core.security.deployment import ConnectionSettings, security_settings
+from tallymark.client.core.security.security import SecuritySettings
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tallymark.client import Admin, Producer, SimpleConsumer
-from tallymark.client.security.deployment import ConnectionSettings, connection_settings
+from tallymark.client.core.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark_audit.collector.compacted import is_compacted

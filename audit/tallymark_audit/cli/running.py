@@ -8,7 +8,7 @@ import click
 
 from tallymark.cli.process import run_process
 from tallymark.cli.target import clusters_named
-from tallymark.client.security.deployment import ConnectionSettings, connection_settings
+from tallymark.client.core.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark_audit.cli import options

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 
+from tallymark.client.core.security.deployment import ConnectionSettings
 from tallymark.client.group.membership import GroupMembership
-from tallymark.client.security.deployment import ConnectionSettings
 from tallymark.errors import TallymarkError
 from tallymark_audit.edges import AUDIT_TOPIC, is_audited
 from tallymark_audit.store.counts import Place

@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.client import Admin, SimpleConsumer
-from tallymark.client.security.deployment import connection_settings
+from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError, UserError
 from tallymark_audit.alerts.alerter import Alerter, Counts

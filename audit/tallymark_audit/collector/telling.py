@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 from prometheus_client import Metric
 
-from tallymark.client.metrics_page import MetricsPage
-from tallymark.client.security.http import http_access
+from tallymark.client.core.metrics_page import MetricsPage
+from tallymark.client.core.security.http import http_access
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark.net import Address

@@ -34,12 +34,12 @@ from pathlib import Path
 from typing import Any, Final, Unpack
 
 from tallymark.client import Producer
-from tallymark.client.closing import ClosedByWith
-from tallymark.client.forks import tell_in_child
+from tallymark.client.core.closing import ClosedByWith
+from tallymark.client.core.forks import tell_in_child
+from tallymark.client.core.security.deployment import connection_settings
+from tallymark.client.core.security.security import SecuritySettings
 from tallymark.client.producing.settings import server_name
 from tallymark.client.producing.stamps import INSTANCE_BYTES
-from tallymark.client.security.deployment import connection_settings
-from tallymark.client.security.security import SecuritySettings
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
@@ -63,7 +63,7 @@ audit is not to stop the application, and what was not reported shows as missing
 
 
 class ConsumerAudit(ClosedByWith):
-    """One consumer of a group, and a :class:`~tallymark.client.connector.hooks.ConsumerHook`.
+    """One consumer of a group, and a :class:`~tallymark.client.consuming.hooks.ConsumerHook`.
 
     Where the cluster is: ``bootstrap_servers`` and the ``security`` keywords of every client, or
     ``cluster``, its name in the settings. ``deployment``: those, or their file; default: what is in
@@ -165,7 +165,7 @@ class ConsumerAudit(ClosedByWith):
     # -- for our connector --------------------------------------------------------------------
 
     def handed_out(self, topic: str, partition: int, columns: RecordColumns) -> None:
-        """See :class:`~tallymark.client.connector.hooks.ConsumerHook`; so with the following."""
+        """See :class:`~tallymark.client.consuming.hooks.ConsumerHook`; so with the following."""
         if is_audited(topic, self._topics):
             now = now_ms()
             rules = Rules(self._window_ms, now + self._skew_ms, now - self._skew_ms)
@@ -175,7 +175,7 @@ class ConsumerAudit(ClosedByWith):
 
     def view(self, topic: str, partition: int) -> memoryview | None:
         """Where the connector is to keep what the application has in hand, so that a sudden death
-        leaves it behind (:mod:`tallymark.client.connector.marks`)."""
+        leaves it behind (:mod:`tallymark.client.consuming.marks`)."""
         place = topic, partition
         with self._lock:
             return self._journal.view(place) if self._audits(place) else None

@@ -25,7 +25,7 @@ ONE: Final = -1
 class Hold(NamedTuple):
     """Of one partition: all that was handed out before ``done`` is processed, ``done`` to ``last``
     may be in hand (ONE: only ``done``; less than ``done``: nothing). As the connector writes it:
-    :mod:`tallymark.client.connector.marks`; -1: nobody has told."""
+    :mod:`tallymark.client.consuming.marks`; -1: nobody has told."""
 
     done: int = -1
     last: int = -2

@@ -14,7 +14,7 @@ from collections import deque
 from time import monotonic
 from typing import Any, Final
 
-from tallymark.client.closing import ClosedByWith
+from tallymark.client.core.closing import ClosedByWith
 from tallymark_audit.foreign.confluent_produce import Tell, producing
 from tallymark_audit.foreign.confluent_reports import Attendance
 from tallymark_audit.foreign.confluent_topics import Topics

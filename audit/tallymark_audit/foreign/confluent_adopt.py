@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tallymark.client.forks import tell_in_child
+from tallymark.client.core.forks import tell_in_child
 from tallymark.client.producing.interceptors import ProducerContext
 from tallymark.errors import UserError
 from tallymark_audit.foreign.adopt import Adoption

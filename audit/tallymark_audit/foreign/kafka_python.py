@@ -19,8 +19,8 @@ from kafka.errors import BrokerResponseError
 from kafka.partitioner.default import DefaultPartitioner
 from kafka.partitioner.sticky import StickyPartitioner
 
-from tallymark.client.closing import ClosedByWith
-from tallymark.client.forks import tell_in_child
+from tallymark.client.core.closing import ClosedByWith
+from tallymark.client.core.forks import tell_in_child
 from tallymark.client.producing.interceptors import ProducerContext
 from tallymark.clock import now_ms
 from tallymark_audit.foreign.adopt import Adoption

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.client import Admin, Producer
-from tallymark.client.security.deployment import ConnectionSettings
+from tallymark.client.core.security.deployment import ConnectionSettings
 from tallymark.errors import TallymarkError
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.journal import layout

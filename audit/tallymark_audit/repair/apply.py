@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tallymark.client import Producer
-from tallymark.client.partition_layout import Layout
+from tallymark.client.core.partition_layout import Layout
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import ConnectError, TallymarkError
 from tallymark.protocol.topic_partition import LATEST

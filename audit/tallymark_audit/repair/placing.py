@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tallymark.client.partition_layout import Layout
+from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.collector.reading import LogReader, partitions_of
 from tallymark_audit.repair.plan import Item

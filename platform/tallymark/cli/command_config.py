@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tallymark.client.security.properties import security_of_properties
-from tallymark.client.security.security import SecuritySettings
+from tallymark.client.core.security.properties import security_of_properties
+from tallymark.client.core.security.security import SecuritySettings
 from tallymark.errors import UserError
 
 

@@ -20,9 +20,9 @@ from tallymark.cli.reading.records import FIELDS, Decode, Shown, as_json, as_lin
 from tallymark.cli.reading.spans import Span, matching_topics
 from tallymark.cli.std_streams import drop_output
 from tallymark.cli.target import cluster_options, take_target
+from tallymark.client.core.security.deployment import ConnectionSettings
+from tallymark.client.core.security.http import registry_settings
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.client.security.deployment import ConnectionSettings
-from tallymark.client.security.http import registry_settings
 from tallymark.deployment import load
 from tallymark.errors import UserError
 from tallymark.untrusted import escaped_bytes

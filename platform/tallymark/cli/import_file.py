@@ -18,8 +18,8 @@ from tallymark.cli.transfer.open_file import reading, verified
 from tallymark.cli.transfer.plan import ExportReader
 from tallymark.cli.writing.options import producer_options, take_producer
 from tallymark.cli.writing.target_topic import ensure_topic
+from tallymark.client.core.security.deployment import ConnectionSettings
 from tallymark.client.producing.producer import Producer
-from tallymark.client.security.deployment import ConnectionSettings
 from tallymark.errors import TallymarkError, UserError
 
 _BY_KEY = "Choose partitions by key, as for new messages [default: those of the file]."

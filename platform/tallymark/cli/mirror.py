@@ -10,7 +10,7 @@ import click
 from tallymark.cli.descriptors import raise_descriptor_limit
 from tallymark.cli.output import json_option, show, tell
 from tallymark.cli.process import configure_logging, die_with_parent, stop_signals
-from tallymark.client.security.http import http_access
+from tallymark.client.core.security.http import http_access
 from tallymark.deployment import load
 from tallymark.errors import UserError
 from tallymark.mirror.checkpoints import carry_group, open_groups

@@ -33,7 +33,7 @@ from tallymark.cli.publishing.sources import (
 )
 from tallymark.cli.publishing.stopping import StopAfter
 from tallymark.cli.target import cluster_options
-from tallymark.client.security.http import registry_settings
+from tallymark.client.core.security.http import registry_settings
 from tallymark.deployment import Deployment, find_settings, load
 from tallymark.deployment.load import ENVIRONMENT
 from tallymark.errors import TimedOutError, UserError

@@ -17,8 +17,8 @@ from tallymark.deployment.places import find_places
 from tallymark.errors import UserError
 
 if TYPE_CHECKING:
-    from tallymark.client.security.deployment import ConnectionSettings
-    from tallymark.client.security.security import SecuritySettings
+    from tallymark.client.core.security.deployment import ConnectionSettings
+    from tallymark.client.core.security.security import SecuritySettings
     from tallymark.deployment import Cluster, Deployment
     from tallymark.deployment.places import ClusterPlace, Places
 
@@ -79,7 +79,7 @@ def take_target(options: dict[str, Any]) -> Target:
             )
     chosen, zookeeper = find_cluster(cluster, settings)
     if security is None:
-        from tallymark.client.security.deployment import connection_settings
+        from tallymark.client.core.security.deployment import connection_settings
 
         return Target(connection_settings(chosen), zookeeper)
     return Target({"bootstrap_servers": chosen.bootstrap_servers, **security}, zookeeper)

@@ -13,7 +13,7 @@ from tallymark.cli.progress import Meter, progress
 from tallymark.errors import UserError
 from tallymark.log import OsFiles
 from tallymark.log.partition_folder import parse_folder
-from tallymark.log.verify import LogReport, Surroundings, verify_log
+from tallymark.log.verify.verify import LogReport, Surroundings, verify_log
 
 _SHOWN = 10
 """So many problems of one log are printed; ``--json`` has more of them."""

@@ -1,10 +1,11 @@
 """Producer, simple consumer, consumer connector and admin.
 
-Each object runs its asyncio core in one background thread (:mod:`.io_thread`) behind a synchronous
-face; :mod:`.aio.producer` and :mod:`.aio.consumer` are faces for coroutines over the same
-cores. Reading order: :mod:`.metadata` and :mod:`.cluster` (who leads what, connections to them);
-for publishing :mod:`.producing.producer` → :mod:`.producing.accumulator` → :mod:`.producing.sender`
-→ :mod:`.producing.pipeline` → :mod:`.producing.settlement`; for reading
+Each object runs its asyncio core in one background thread (:mod:`tallymark.client.core.io_thread`)
+behind a synchronous face; :mod:`.aio.producer` and :mod:`.aio.consumer` are faces for coroutines
+over the same cores. Reading order: :mod:`tallymark.client.core.metadata` and
+:mod:`tallymark.client.core.cluster` (who leads what, connections to them); for publishing
+:mod:`.producing.producer` → :mod:`.producing.accumulator` → :mod:`.producing.sender` →
+:mod:`.producing.pipeline` → :mod:`.producing.settlement`; for reading
 :mod:`.reading.simple_consumer` → :mod:`.reading.fetching` → :mod:`.reading.truncation`;
 :mod:`.producing.stamps` and :mod:`.producing.interceptors` are where the audit begins,
 :mod:`.producing.interceptors_queue` is what else may listen.
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from tallymark.client.aio.consumer import AsyncConsumer
     from tallymark.client.aio.producer import AsyncProducer
     from tallymark.client.connector.connector import ConsumerConnector
-    from tallymark.client.metadata import TopicInfo
+    from tallymark.client.core.metadata import TopicInfo
+    from tallymark.client.core.security.deployment import connection_settings
     from tallymark.client.producing.batch_delivery import BatchDelivery, BatchMetadata
     from tallymark.client.producing.delivery import Delivery, RecordMetadata
     from tallymark.client.producing.interceptors_queue import (
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from tallymark.client.reading.fetched import Fetched, FetchSpec
     from tallymark.client.reading.message_batch import MessageBatch
     from tallymark.client.reading.simple_consumer import SimpleConsumer
-    from tallymark.client.security.deployment import connection_settings
 
 __all__ = [
     "AclEntry",
@@ -98,8 +99,8 @@ _HOMES: Final = {
     "RecordMetadata": "producing.delivery",
     "Results": "admin.results",
     "SimpleConsumer": "reading.simple_consumer",
-    "TopicInfo": "metadata",
-    "connection_settings": "security.deployment",
+    "TopicInfo": "core.metadata",
+    "connection_settings": "core.security.deployment",
 }
 
 

@@ -370,7 +370,7 @@ class Log(ReadableLog):
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> bool:
         """Put a compacted segment in the place of these neighbours; False where they are not in the
-        log any more. A step of :mod:`tallymark.log.compaction_swap`, which sees to the files."""
+        log any more. A step of :mod:`tallymark.log.compaction.swap`, which sees to the files."""
         self.check_usable()
         replaced = self._segments.replaced(old, new)
         if replaced is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from tallymark.log.compaction_swap import complete_swaps
+from tallymark.log.compaction.swap import complete_swaps
 from tallymark.log.config import LogConfig
 from tallymark.log.files import Files
 from tallymark.log.segment import Segment

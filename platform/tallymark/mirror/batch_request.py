@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from tallymark.client.cluster import Cluster
+from tallymark.client.core.cluster import Cluster
 from tallymark.client.producing.produce_request import produce_version
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.ready_batch import ReadyBatch

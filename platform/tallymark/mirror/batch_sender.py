@@ -17,10 +17,10 @@ from collections import deque
 from functools import partial
 from typing import Any, Final
 
-from tallymark.client import supervised
-from tallymark.client.cluster import Cluster
-from tallymark.client.errands import Errands
-from tallymark.client.io_thread import IoThread
+from tallymark.client.core import supervised
+from tallymark.client.core.cluster import Cluster
+from tallymark.client.core.io_thread import IoThread
+from tallymark.client.producing.background import Errands
 from tallymark.client.producing.pipeline import Verdict
 from tallymark.errors import (
     CODES,

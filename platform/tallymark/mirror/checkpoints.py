@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups
-from tallymark.client.security.deployment import connection_settings
+from tallymark.client.core.security.deployment import connection_settings
 from tallymark.coordination import CoordinationError, SessionLostError, ZooKeeper
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import CODES, KafkaError, TallymarkError

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from tallymark.client.partition_layout import Layout
+from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
 from tallymark.mirror.damage import UnfitBatchError
 from tallymark.mirror.gathering import MERGED_BYTES, MERGED_RECORDS, gather, is_absurd

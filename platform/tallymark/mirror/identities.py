@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from tallymark.client import supervised
-from tallymark.client.cluster import Cluster
+from tallymark.client.core import supervised
+from tallymark.client.core.cluster import Cluster
 from tallymark.client.producing.batch import NO_IDENTITY, Identity
 from tallymark.client.producing.producer_ids import ProducerIds
 from tallymark.errors import KafkaError, TallymarkError

@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tallymark.client.metrics_page import MetricsPage
+from tallymark.client.core.metrics_page import MetricsPage
 from tallymark.mirror.lag import MirrorState
 from tallymark.net.web_access import WebAccess
 

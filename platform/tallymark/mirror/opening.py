@@ -9,8 +9,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from tallymark.client.admin.admin import Admin
+from tallymark.client.core.security.deployment import connection_settings, security_settings
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.client.security.deployment import connection_settings, security_settings
 from tallymark.coordination import ZooKeeper
 from tallymark.deployment import Cluster, Deployment
 from tallymark.deployment import Mirror as MirrorSettings

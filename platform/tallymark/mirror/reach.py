@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from typing import Final
 
 from tallymark.client.admin.admin import Admin
-from tallymark.client.security.deployment import connection_settings
+from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import Cluster
 from tallymark.errors import ConnectError, KafkaError, TimedOutError, UserError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tallymark.client.partition_layout import Layout
+from tallymark.client.core.partition_layout import Layout
 from tallymark.mirror.progress import UNKNOWN, Range
 from tallymark.mirror.ready_batch import batch_of
 from tallymark.protocol.records import Batch, Record

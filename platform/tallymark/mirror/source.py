@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tallymark.client.connector.connector import ConsumerConnector
-from tallymark.client.connector.stream import Stream
-from tallymark.client.connector.stream_queue import Chunk
-from tallymark.client.metadata import TopicInfo
+from tallymark.client.consuming.stream import Stream
+from tallymark.client.consuming.stream_queue import Chunk
+from tallymark.client.core.metadata import TopicInfo
+from tallymark.client.core.security.security import SecuritySettings
 from tallymark.client.reading.behind import Met, goes_on_at
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.isolation import Isolation
 from tallymark.client.reading.message import Gap
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.client.security.security import SecuritySettings
 from tallymark.errors import BatchCutError, CorruptMessageError, KafkaError
 from tallymark.mirror.catalog import NO_ID
 from tallymark.mirror.damage import Stopped, as_trouble

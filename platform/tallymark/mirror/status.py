@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups
+from tallymark.client.core.security.deployment import connection_settings
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.client.security.deployment import connection_settings
 from tallymark.clock import now_ms
 from tallymark.coordination import ZooKeeper
 from tallymark.deployment import Deployment

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Final
 
-from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.cluster import Cluster
-from tallymark.client.io_thread import IoThread
+from tallymark.client.core.bootstrap import Bootstrap
+from tallymark.client.core.cluster import Cluster
+from tallymark.client.core.io_thread import IoThread
+from tallymark.client.core.security.deployment import connection_settings, security_settings
+from tallymark.client.core.security.security import client_security
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext
 from tallymark.client.producing.producer import Producer
-from tallymark.client.security.deployment import connection_settings, security_settings
-from tallymark.client.security.security import client_security
 from tallymark.deployment import Cluster as ClusterSettings
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark.mirror import origins

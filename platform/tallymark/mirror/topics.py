@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from tallymark.client.admin.admin import Admin
-from tallymark.client.partition_layout import Layout
+from tallymark.client.core.partition_layout import Layout
 from tallymark.deployment import Mirror
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.catalog import Catalog

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from tallymark.client.io_thread import IoThread
+from tallymark.client.core.io_thread import IoThread
 from tallymark.net import parse_address
 
 Direction = Literal["both", "to_target", "to_client"]

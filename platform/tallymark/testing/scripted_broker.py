@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from tallymark.client.io_thread import IoThread
+from tallymark.client.core.io_thread import IoThread
 from tallymark.net import Server, ServerConnection, parse_address
 from tallymark.protocol import frames
 from tallymark.protocol.api import ADVERTISED, ApiKey

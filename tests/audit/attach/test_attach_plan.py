@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tallymark.cli.supervisor.plan import plan as processes
-from tallymark.client.security.security import SecuritySettings
+from tallymark.client.core.security.security import SecuritySettings
 from tallymark.deployment import Deployment, load
 from tallymark.deployment.places import places as addresses_in
 from tallymark.errors import UserError

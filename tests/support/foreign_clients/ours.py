@@ -10,7 +10,7 @@ from typing import Any, Final
 from foreign_clients.rows import LINGER_MS, SECONDS, Row
 from tallymark.client import Fetched, Producer, SimpleConsumer
 from tallymark.client.connector.connector import ConsumerConnector
-from tallymark.client.connector.stream import Stream
+from tallymark.client.consuming.stream import Stream
 from tallymark.client.reading.message_batch import MessageBatch
 
 _numbers = itertools.count()

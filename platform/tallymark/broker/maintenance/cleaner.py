@@ -4,7 +4,7 @@ segments in their place while the log goes on.
 Of all logs the one with the greatest dirty ratio comes first, overdue ones before it
 (``max.compaction.lag.ms``). Several may be under way, in turns
 (:mod:`tallymark.broker.maintenance.cleaner_turns`). The event loop only decides and exchanges lists
-(:mod:`tallymark.log.compaction_swap`); reading and writing is the worker's, syncs are a thread's.
+(:mod:`tallymark.log.compaction.swap`); reading and writing is the worker's, syncs are a thread's.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import KafkaError
 from tallymark.log import Log
-from tallymark.log.compaction_job import dirt_of, task_of
-from tallymark.log.compaction_plan import Dirt
-from tallymark.log.compaction_swap import Swap
-from tallymark.log.compaction_task import Cleaned, Paused, Summary
+from tallymark.log.compaction.job import dirt_of, task_of
+from tallymark.log.compaction.plan import Dirt
+from tallymark.log.compaction.swap import Swap
+from tallymark.log.compaction.task import Cleaned, Paused, Summary
 from tallymark.log.config import NEVER
 from tallymark.log.files import Files
 from tallymark.log.partition_folder import key_of

@@ -9,7 +9,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from tallymark.log import Log
-from tallymark.log.compaction_checkpoint import read_clean_points, write_clean_points
+from tallymark.log.compaction.checkpoint import read_clean_points, write_clean_points
 from tallymark.log.files import Files
 from tallymark.log.partition_folder import LogKey, key_of
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 from tallymark.errors import TallymarkError
-from tallymark.log.compaction_task import Cleaned, CompactionTask, Paused, Summary
-from tallymark.log.compaction_worker import Steps
+from tallymark.log.compaction.task import Cleaned, CompactionTask, Paused, Summary
+from tallymark.log.compaction.worker import Steps
 from tallymark.log.files import Files, OsFiles
 
 Step: TypeAlias = Cleaned | Paused | Summary
@@ -74,7 +74,7 @@ class ThreadWorker:
 
 
 class ProcessWorker:
-    """:mod:`tallymark.log.compaction_worker` as a child. It is started by the first task, and dies
+    """:mod:`tallymark.log.compaction.worker` as a child. It is started by the first task, and dies
     with this process however that ends: its input ends then."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class ProcessWorker:
 def _spawn() -> subprocess.Popen[str]:
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "tallymark.log.compaction_worker"],
+            [sys.executable, "-m", "tallymark.log.compaction.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tallymark.log import Log
-from tallymark.log.compaction_plan import Dirt
+from tallymark.log.compaction.plan import Dirt
 from tallymark.log.partition_folder import key_of
 
 MOST: Final = 4

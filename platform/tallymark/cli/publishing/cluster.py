@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tallymark.cli.command_config import read_command_config
 from tallymark.cli.target import cluster_at
-from tallymark.client.security.deployment import ConnectionSettings, connection_settings
+from tallymark.client.core.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import ConnectError, TimedOutError, UserError
 

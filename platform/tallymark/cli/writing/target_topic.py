@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tallymark.client.admin.admin import Admin
-from tallymark.client.metadata import TopicInfo
-from tallymark.client.security.deployment import ConnectionSettings
+from tallymark.client.core.metadata import TopicInfo
+from tallymark.client.core.security.deployment import ConnectionSettings
 
 
 def ensure_topic(client: ConnectionSettings, topic: str, partitions: int) -> TopicInfo:

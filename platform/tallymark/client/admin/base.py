@@ -14,12 +14,12 @@ from tallymark.client.admin.routes import (
     from_leaders,
     settle,
 )
-from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.closing import ClosedByWith
-from tallymark.client.cluster import Cluster
-from tallymark.client.io_thread import IoThread
+from tallymark.client.core.bootstrap import Bootstrap
+from tallymark.client.core.closing import ClosedByWith
+from tallymark.client.core.cluster import Cluster
+from tallymark.client.core.io_thread import IoThread
+from tallymark.client.core.security.security import SecuritySettings, client_security
 from tallymark.client.metrics import Metrics
-from tallymark.client.security.security import SecuritySettings, client_security
 from tallymark.errors import ConnectError
 from tallymark.net import Address
 from tallymark.protocol.topic_partition import TopicPartition

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
 from tallymark.client.admin.results import K, Outcomes, V, refusal, unanswered
-from tallymark.client.cluster import RETRY_BACKOFF, Cluster
+from tallymark.client.core.cluster import RETRY_BACKOFF, Cluster
 from tallymark.errors import (
     CODES,
     AuthenticationError,

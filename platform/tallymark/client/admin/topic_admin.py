@@ -9,7 +9,7 @@ from typing import Final
 
 from tallymark.client.admin.results import Outcomes, refusal
 from tallymark.client.admin.routes import from_controller, settle
-from tallymark.client.cluster import Cluster
+from tallymark.client.core.cluster import Cluster
 from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.protocol import messages
 from tallymark.protocol.schema import ZERO_UUID

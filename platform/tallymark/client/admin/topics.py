@@ -20,8 +20,8 @@ from tallymark.client.admin.topic_admin import (
     create_topic,
     delete_topic,
 )
-from tallymark.client.cluster import RETRY_BACKOFF
-from tallymark.client.metadata import TopicInfo
+from tallymark.client.core.cluster import RETRY_BACKOFF
+from tallymark.client.core.metadata import TopicInfo
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol import messages
 from tallymark.protocol.topic_partition import TopicPartition

@@ -26,11 +26,11 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from tallymark.client.aio.calls import outcome_of, start_thread
 from tallymark.client.aio.settings import settings_of
 from tallymark.client.aio.worker import Worker
 from tallymark.client.connector.connector import ConsumerConnector
-from tallymark.client.connector.stream import Stream
+from tallymark.client.consuming.stream import Stream
+from tallymark.client.core.calls import outcome_of, start_thread
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import MessageBatch
 from tallymark.errors import ClosedError, CommitFailedError, TallymarkError, UserError

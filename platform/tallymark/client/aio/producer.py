@@ -22,9 +22,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tallymark.client.aio.calls import in_thread, outcome_of, start_thread
 from tallymark.client.aio.room import RoomQueue
 from tallymark.client.aio.settings import settings_of
+from tallymark.client.core.calls import in_thread, outcome_of, start_thread
 from tallymark.client.producing.batch_delivery import BatchDelivery
 from tallymark.client.producing.core import ProducerCore
 from tallymark.client.producing.delivery import Delivery, OnDelivery, RecordMetadata

@@ -3,11 +3,13 @@
 A group coordinates in ZooKeeper, by Algorithm 1 of the Kafka paper, or through the brokers, by
 Kafka's classic group protocol (:mod:`.sides`); the rest is the same. It rebalances
 whenever consumers, brokers or topics come and go, keeps the offsets of its group, and hands out
-messages through streams. Threads of its own: the group's coordinator (:mod:`.coordinator`
-around the pure :mod:`.machine`, or :mod:`..group.coordinator` around the pure
-:mod:`..group.machine`), the fetcher (:mod:`.fetcher`), and the clients' I/O.
+messages through streams. Threads of its own: the group's coordinator
+(:mod:`tallymark.client.zookeeper_group.coordinator` around the pure
+:mod:`tallymark.client.zookeeper_group.machine`, or :mod:`..group.coordinator` around the pure
+:mod:`..group.machine`), the fetcher (:mod:`tallymark.client.consuming.fetcher`), and the clients'
+I/O.
 
-What ``delivery`` promises stands in :mod:`.commit`.
+What ``delivery`` promises stands in :mod:`tallymark.client.consuming.commit`.
 """
 
 from __future__ import annotations
@@ -18,26 +20,30 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, Unpack
 
-from tallymark.client.connector.brokers import BrokerLink, FetchClient
-from tallymark.client.connector.commit import OffsetCommitter
 from tallymark.client.connector.engine import Engine
-from tallymark.client.connector.fetcher import FetchSettings
-from tallymark.client.connector.hooks import ConsumerHook, Hooks, checked_hooks
-from tallymark.client.connector.progress import ProgressBook
-from tallymark.client.connector.settings import (
+from tallymark.client.connector.sides import BrokersSide, Side, ZooKeeperSide
+from tallymark.client.consuming.brokers import BrokerLink, FetchClient
+from tallymark.client.consuming.commit import OffsetCommitter
+from tallymark.client.consuming.fetcher import FetchSettings
+from tallymark.client.consuming.hooks import ConsumerHook, Hooks, checked_hooks
+from tallymark.client.consuming.progress import ProgressBook
+from tallymark.client.consuming.settings import (
     ConsumerSettings,
     Delivery,
     Isolation,
     Policy,
     Where,
 )
-from tallymark.client.connector.sides import BrokersSide, Side, ZooKeeperSide
-from tallymark.client.connector.stream import QUEUE_BYTES, Gate, Stream
-from tallymark.client.kinds import check_callable
+from tallymark.client.consuming.stream import QUEUE_BYTES, Gate, Stream
+from tallymark.client.core.security.security import (
+    ClientSecurity,
+    SecuritySettings,
+    client_security,
+)
+from tallymark.client.core.setting_types import check_callable
 from tallymark.client.metrics import Metrics
 from tallymark.client.reading.message import Gap
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.client.security.security import ClientSecurity, SecuritySettings, client_security
 from tallymark.coordination import paths
 from tallymark.coordination.subscriptions import Subscription, topic_filter
 from tallymark.errors import ClosedError, UserError
@@ -89,7 +95,7 @@ class ConsumerConnector:
       the offsets to store (``{(topic, partition): next offset}``). From the coordinator's thread;
       the other consumers of the group wait for it meanwhile.
     * ``hooks``: listeners that are told what is handed out, and what is processed before offsets
-      are stored (:mod:`.hooks`); the audit of a group is one.
+      are stored (:mod:`tallymark.client.consuming.hooks`); the audit of a group is one.
     * ``client_factory``: another maker of fetch clients, given the bootstrap servers.
     * ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
 
@@ -99,7 +105,7 @@ class ConsumerConnector:
     partitions;
     ``request_timeout_ms``, ``retry_backoff_ms``, ``connect_timeout_ms`` (ZooKeeper's);
     ``security``: TLS and the log-in at the brokers, keywords of
-    :class:`~tallymark.client.security.security.SecuritySettings`.
+    :class:`~tallymark.client.core.security.security.SecuritySettings`.
 
     Raises ConnectError when ZooKeeper is not there, UserError for wrong settings, TypeError for one
     that is none. An error in the background ends the streams and is raised by the next call of

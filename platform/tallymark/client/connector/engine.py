@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tallymark.client.connector.brokers import BrokerLink
-from tallymark.client.connector.commit import OffsetCommitter
-from tallymark.client.connector.coordination import Parts
-from tallymark.client.connector.fetcher import Fetcher, FetchSettings
-from tallymark.client.connector.hooks import Hooks
-from tallymark.client.connector.progress import ProgressBook
-from tallymark.client.connector.rewind import Rewinder
-from tallymark.client.connector.settings import ConsumerSettings
 from tallymark.client.connector.sides import Side
-from tallymark.client.connector.stream import Gate, Stream
+from tallymark.client.consuming.brokers import BrokerLink
+from tallymark.client.consuming.commit import OffsetCommitter
+from tallymark.client.consuming.coordination import Parts
+from tallymark.client.consuming.fetcher import Fetcher, FetchSettings
+from tallymark.client.consuming.hooks import Hooks
+from tallymark.client.consuming.progress import ProgressBook
+from tallymark.client.consuming.rewind import Rewinder
+from tallymark.client.consuming.settings import ConsumerSettings
+from tallymark.client.consuming.stream import Gate, Stream
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import TallymarkError
 from tallymark.protocol.topic_partition import TopicPartition

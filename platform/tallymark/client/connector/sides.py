@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.connector.commit import OffsetStore, ZooKeeperOffsets
-from tallymark.client.connector.coordination import Coordination, Parts
-from tallymark.client.connector.coordinator import Coordinator
-from tallymark.client.connector.settings import ConsumerSettings, new_consumer_id
+from tallymark.client.consuming.commit import OffsetStore, ZooKeeperOffsets
+from tallymark.client.consuming.coordination import Coordination, Parts
+from tallymark.client.consuming.settings import ConsumerSettings, new_consumer_id
+from tallymark.client.core.bootstrap import Bootstrap
+from tallymark.client.core.security.security import ClientSecurity
 from tallymark.client.group.coordinator import GroupCoordinator
 from tallymark.client.group.link import GroupLink
 from tallymark.client.group.offsets import BrokerOffsets
-from tallymark.client.security.security import ClientSecurity
+from tallymark.client.zookeeper_group.coordinator import Coordinator
 from tallymark.coordination.zookeeper import ZooKeeper
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Final
 
-from tallymark.client.connector.assignment import split_range
+from tallymark.client.consuming.assignment import split_range
 from tallymark.client.group.sticky import give_up_first, hand_out
 from tallymark.protocol.topic_partition import TopicPartition
 

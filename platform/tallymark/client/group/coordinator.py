@@ -13,8 +13,8 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tallymark.client.connector.settings import ConsumerSettings
-from tallymark.client.connector.slowness import Pace, PollWatch
+from tallymark.client.consuming.settings import ConsumerSettings
+from tallymark.client.consuming.slowness import Pace, PollWatch
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
 from tallymark.client.group.hands import Hands
@@ -37,7 +37,7 @@ from tallymark.errors import (
 )
 
 if TYPE_CHECKING:
-    from tallymark.client.connector.coordination import Parts
+    from tallymark.client.consuming.coordination import Parts
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _JOINING: Final = (

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from tallymark.client.connector.assignment import split_range
-from tallymark.client.connector.commit import PASSING, OffsetCommitter
-from tallymark.client.connector.fetcher import Fetcher
-from tallymark.client.connector.progress import ProgressBook
-from tallymark.client.connector.stream import Gate, Stream
+from tallymark.client.consuming.assignment import split_range
+from tallymark.client.consuming.commit import PASSING, OffsetCommitter
+from tallymark.client.consuming.fetcher import Fetcher
+from tallymark.client.consuming.progress import ProgressBook
+from tallymark.client.consuming.stream import Gate, Stream
 from tallymark.coordination.offsets import Position
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import KafkaError

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.cluster import Cluster
-from tallymark.client.connections import Connections
-from tallymark.client.connector.settings import ConsumerSettings
-from tallymark.client.io_thread import IoThread
+from tallymark.client.consuming.settings import ConsumerSettings
+from tallymark.client.core.bootstrap import Bootstrap
+from tallymark.client.core.cluster import Cluster
+from tallymark.client.core.connections import Connections
+from tallymark.client.core.io_thread import IoThread
 from tallymark.errors import CODES, KafkaError
 from tallymark.net import Address
 from tallymark.protocol.messages import FindCoordinatorRequest

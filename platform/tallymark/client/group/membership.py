@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Unpack
 
-from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.connector.settings import ConsumerSettings
+from tallymark.client.consuming.settings import ConsumerSettings
+from tallymark.client.core.bootstrap import Bootstrap
+from tallymark.client.core.security.security import SecuritySettings, client_security
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
 from tallymark.client.group.assignors import COOPERATIVE
@@ -23,7 +24,6 @@ from tallymark.client.group.machine import decide
 from tallymark.client.group.questions import Question, Questions
 from tallymark.client.group.routine import next_due_ms
 from tallymark.client.group.state import NOBODY, Phase, Setup, State
-from tallymark.client.security.security import SecuritySettings, client_security
 from tallymark.clock import monotonic_ms
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import (

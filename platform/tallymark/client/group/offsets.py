@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from tallymark.client.connector.settings import ConsumerSettings
+from tallymark.client.consuming.settings import ConsumerSettings
 from tallymark.client.group.link import GroupLink
 from tallymark.coordination.offsets import Position
 from tallymark.errors import (

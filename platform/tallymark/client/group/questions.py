@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from tallymark.client.connector.settings import ConsumerSettings
+from tallymark.client.consuming.settings import ConsumerSettings
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
 from tallymark.client.group.link import GroupLink

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tallymark.client.connector.settings import ConsumerSettings
+from tallymark.client.consuming.settings import ConsumerSettings
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
 from tallymark.client.group.assignors import COOPERATIVE, GroupMember

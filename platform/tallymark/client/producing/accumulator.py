@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client.pace import Pace
+from tallymark.client.producing.backpressure import Pace
 from tallymark.client.producing.batch import NS, ProducerBatch
 from tallymark.client.producing.budget import MemoryBudget
 from tallymark.client.producing.delivery import Delivery, Fate, OnDelivery

@@ -12,10 +12,10 @@ from concurrent.futures import Future
 from typing import Final
 
 from tallymark.client.admin.topic_admin import create_topic
-from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.cluster import Cluster
-from tallymark.client.forks import generation, tell_in_child
-from tallymark.client.io_thread import IoThread
+from tallymark.client.core.bootstrap import Bootstrap
+from tallymark.client.core.cluster import Cluster
+from tallymark.client.core.forks import generation, tell_in_child
+from tallymark.client.core.io_thread import IoThread
 from tallymark.client.producing.accumulator import Accumulator, BatchRules
 from tallymark.client.producing.budget import MemoryBudget
 from tallymark.client.producing.delivery import RecordMetadata

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from tallymark.client.metadata import Metadata
+from tallymark.client.core.metadata import Metadata
 from tallymark.client.producing.batch import ProducerBatch
 from tallymark.client.producing.lane import Lane
 from tallymark.errors import CODES, KafkaError

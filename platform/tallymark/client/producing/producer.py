@@ -15,9 +15,10 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
-from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.forks import fork_lock, generation
-from tallymark.client.kinds import check_callable
+from tallymark.client.core.bootstrap import Bootstrap
+from tallymark.client.core.forks import fork_lock, generation
+from tallymark.client.core.security.security import SecuritySettings, client_security
+from tallymark.client.core.setting_types import check_callable
 from tallymark.client.metrics import Metrics
 from tallymark.client.producing.batch_delivery import BatchDelivery, OnBatchDelivery
 from tallymark.client.producing.columns import BatchEncoder, Encoder
@@ -39,7 +40,6 @@ from tallymark.client.producing.settings import (
     acks_number,
     server_name,
 )
-from tallymark.client.security.security import SecuritySettings, client_security
 from tallymark.errors import ClosedError, LocalProtocolError, TimedOutError
 from tallymark.protocol.records import Header
 
@@ -57,7 +57,7 @@ class Producer:
 
     Where: ``bootstrap_servers`` ("host:port,...") or ``zookeeper_connect`` ("host:port/chroot");
     ``security`` is TLS and the log-in
-    (:class:`~tallymark.client.security.security.SecuritySettings`).
+    (:class:`~tallymark.client.core.security.security.SecuritySettings`).
 
     How surely: ``acks`` "all" (default), 1 or 0; ``enable_idempotence`` (with acks="all": retries
     make no duplicates and keep the order); ``delivery_timeout_ms`` bounds everything from send()

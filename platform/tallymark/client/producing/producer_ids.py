@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from tallymark.client import supervised
-from tallymark.client.cluster import Cluster
+from tallymark.client.core import supervised
+from tallymark.client.core.cluster import Cluster
 from tallymark.client.producing.batch import NO_IDENTITY, Identity
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.messages import InitProducerIdRequest

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from tallymark.client.cluster import Cluster
-from tallymark.client.errands import Errands
-from tallymark.client.io_thread import IoThread
+from tallymark.client.core.cluster import Cluster
+from tallymark.client.core.io_thread import IoThread
 from tallymark.client.producing.accumulator import Accumulator
+from tallymark.client.producing.background import Errands
 from tallymark.client.producing.batch import ProducerBatch
 from tallymark.client.producing.interceptor_chain import InterceptorChain
 from tallymark.client.producing.interceptor_stages import QueueStages

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client.cluster import Cluster
-from tallymark.client.errands import Errands
+from tallymark.client.core.cluster import Cluster
+from tallymark.client.producing.background import Errands
 from tallymark.client.producing.batch import ProducerBatch
 from tallymark.client.producing.interceptor_stages import QueueStages
 from tallymark.client.producing.lane import Lane

@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tallymark.client.kinds import check_kinds
+from tallymark.client.core.setting_types import check_kinds
 from tallymark.client.metrics import Metrics
 from tallymark.client.producing.stamps import MAX_SERVER_BYTES
 from tallymark.errors import UserError

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tallymark.client.cluster import Cluster
+from tallymark.client.core.cluster import Cluster
 from tallymark.client.reading.fetch_request import FetchLimits
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.fetching import Fetcher, Outcome, may_pass

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client.metadata import Metadata
+from tallymark.client.core.metadata import Metadata
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.isolation import AbortedTransaction, committed
 from tallymark.errors import (

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from tallymark.client.cluster import RETRY_BACKOFF, Cluster
+from tallymark.client.core.cluster import RETRY_BACKOFF, Cluster
 from tallymark.client.metrics import Metrics
 from tallymark.client.reading.fetch_request import FetchLimits, build_request, read_response
 from tallymark.client.reading.fetched import Fetched, FetchSpec

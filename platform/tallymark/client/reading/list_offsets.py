@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from tallymark.client.cluster import RETRY_BACKOFF, Cluster
+from tallymark.client.core.cluster import RETRY_BACKOFF, Cluster
 from tallymark.errors import CODES, AuthenticationError, ConnectError, KafkaError, TallymarkError
 from tallymark.protocol.messages import (
     ListOffsetsRequest,

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar, Unpack
 
-from tallymark.client.bootstrap import Bootstrap
-from tallymark.client.closing import ClosedByWith
-from tallymark.client.cluster import Cluster
-from tallymark.client.io_thread import IoThread
-from tallymark.client.metadata import TopicInfo, topic_told
+from tallymark.client.core.bootstrap import Bootstrap
+from tallymark.client.core.closing import ClosedByWith
+from tallymark.client.core.cluster import Cluster
+from tallymark.client.core.io_thread import IoThread
+from tallymark.client.core.metadata import TopicInfo, topic_told
+from tallymark.client.core.security.security import SecuritySettings, client_security
 from tallymark.client.metrics import Metrics
 from tallymark.client.reading.fetch_ready import ReadyFetcher
 from tallymark.client.reading.fetch_request import FetchLimits
@@ -18,7 +19,6 @@ from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.fetching import Fetcher
 from tallymark.client.reading.isolation import Isolation, isolation_level
 from tallymark.client.reading.list_offsets import list_offset, offsets_before
-from tallymark.client.security.security import SecuritySettings, client_security
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
@@ -33,12 +33,12 @@ class SimpleConsumer(ClosedByWith):
     """Reads partitions of one cluster from given offsets. Thread-safe; close it, or use ``with``.
 
     ``security`` is TLS and the log-in
-    (:class:`~tallymark.client.security.security.SecuritySettings`). ``check_crcs`` verifies every
-    batch. ``request_timeout_ms`` bounds every call (beside the waiting that a fetch asks for):
-    while brokers are away it is tried again, then raised. ``isolation`` "read_committed" leaves out
-    the records of aborted transactions and ends where the first open one begins, also in what
-    :meth:`get_offsets_before` and :meth:`end_offsets` call the end; it can be given with each fetch
-    instead. ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
+    (:class:`~tallymark.client.core.security.security.SecuritySettings`). ``check_crcs`` verifies
+    every batch. ``request_timeout_ms`` bounds every call (beside the waiting that a fetch asks
+    for): while brokers are away it is tried again, then raised. ``isolation`` "read_committed"
+    leaves out the records of aborted transactions and ends where the first open one begins, also in
+    what :meth:`get_offsets_before` and :meth:`end_offsets` call the end; it can be given with each
+    fetch instead. ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
     """
 
     def __init__(

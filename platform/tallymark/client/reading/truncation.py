@@ -15,8 +15,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tallymark.client.cluster import Cluster
-from tallymark.client.metadata import NO_EPOCH
+from tallymark.client.core.cluster import Cluster
+from tallymark.client.core.metadata import NO_EPOCH
 from tallymark.client.reading.fetched import FetchSpec
 from tallymark.errors import CODES, KafkaError, LogTruncatedError
 from tallymark.net import Address, Stream

@@ -1,0 +1,5 @@
+"""How a consumer reads its partitions, however it got them.
+
+Read :mod:`.stream` (what the application holds) first, then :mod:`.fetcher` (what fills it), then
+:mod:`.commit`.
+"""

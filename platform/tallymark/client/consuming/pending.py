@@ -1,0 +1,52 @@
+"""Questions to brokers that the fetcher does not wait for.
+
+Where to begin, or to go on after a reset, must be asked of the partition's leader, which may be
+slow or gone: a few threads wait for that, so that the other partitions are fetched meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from tallymark.client.consuming.progress import PartitionProgress
+from tallymark.client.consuming.reset import Reset
+
+_THREADS: Final = 4
+
+
+class PendingResets:
+    """One question at most about each partition. For one thread, the fetcher's; ``answered`` is set
+    with each answer."""
+
+    def __init__(self, answered: threading.Event) -> None:
+        self._answered = answered
+        self._pool: ThreadPoolExecutor | None = None
+        self._due: dict[PartitionProgress, Future[Reset]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._due)
+
+    def __contains__(self, item: PartitionProgress) -> bool:
+        return item in self._due
+
+    def ask(self, item: PartitionProgress, question: Callable[[], Reset]) -> None:
+        """Have ``question`` answered in another thread."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_THREADS, "tallymark-positions")
+        future = self._due[item] = self._pool.submit(question)
+        future.add_done_callback(lambda _: self._answered.set())
+
+    def answers(self) -> list[tuple[PartitionProgress, Future[Reset]]]:
+        """What has been answered since, or has failed."""
+        done = [(item, future) for item, future in self._due.items() if future.done()]
+        for item, _ in done:
+            del self._due[item]
+        return done
+
+    def close(self) -> None:
+        """Wait for the questions under way; they end when the client is closed."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)

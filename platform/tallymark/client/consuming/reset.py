@@ -1,0 +1,84 @@
+"""Where consumption goes on when the position cannot: the reset policy.
+
+::
+
+    never consumed            smallest: start of the log       largest: its end
+    below the start           smallest: start (gap: expired)   largest: end (gap: expired)
+    above the end             smallest: start                  largest: end   (gap: truncated)
+    cut below the position    where the log was cut (gap: truncated); see KIP-320
+
+The first line goes by ``auto_offset_reset``, the next two by ``out_of_range`` (unless given: the
+same), the last by itself. Where the policy is ``none`` an OffsetOutOfRangeError ends the connector:
+the application decides, and begins again with ``seek`` or another policy.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tallymark.client.consuming.brokers import FetchClient
+from tallymark.client.consuming.progress import PartitionProgress
+from tallymark.client.reading.message import Gap
+from tallymark.errors import CODES, KafkaError, LogTruncatedError, OffsetOutOfRangeError
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
+
+POLICIES: Final = {"smallest": EARLIEST, "largest": LATEST}
+NONE: Final = "none"
+
+
+class Reset(NamedTuple):
+    """Go on at ``offset``; ``gap`` tells what that leaves out or repeats."""
+
+    offset: int
+    gap: Gap | None
+
+
+def at_first(client: FetchClient, item: PartitionProgress, policy: str) -> Reset:
+    """The group has no position: begin where the policy says. OffsetOutOfRangeError: it is none."""
+    if policy == NONE:
+        raise _undecided(client, item, None)
+    return Reset(_offset(client, item, POLICIES[policy]), None)
+
+
+def after_out_of_range(
+    client: FetchClient, item: PartitionProgress, position: int, policy: str
+) -> Reset:
+    """The log has no such offset: it has expired, or the log was cut below it."""
+    start, end = _offset(client, item, EARLIEST), _offset(client, item, LATEST)
+    if policy == NONE and not start <= position <= end:
+        raise _undecided(client, item, position)
+    target = start if policy == "smallest" else end
+    if position > end:
+        return Reset(target, Gap(item.topic, item.partition, end, position, "truncated"))
+    if position < start:
+        return Reset(target, Gap(item.topic, item.partition, position, target, "expired"))
+    return Reset(position, None)  # it was out of range, and is no longer: try again
+
+
+def after_truncation(
+    client: FetchClient,
+    item: PartitionProgress,
+    position: int,
+    error: LogTruncatedError,
+    policy: str,
+) -> Reset:
+    """The log was cut below the position; other messages may stand there now, and none of them
+    must be left out, whatever the policy."""
+    cut = error.diverging_offset
+    if not 0 <= cut < position:  # the leader could not tell where
+        return after_out_of_range(client, item, position, policy)
+    return Reset(cut, Gap(item.topic, item.partition, cut, position, "truncated"))
+
+
+def _undecided(
+    client: FetchClient, item: PartitionProgress, position: int | None
+) -> OffsetOutOfRangeError:
+    start, end = _offset(client, item, EARLIEST), _offset(client, item, LATEST)
+    return OffsetOutOfRangeError(item.topic, item.partition, position, start, end)
+
+
+def _offset(client: FetchClient, item: PartitionProgress, time: int) -> int:
+    offsets = client.get_offsets_before(item.topic, item.partition, time)
+    if not offsets:
+        raise KafkaError(CODES["OFFSET_NOT_AVAILABLE"], f"{item.topic}-{item.partition}")
+    return offsets[0]

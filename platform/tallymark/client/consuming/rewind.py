@@ -1,0 +1,77 @@
+"""Going elsewhere in owned partitions: the paper's rewind.
+
+A new position is a new :class:`~tallymark.client.consuming.progress.PartitionProgress`: what is
+queued or on its way for the old one finds its partition given up, and is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tallymark.client.consuming.brokers import BrokerLink
+from tallymark.client.consuming.fetcher import Fetcher
+from tallymark.client.consuming.progress import PartitionProgress, ProgressBook
+from tallymark.client.consuming.reset import POLICIES
+from tallymark.client.consuming.stream import Stream
+from tallymark.errors import CommitFailedError, ConnectError, UserError
+from tallymark.protocol.topic_partition import TopicPartition
+
+_WAYS: Final = "give one of to_time_ms, to_offset and to"
+
+
+class Rewinder:
+    """Moves the positions of one connector. Thread-safe."""
+
+    def __init__(
+        self, link: BrokerLink, book: ProgressBook, streams: Sequence[Stream], fetcher: Fetcher
+    ) -> None:
+        self._link = link
+        self._book = book
+        self._streams = streams
+        self._fetcher = fetcher
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        """Go on at ``offset``. CommitFailedError: the partition is not owned (any more)."""
+        if type(offset) is not int or offset < 0:
+            raise UserError(f"{offset!r} is no offset of {place[0]}-{place[1]}", "give 0 or more")
+        with self._book.changing:
+            old = self._book.item(place)
+            self._book.replace(old.moved_to(offset))
+            self._streams[old.stream].revoke([old])
+            self._fetcher.assign(self._book.items())
+
+    def rewind(
+        self,
+        to_time_ms: int | None,
+        to_offset: int | None,
+        to: str | None,
+        wanted: Callable[[PartitionProgress], bool],
+    ) -> dict[TopicPartition, int]:
+        """See :meth:`~tallymark.client.connector.connector.ConsumerConnector.rewind`."""
+        if sum(way is not None for way in (to_time_ms, to_offset, to)) != 1:
+            raise UserError("rewind() does not know where to", _WAYS)
+        if to is not None and to not in POLICIES:
+            raise UserError(f"rewind(to={to!r}) is no place", "give 'smallest' or 'largest'")
+        if to_time_ms is not None and to_time_ms < 0:
+            raise UserError(
+                f"rewind(to_time_ms={to_time_ms}) is no time", "give ms since 1970, UTC"
+            )
+        moved: dict[TopicPartition, int] = {}
+        for item in filter(wanted, self._book.items()):
+            place = (item.topic, item.partition)
+            offset = to_offset
+            if offset is None:
+                offset = self._offset(place, POLICIES[to] if to is not None else to_time_ms or 0)
+            try:
+                self.seek(place, offset)
+            except CommitFailedError:
+                continue  # it went to another consumer while we asked
+            moved[place] = offset
+        return moved
+
+    def _offset(self, place: TopicPartition, time: int) -> int:
+        client = self._link.client()
+        if client is None:
+            raise ConnectError("the brokers", "bootstrap", "none is known yet")
+        return client.get_offsets_before(*place, time)[0]

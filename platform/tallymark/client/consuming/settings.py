@@ -1,0 +1,215 @@
+"""A consumer connector's settings, checked."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import socket
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tallymark.client.core.setting_types import check_kinds
+from tallymark.client.metrics import Metrics
+from tallymark.coordination import paths
+from tallymark.errors import UserError
+
+Where = Literal["zookeeper", "brokers"]
+Policy = Literal["smallest", "largest", "none"]
+Delivery = Literal["at_least_once", "at_most_once"]
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+_ZOOKEEPER_SESSION_MS: Final = 6_000
+_BROKERS_SESSION_MS: Final = 45_000
+_HEARTBEAT_MS: Final = 3_000
+_MAX_POLL_INTERVAL_MS: Final = 300_000
+_MEANT: Final = {"earliest": "smallest", "latest": "largest"}
+ASSIGNMENT_STRATEGIES: Final = ("range", "roundrobin", "cooperative-sticky")
+"""Kafka's names of the divisions there are; :mod:`tallymark.client.group.assignors` has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """The keywords of :class:`~tallymark.client.connector.connector.ConsumerConnector` that are
+    data; None is what the coordinator's default is for. Raises UserError for what cannot be."""
+
+    group: str
+    coordinator: Where | None
+    zookeeper_connect: str | None
+    bootstrap_servers: str | Sequence[str] | None
+    client_id: str
+    consumer_id: str | None
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    auto_offset_reset: Policy
+    out_of_range: Policy | None
+    delivery: Delivery
+    isolation: Isolation
+    partition_assignment_strategy: str | Sequence[str] | None
+    group_instance_id: str | None
+    session_timeout_ms: int | None
+    heartbeat_interval_ms: int | None
+    max_poll_interval_ms: int | None
+    metadata_max_age_ms: int
+    connect_timeout_ms: int
+    request_timeout_ms: int
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    retry_backoff_ms: int
+    queue_bytes: int
+    start_timeout_ms: int
+    metrics: Metrics | None = None
+
+    def __post_init__(self) -> None:
+        check_kinds("ConsumerConnector", self)
+        paths.segment(self.group, "a group")
+        if self.consumer_id is not None:
+            paths.segment(self.consumer_id, "a consumer id")
+        _one_of("coordinator", self.coordinator, ("zookeeper", "brokers", None))
+        self._check_addresses()
+        policies = ("smallest", "largest", "none")
+        _one_of("auto_offset_reset", self.auto_offset_reset, policies)
+        _one_of("out_of_range", self.out_of_range, (*policies, None))
+        _one_of("delivery", self.delivery, ("at_least_once", "at_most_once"))
+        _one_of("isolation", self.isolation, ("read_uncommitted", "read_committed"))
+        self._check_numbers()
+        if self.delivery == "at_most_once" and not self.enable_auto_commit:
+            raise UserError(
+                'delivery="at_most_once" stores offsets by itself, before messages are handed out',
+                "leave out enable_auto_commit=False, or commit before your own work",
+            )
+        if self.where == "zookeeper":
+            self._refuse_brokers_own()
+        else:
+            self._check_group_protocol()
+
+    @property
+    def where(self) -> Where:
+        """Who divides the partitions."""
+        return self.coordinator or ("zookeeper" if self.zookeeper_connect else "brokers")
+
+    @property
+    def servers(self) -> str:
+        """The brokers that are given, comma-separated."""
+        given = self.bootstrap_servers or ""
+        return given if isinstance(given, str) else ",".join(given)
+
+    @property
+    def range_policy(self) -> Policy:
+        """What to do where the log does not have the position (any more)."""
+        return self.out_of_range or self.auto_offset_reset
+
+    @property
+    def auto_commit_ms(self) -> int:
+        """How often to store offsets; 0: never by itself."""
+        return self.auto_commit_interval_ms if self.enable_auto_commit else 0
+
+    @property
+    def session_ms(self) -> int:
+        """Silent for so long, a consumer is taken for dead."""
+        if self.session_timeout_ms is not None:
+            return self.session_timeout_ms
+        if self.where == "zookeeper":
+            return _ZOOKEEPER_SESSION_MS
+        return min(_BROKERS_SESSION_MS, self.poll_interval_ms)
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """How often it tells the brokers that it is alive."""
+        return self.heartbeat_interval_ms or max(1, min(_HEARTBEAT_MS, self.session_ms // 3))
+
+    @property
+    def poll_interval_ms(self) -> int:
+        """How long the application may work on what it was handed out."""
+        return self.max_poll_interval_ms or _MAX_POLL_INTERVAL_MS
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """The assignors it offers, best first."""
+        given = self.partition_assignment_strategy or "range"
+        names = given.split(",") if isinstance(given, str) else given
+        return tuple(dict.fromkeys(name.strip() for name in names))
+
+    def _check_addresses(self) -> None:
+        if self.where == "zookeeper" and not self.zookeeper_connect:
+            raise UserError(
+                'coordinator="zookeeper" needs ZooKeeper', "give zookeeper_connect=host:port/chroot"
+            )
+        if self.where == "brokers" and not (self.servers or self.zookeeper_connect):
+            raise UserError(
+                "the consumer does not know where the cluster is",
+                "give bootstrap_servers=host:port,... or zookeeper_connect=host:port/chroot",
+            )
+
+    def _check_numbers(self) -> None:
+        if self.enable_auto_commit and self.auto_commit_interval_ms < 1:
+            raise UserError(
+                "auto_commit_interval_ms is below 1", "or give enable_auto_commit=False"
+            )
+        for name in (
+            *("session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms"),
+            *("metadata_max_age_ms", "connect_timeout_ms", "request_timeout_ms"),
+            *("fetch_max_bytes", "queue_bytes"),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name}={value!r} is not possible", "it must be 1 or more")
+        for name in ("fetch_max_wait_ms", "retry_backoff_ms", "start_timeout_ms"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name}={getattr(self, name)!r} is not possible", "give 0 or more")
+
+    def _refuse_brokers_own(self) -> None:
+        for name in (
+            *("partition_assignment_strategy", "group_instance_id"),
+            *("heartbeat_interval_ms", "max_poll_interval_ms"),
+        ):
+            if getattr(self, name) is not None:
+                raise UserError(
+                    f"{name} is of the brokers' group protocol; this group is in ZooKeeper",
+                    'leave it out, or give coordinator="brokers"',
+                )
+
+    def _check_group_protocol(self) -> None:
+        for name in self.strategies:
+            _one_of("partition_assignment_strategy", name, ASSIGNMENT_STRATEGIES)
+        if self.consumer_id is not None:
+            raise UserError(
+                "consumer_id is for groups in ZooKeeper; brokers give ids to their members",
+                "give group_instance_id for a consumer that keeps its place over restarts",
+            )
+        if self.heartbeat_ms >= self.session_ms:
+            raise UserError(
+                f"heartbeat_interval_ms={self.heartbeat_ms} does not fit into "
+                f"session_timeout_ms={self.session_ms}",
+                "make it a third of it at most",
+            )
+        if self.poll_interval_ms < self.session_ms:
+            # The others would go on without a member that nobody has heard of yet, before it can
+            # know that itself.
+            raise UserError(
+                f"max_poll_interval_ms={self.poll_interval_ms} is less than "
+                f"session_timeout_ms={self.session_ms}",
+                "make it as long at least",
+            )
+        if self.group_instance_id == "":
+            raise UserError("group_instance_id is empty", "give a name, or leave it out")
+
+
+def new_consumer_id(group: str) -> str:
+    """Unique for ever: group_host-process-random."""
+    host = socket.gethostname().replace("/", "-") or "localhost"
+    return f"{group}_{host}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def _one_of(name: str, value: object, allowed: Collection[str | None]) -> None:
+    if value in allowed:
+        return
+    names = [each for each in allowed if each is not None]
+    near = difflib.get_close_matches(str(value), names, n=1, cutoff=0.6)
+    meant = _MEANT.get(str(value)) or (near[0] if near else "")
+    choice = " or ".join(repr(each) for each in names)
+    raise UserError(
+        f"{name}={value!r} is none",
+        f"did you mean {meant!r}?" if meant in names else f"give {choice}",
+    )

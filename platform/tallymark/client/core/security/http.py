@@ -1,0 +1,77 @@
+"""The ``[security]`` of a settings file, for what speaks HTTP: the servers' side, and the clients'
+of the registry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from socket import gethostname
+from typing import TypedDict
+
+from tallymark.client.core.security.deployment import secret_in
+from tallymark.deployment import Deployment, HttpSecurity
+from tallymark.errors import UserError
+from tallymark.net.tls import server_context
+from tallymark.net.web_access import WebAccess, check_exposed
+from tallymark.net.web_guard import OwnNames
+from tallymark.net.web_login import BasicLogin
+from tallymark.net.web_users import WebUsers
+
+
+def http_access(
+    security: HttpSecurity,
+    what: str,
+    host: str,
+    allow_plaintext: bool,
+    setting: str,
+    known_as: Iterable[str] = (),
+) -> WebAccess:
+    """How ``what`` on ``host`` is secured, by these names beside its own. UserError where a file
+    cannot be read, or where it would be open to other machines without ``setting``."""
+    tls = login = None
+    if security.ssl_keystore_location:
+        password = security.ssl_key_password_file
+        tls = server_context(
+            Path(security.ssl_keystore_location), secret_in(password) if password else ""
+        )
+    if security.users_file:
+        login = BasicLogin(WebUsers(Path(security.users_file)))
+    names = OwnNames((host, gethostname(), *known_as, *security.allowed_hosts))
+    access = WebAccess(names, tls, login)
+    check_exposed(what, host, access, allow_plaintext, setting)
+    return access
+
+
+class RegistrySettings(TypedDict, total=False):
+    """Keyword arguments of :class:`~tallymark.serialization.RegistryClient`."""
+
+    url: str
+    ssl_truststore_location: str
+    username: str
+    password: str
+
+
+def registry_settings(deployment: Deployment) -> RegistrySettings:
+    """What a client of the deployment's registry is made with. UserError when the password cannot
+    be read."""
+    security = deployment.security
+    found: RegistrySettings = {"url": deployment.registry.url}
+    if security.ssl_truststore_location:
+        found["ssl_truststore_location"] = security.ssl_truststore_location
+    if security.username:
+        found["username"] = security.username
+        found["password"] = _password(security)
+    return found
+
+
+def _password(security: HttpSecurity) -> str:
+    if security.password_file:
+        return secret_in(security.password_file)
+    found = os.environ.get(security.password_env) if security.password_env else None
+    if not found:
+        raise UserError(
+            f"there is no password of {security.username!r} for the registry",
+            "set password_file in [security], or password_env and that variable",
+        )
+    return found

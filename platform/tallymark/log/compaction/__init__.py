@@ -1,0 +1,5 @@
+"""Compaction: a log keeps the last record of each key.
+
+Read :mod:`.plan` (which log, which segments) first, then :mod:`.compaction` (the run),
+:mod:`.filter` (what stays) and :mod:`.swap` (how new segments take the place of old ones).
+"""

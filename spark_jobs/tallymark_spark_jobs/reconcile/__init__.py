@@ -1,0 +1,5 @@
+"""The nightly reconciliation: count again, judge, search what is lost.
+
+Read :mod:`.run` (the story) first; the files follow it in order: survey, scan, counts, claims,
+decide, search, evidence, ledger, outcome, report.
+"""

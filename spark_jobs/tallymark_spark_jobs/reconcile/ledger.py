@@ -1,0 +1,222 @@
+"""What a run takes from the audit store, and what it leaves there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from tallymark.deployment import Deployment
+from tallymark_audit import sketches
+from tallymark_audit.cells import Edge
+from tallymark_audit.edges import derive_edges, discovered_group
+from tallymark_audit.judge.judging import DAY_MS, LEARNED_DAYS
+from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
+from tallymark_audit.store import Store, deleted, facts, graph, queries, tables
+from tallymark_audit.store.damage import DAMAGED
+from tallymark_audit.store.incidents import Incident, fold_incident
+from tallymark_audit.store.recounts import ask_for_windows
+from tallymark_audit.store.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
+from tallymark_spark_jobs.reconcile.decide import Window
+from tallymark_spark_jobs.reconcile.outcome import Outcome, to_json
+from tallymark_spark_jobs.reconcile.search import Identity, Place, located
+
+LATER = frozenset({State.OPEN, State.SETTLING})
+"""Not recorded: it says only that the run came early, and would hide the collector's verdict."""
+
+
+def began_anew(store: Store, cluster: str) -> dict[str, int]:
+    """By topic, since when (ms) its log is another one than before, or lacks a partition."""
+    with store.read() as connection:
+        return deleted.began_anew(connection, cluster)
+
+
+def retired_reporters(store: Store) -> dict[str, frozenset[str]]:
+    """By cluster, the reporters that a person has ended."""
+    found: dict[str, set[str]] = {}
+    table = tables.reporters
+    query = select(table.c.cluster, table.c.reporter).where(
+        table.c.retired_at > 0, table.c.last_heard <= table.c.retired_at
+    )
+    with store.read() as connection:
+        for cluster, reporter in connection.execute(query):
+            found.setdefault(cluster, set()).add(reporter)
+    return {cluster: frozenset(names) for cluster, names in found.items()}
+
+
+def last_changes(
+    store: Store, windows: Mapping[tuple[str, str], Iterable[int]]
+) -> dict[tuple[str, str], dict[int, int]]:
+    """When (ms) collectors last saw a window change, by (cluster, topic): late data and repairs
+    are given the settle time too. Empty where no collector runs."""
+    with store.read() as connection:
+        return {
+            (cluster, topic): facts.changes(connection, [cluster], topic, sorted(set(some)))
+            for (cluster, topic), some in windows.items()
+        }
+
+
+def lateness(store: Store, as_of: int) -> dict[tuple[str, str], sketches.Sketch]:
+    """How late records came in the last days, by counter and topic: of it settle times are
+    learned."""
+    since = as_of - as_of % DAY_MS - LEARNED_DAYS * DAY_MS
+    table, found = tables.lateness, dict[tuple[str, str], sketches.Sketch]()
+    query = select(table.c.edge, table.c.topic, table.c.sketch).where(table.c.day >= since)
+    with store.read() as connection:
+        for counter, topic, flat in connection.execute(query):
+            both = (found.get((counter, topic), {}), sketches.from_list(flat))
+            found[counter, topic] = sketches.merged(both)
+    return found
+
+
+def owed_from(
+    store: Store, deployment: Deployment, topics: Iterable[str]
+) -> dict[tuple[str, str], int]:
+    """Since when (ms) an edge owes a topic, by edge and topic, where that is not since ever. Edges
+    are as the collectors last wrote them down."""
+    with store.read() as connection:
+        known = graph.history(connection)
+        groups = {one.name: facts.groups_on(connection, one.name) for one in deployment.clusters}
+    since = {
+        (edge.name, topic): known.owed_from(edge, topic)
+        for edge in derive_edges(deployment)
+        for topic in topics
+    }
+    declared = {edge for edge, _ in since}
+    for cluster, found in groups.items():
+        for group, first in found.items():
+            name = discovered_group(cluster, group, ()).name
+            if name not in declared:
+                since.update(((name, topic), at) for topic, at in first.items())
+    return {place: at for place, at in since.items() if at}
+
+
+def collector_states(store: Store, windows: Sequence[Window]) -> dict[Window, State]:
+    """The collector's verdicts of these windows; UNKNOWN where it has none."""
+    states = dict.fromkeys(windows, State.UNKNOWN)
+    table = tables.verdicts
+    wanted: dict[tuple[str, str], list[int]] = {}
+    for edge, topic, window in windows:
+        wanted.setdefault((edge, topic), []).append(window)
+    with store.read() as connection:
+        for (edge, topic), starts in wanted.items():
+            for some in facts.chunks(starts):
+                query = select(table.c.window, table.c.state).where(
+                    table.c.edge == edge,
+                    table.c.topic == topic,
+                    table.c.source == COLLECTOR,
+                    table.c.window.in_(some),
+                )
+                for window, state in connection.execute(query):
+                    states[edge, topic, window] = State(state)
+    return states
+
+
+def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) -> None:
+    """Write the verdicts as Spark's, where their missing messages lie, and the run, all in one
+    transaction. The same run again changes nothing but the list of runs.
+
+    Where the collectors came to something else they are asked to count again, by themselves: what
+    was there when they counted may be gone by now, and no copy that is brought back must be taken
+    for a second one."""
+    decided = [verdict for verdict in outcome.verdicts if verdict.state not in LATER]
+    result = to_json(outcome)
+    detail = {
+        name: result[name] for name in ("edges", "damaged_events", "damaged", "seconds", "exit")
+    }
+    with store.write() as connection:
+        record_verdicts(connection, decided, SPARK, outcome.as_of)
+        for one in outcome.damaged:
+            place = one.topic, one.partition, one.offset, one.end
+            incident = Incident(DAMAGED, one.reason, *place)
+            fold_incident(connection, one.cluster, incident, outcome.as_of)
+        for verdict in decided:
+            if any(cell.missing for cell in verdict.cells):
+                _locate(connection, verdict, outcome.places)
+        _doubt(connection, outcome, decided, finished_at)
+        connection.execute(
+            tables.runs.insert().values(
+                job="reconcile",
+                started_at=started_at,
+                finished_at=finished_at,
+                from_ms=outcome.period.start or 0,
+                to_ms=outcome.period.end,
+                outcome=result["outcome"],
+                detail=detail,
+            )
+        )
+
+
+def _doubt(connection: Connection, outcome: Outcome, decided: Iterable[Verdict], now: int) -> None:
+    """Ask the collectors at both ends of an edge to count those windows again of which they have
+    another verdict."""
+    edges = {edge.name: edge for edge in outcome.edges}
+    by_topic: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in decided:
+        by_topic.setdefault((verdict.edge, verdict.topic), []).append(verdict)
+    for (name, topic), some in by_topic.items():
+        windows = _judged_otherwise(connection, some)
+        for cluster, there in counted_in(edges[name], topic) if windows else ():
+            ask_for_windows(connection, cluster, there, windows, now)
+
+
+COMPARED = ("observed", "missing", "duplicates", "unclaimed")
+
+
+def _judged_otherwise(connection: Connection, judged: Sequence[Verdict]) -> set[int]:
+    table, found = tables.verdicts, set[int]()
+    by_window = {verdict.window: verdict for verdict in judged}
+    columns = [table.c[name] for name in ("window", "state", *COMPARED)]
+    for some in facts.chunks(sorted(by_window)):
+        query = select(*columns).where(
+            table.c.edge == judged[0].edge,
+            table.c.topic == judged[0].topic,
+            table.c.source == COLLECTOR,
+            table.c.window.in_(some),
+        )
+        for row in connection.execute(query).mappings():
+            mine = by_window[row["window"]]
+            if mine.state in GOOD and row["state"] in GOOD:
+                continue
+            other = row["state"] != mine.state and row["state"] not in UNDECIDED
+            if other or any(row[name] != getattr(mine, name) for name in COMPARED):
+                found.add(mine.window)
+    return found
+
+
+def counted_in(edge: Edge, topic: str) -> list[tuple[str, str]]:
+    """The clusters whose logs make a verdict on the edge, and what each calls the topic."""
+    there = (edge.downstream, edge.downstream_topic(topic))
+    return {
+        "producer": [there],
+        "mirror": [(edge.upstream, topic), there],
+        "consumer": [(edge.upstream, topic)],
+    }.get(edge.kind, [])
+
+
+def _locate(
+    connection: Connection, verdict: Verdict, places: Mapping[Identity, Sequence[Place]]
+) -> None:
+    table = tables.verdicts
+    query = select(table).where(
+        table.c.edge == verdict.edge,
+        table.c.topic == verdict.topic,
+        table.c.window == verdict.window,
+        table.c.source == SPARK,
+    )
+    row = connection.execute(query).mappings().one()
+    at = {
+        number: [place._asdict() for place in found]
+        for number, cell in enumerate(verdict.cells)
+        if (found := located(cell, places))
+    }
+    locate_cells(connection, dict(row), at)
+
+
+def disagreements(store: Store, outcome: Outcome) -> tuple[dict[str, Any], ...]:
+    """Windows of this run on which the collector came to something else."""
+    mine = {(one.edge, one.topic, one.window) for one in outcome.verdicts}
+    with store.read() as connection:
+        rows = queries.disagreements(connection, limit=1000)
+    return tuple(row for row in rows if (row["edge"], row["topic"], row["window"]) in mine)

@@ -1,0 +1,102 @@
+"""Which offsets to read, fixed once on the driver: pure.
+
+Nothing else may ask the broker for "latest": two answers would be two reads. The reader stops
+exactly at the end that was planned, whatever has been appended since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from tallymark.errors import UserError
+from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark_spark_jobs.source.options import Bound, SourceOptions
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Offsets ``start`` (included) to ``end`` (excluded) of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def offsets(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """What a broker says of one partition: the first offset there is, the one after the last, and
+    the first whose record is at or after the starting timestamp (None: not asked, or none is)."""
+
+    topic: str
+    partition: int
+    earliest: int
+    latest: int
+    at_timestamp: int | None = None
+
+
+def plan(options: SourceOptions, bounds: Iterable[LogBounds]) -> list[Span]:
+    """The spans to read, split for parallel work; empty partitions are left out.
+
+    Raises UserError when wanted offsets are no longer there (unless ``failOnDataLoss=false``), are
+    not there yet, or were not given for a partition.
+    """
+    spans = [_span(options, bound) for bound in bounds]
+    return split(
+        [span for span in spans if span.offsets > 0],
+        options.rows_per_partition,
+        options.min_partitions,
+    )
+
+
+def split(spans: Sequence[Span], rows: int, at_least: int) -> list[Span]:
+    """Cut the spans so that none holds more than ``rows`` offsets and there are ``at_least`` of
+    them, if there are so many offsets; what comes out tiles exactly what went in."""
+    total = sum(span.offsets for span in spans)
+    most = max(1, min(rows, total // at_least))
+    return [piece for span in spans for piece in _pieces(span, most)]
+
+
+def _pieces(span: Span, most: int) -> list[Span]:
+    count = -(-span.offsets // most)
+    cuts = [span.start + span.offsets * at // count for at in range(count + 1)]
+    return [replace(span, start=first, end=last) for first, last in pairwise(cuts)]
+
+
+def _span(options: SourceOptions, bound: LogBounds) -> Span:
+    start = _start(options, bound)
+    end = _resolve(options.ending, bound, "endingOffsets")
+    gone = start < bound.earliest or end > bound.latest
+    if gone and options.fail_on_data_loss:
+        raise UserError(
+            f"{bound.topic}-{bound.partition} holds the offsets {bound.earliest} to "
+            f"{bound.latest}, not all of {start} to {end}",
+            "ask for what is there, or set failOnDataLoss=false to read the rest",
+        )
+    start, end = max(start, bound.earliest), min(end, bound.latest)
+    return Span(bound.topic, bound.partition, start, max(start, end))
+
+
+def _start(options: SourceOptions, bound: LogBounds) -> int:
+    if options.starting_timestamp is None:
+        return _resolve(options.starting, bound, "startingOffsets")
+    return bound.latest if bound.at_timestamp is None else max(bound.earliest, bound.at_timestamp)
+
+
+def _resolve(wanted: Bound, bound: LogBounds, option: str) -> int:
+    if isinstance(wanted, dict):
+        offset = wanted.get((bound.topic, bound.partition))
+        if offset is None:
+            raise UserError(
+                f"{option} says nothing of {bound.topic}-{bound.partition}",
+                "name every partition, -2 is earliest and -1 latest",
+            )
+    else:
+        offset = wanted
+    return {EARLIEST: bound.earliest, LATEST: bound.latest}.get(offset, offset)
