@@ -31,7 +31,7 @@ from support.measure import (
 )
 from support.own_broker import OwnBroker
 
-from tallymark.apache_kafka import NotAvailableError
+from tallymark.processes.apache_kafka import NotAvailableError
 
 _GB: Final = 1024**3
 

@@ -28,8 +28,8 @@ from support.apache_kafka import apache_kafka
 from support.measure import Running, cpu_seconds, machine, medians, table, warm_page_cache
 from support.own_broker import OwnBroker
 
-from tallymark.apache_kafka import NotAvailableError
 from tallymark.client import Admin
+from tallymark.processes.apache_kafka import NotAvailableError
 
 SIZE: Final = 200
 LIST: Final = 10_000

@@ -27,11 +27,11 @@ import audit_store
 import psutil
 from support.measure import machine, table
 
-from tallymark.cli.ports import with_free_ports
-from tallymark.cli.supervisor.control import ask
-from tallymark.cli.supervisor.run import control_file
 from tallymark.client import Admin
 from tallymark.deployment import Deployment, dump_toml
+from tallymark.processes.ports import with_free_ports
+from tallymark.processes.supervisor.control import ask
+from tallymark.processes.supervisor.run import control_file
 from tallymark_audit.demo.processes import Command
 from tallymark_audit.store import open_store
 

@@ -26,10 +26,10 @@ from support.apache_kafka import apache_kafka
 from support.measure import Running, cpu_seconds, machine, table, warm_page_cache
 from support.own_broker import OwnBroker
 
-from tallymark.apache_kafka import NotAvailableError
 from tallymark.client import Admin
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings, dump_toml
 from tallymark.deployment import Mirror as MirrorSettings
+from tallymark.processes.apache_kafka import NotAvailableError
 from tallymark.testing.zookeeper import ZooKeeperServer
 
 _ENDS: Final = Path(__file__).parent / "support" / "pipeline_ends.py"

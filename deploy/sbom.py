@@ -58,7 +58,7 @@ def components(root: Path) -> list[Component]:
     found = [
         *python_packages((root / "deploy/requirements.txt").read_text(encoding="utf-8")),
         *npm_packages(json.loads((root / "dashboards/package-lock.json").read_text())),
-        *listed_jars((root / "platform/tallymark/apache_kafka/jars.sha256").read_text()),
+        *listed_jars((root / "platform/tallymark/processes/apache_kafka/jars.sha256").read_text()),
         *bundled_jars(pyspark_jars()),
     ]
     return list({one.bom_ref.value: one for one in found}.values())

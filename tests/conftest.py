@@ -13,7 +13,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from postgres import PostgresServer
 
-    from tallymark.apache_kafka import ApacheKafkaServer
+    from tallymark.processes.apache_kafka import ApacheKafkaServer
 
 # A loaded machine is slow now and then, which says nothing about the code. Where the same change
 # is judged again and again (CI), the same examples are tried, so that it is judged alike.

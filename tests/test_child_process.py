@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tallymark.child_process import kill_process, stop_process
+from tallymark.processes.child_process import kill_process, stop_process
 
 WAITS = "print('ready', flush=True); import time; time.sleep(600)"
 IGNORES = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAITS}"

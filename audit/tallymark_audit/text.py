@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from tallymark.cli.publishing.times import ago_ms
 from tallymark.errors import UserError
+from tallymark.shell.times import ago_ms
 
 TIME_FORMS = (
     "a date (2026-01-31), a time (2026-01-31T12:40:05Z; without an offset it is UTC), or 10m for "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tallymark.apache_kafka.server import LONG_RUN, ApacheKafkaServer
+from tallymark.processes.apache_kafka.server import LONG_RUN, ApacheKafkaServer
 
 
 def apache_kafka(folder: Path) -> ApacheKafkaServer:

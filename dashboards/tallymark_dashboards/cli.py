@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tallymark.cli.process import run_process
 from tallymark.deployment import load
+from tallymark.processes.process import run_process
 from tallymark_dashboards.server import DashboardServer
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from tallymark.cli.process import run_process
 from tallymark.client.core.security.http import http_access
 from tallymark.deployment import load
+from tallymark.processes.process import run_process
 from tallymark_schema_registry.embedded import RegistryServer
 
 _log = logging.getLogger("registry")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from tallymark.cli.target import clusters_named
 from tallymark.clock import now_ms
 from tallymark.deployment import load
 from tallymark.errors import UserError
+from tallymark.shell.target import clusters_named
 from tallymark_spark_jobs.reconcile.narrowing import only_clusters
 from tallymark_spark_jobs.reconcile.period import parse_period
 

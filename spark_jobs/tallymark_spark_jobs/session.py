@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallymark.cli.checks import check_java
+from tallymark.cli.stack.checks import check_java
 from tallymark.errors import UserError
 from tallymark_spark_jobs.errors import as_user_error
 

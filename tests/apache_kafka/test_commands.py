@@ -15,10 +15,11 @@ from broker_kinds import new_topic
 from commands import run_command
 from confluent_kafka import Producer as Confluent
 
-from tallymark.apache_kafka import ApacheKafkaServer
-from tallymark.cli import cluster, consume, export, import_file, log_dirs, perf, produce, replay
+from tallymark.cli.admin import cluster, log_dirs
+from tallymark.cli.messages import consume, export, import_file, perf, produce, replay
 from tallymark.client import Admin, Producer, SimpleConsumer
 from tallymark.client.producing.stamps import Stamp, stamp_of
+from tallymark.processes.apache_kafka import ApacheKafkaServer
 from tallymark.protocol.compression import CODECS
 
 pytestmark = [pytest.mark.apache_kafka, pytest.mark.process]

@@ -13,10 +13,10 @@ from broker_kinds import new_topic, start_apache_kafka
 from commands import run_command
 from token_world import AUDIENCE, CLIENT, ISSUER, Issuer, TokenServer, token_server
 
-from tallymark.apache_kafka import ApacheKafkaServer
-from tallymark.cli import consume, produce
+from tallymark.cli.messages import consume, produce
 from tallymark.client import Admin, ConsumerConnector, Producer, SimpleConsumer
 from tallymark.errors import AuthenticationError
+from tallymark.processes.apache_kafka import ApacheKafkaServer
 
 pytestmark = [pytest.mark.apache_kafka, pytest.mark.process]
 

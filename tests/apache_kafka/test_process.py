@@ -12,16 +12,16 @@ import psutil
 import pytest
 from broker_kinds import skip_without_jars
 
-from tallymark.apache_kafka import ApacheKafkaServer
 from tallymark.client import Admin
 from tallymark.errors import UserError
+from tallymark.processes.apache_kafka import ApacheKafkaServer
 
 pytestmark = [pytest.mark.apache_kafka, pytest.mark.process]
 
 STARTER = """
 import sys, time
 from pathlib import Path
-from tallymark.apache_kafka import ApacheKafkaServer
+from tallymark.processes.apache_kafka import ApacheKafkaServer
 server = ApacheKafkaServer(Path(sys.argv[1]))
 server.start()
 print(server.pid, server.bootstrap_servers, flush=True)

@@ -13,12 +13,13 @@ from commands import run_command
 from cryptography.hazmat.primitives import serialization
 from security_world import PASSWORD, Certificates, make_certificates
 
-from tallymark.apache_kafka import ApacheKafkaServer
-from tallymark.cli import acls, consume, produce, topics, users
+from tallymark.cli.admin import acls, topics, users
+from tallymark.cli.messages import consume, produce
 from tallymark.client import Admin, ConsumerConnector, Producer, SimpleConsumer
 from tallymark.client.admin.users import NewPassword
 from tallymark.errors import AuthenticationError, ConnectError, KafkaError
 from tallymark.net.sasl import MECHANISMS, SCRAM_SHA_256, SCRAM_SHA_512
+from tallymark.processes.apache_kafka import ApacheKafkaServer
 
 pytestmark = [pytest.mark.apache_kafka, pytest.mark.process]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.apache_kafka import ApacheKafkaServer, NotAvailableError
-from tallymark.apache_kafka.jars import VERSION, cache_folder, jars
-from tallymark.apache_kafka.properties import properties, text
-from tallymark.cli.apache_kafka import make
+from tallymark.cli.servers.apache_kafka import make
 from tallymark.deployment import BrokerAddress, Cluster, Deployment
 from tallymark.errors import UserError
+from tallymark.processes.apache_kafka import ApacheKafkaServer, NotAvailableError
+from tallymark.processes.apache_kafka.jars import VERSION, cache_folder, jars
+from tallymark.processes.apache_kafka.properties import properties, text
 
 
 def test_what_is_given_stands_over_what_is_usual() -> None:

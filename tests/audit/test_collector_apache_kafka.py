@@ -11,10 +11,10 @@ from confluent_kafka import Producer as Confluent
 from eventually import eventually
 from sqlalchemy import select
 
-from tallymark.apache_kafka import ApacheKafkaServer
 from tallymark.client import Admin
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment
+from tallymark.processes.apache_kafka import ApacheKafkaServer
 from tallymark_audit.collector.service import CollectorService
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.sides import Observation, merge_observations

@@ -32,7 +32,7 @@ from tallymark.broker.settings.config_types import (
 from tallymark.broker.settings.properties_file import ONLY, UNITS, WITHOUT_EFFECT, read_properties
 from tallymark.broker.settings.text import log_effective, parse
 from tallymark.broker.settings.topic_configs import RULES, log_config, topic_values
-from tallymark.cli.broker import command, of_file
+from tallymark.cli.servers.broker import command, of_file
 from tallymark.errors import KafkaError, UserError
 from tallymark.log.config import LogConfig
 

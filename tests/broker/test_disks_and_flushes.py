@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from tallymark.broker.partitions.partition import Partition
-from tallymark.cli.verify_log import command as verify_log
+from tallymark.cli.admin.verify_log import command as verify_log
 from tallymark.errors import CODES
 from tallymark.log import OffsetAt, OsFiles
 from tallymark.log.files import Data, File, Handle

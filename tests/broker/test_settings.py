@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tallymark.broker.settings.broker import BrokerSettings, kafka_name
 from tallymark.broker.settings.text import parse, reference
-from tallymark.cli.broker import command, of_deployment
+from tallymark.cli.servers.broker import command, of_deployment
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings
 from tallymark.errors import UserError
 

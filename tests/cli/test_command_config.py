@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.cli.command_config import read_command_config
 from tallymark.client.core.security.properties import PROPERTIES
 from tallymark.errors import UserError
+from tallymark.shell.command_config import read_command_config
 
 JAVAS_ALONE = [
     "ssl.protocol",

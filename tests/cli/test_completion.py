@@ -34,7 +34,8 @@ def test_no_command_is_loaded_for_the_list_of_commands() -> None:
         "import sys; from click.shell_completion import ZshComplete;"
         "from tallymark.cli.main import command;"
         "ZshComplete(command, {}, 'tallymark', 'X').get_completions([], '');"
-        "print([n for n in sys.modules if n in ('fastapi', 'pyspark', 'tallymark.cli.topics')])"
+        "print([n for n in sys.modules if n in ('fastapi', 'pyspark',"
+        " 'tallymark.cli.admin.topics')])"
     )
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

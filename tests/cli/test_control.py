@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.cli.supervisor import control, control_server, run
-from tallymark.cli.supervisor.control import NotRunningError, ask, socket_path
-from tallymark.cli.supervisor.control_server import ControlServer
-from tallymark.cli.supervisor.plan import ProcessSpec
-from tallymark.cli.supervisor.run import Supervisor, control_file
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
+from tallymark.processes.supervisor import control, control_server, run
+from tallymark.processes.supervisor.control import NotRunningError, ask, socket_path
+from tallymark.processes.supervisor.control_server import ControlServer
+from tallymark.processes.supervisor.plan import ProcessSpec
+from tallymark.processes.supervisor.run import Supervisor, control_file
 
 
 @contextmanager

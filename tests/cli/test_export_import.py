@@ -12,11 +12,11 @@ import fastavro
 import pytest
 from commands import run_command
 
-from tallymark.cli import export, import_file
-from tallymark.cli.transfer import exporting, importing
-from tallymark.cli.transfer.json_file import JsonWriter
-from tallymark.cli.transfer.open_file import reading
-from tallymark.cli.transfer.plan import Exported, Plan
+from tallymark.cli.messages import export, import_file
+from tallymark.cli.messages.transfer import exporting, importing
+from tallymark.cli.messages.transfer.json_file import JsonWriter
+from tallymark.cli.messages.transfer.open_file import reading
+from tallymark.cli.messages.transfer.plan import Exported, Plan
 from tallymark.client import Producer
 from tallymark.errors import CODES, UserError
 from tallymark.protocol.api import ApiKey

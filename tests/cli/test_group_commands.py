@@ -13,7 +13,7 @@ import pytest
 from broker_kinds import AT_ONCE, KINDS, AnyBroker, either_broker
 from commands import run_command
 
-from tallymark.cli import groups, log_dirs, offsets
+from tallymark.cli.admin import groups, log_dirs, offsets
 from tallymark.client import Admin, ConsumerConnector, Producer
 from tallymark.client.admin.zookeeper_groups import ZooKeeperGroups
 from tallymark.coordination import ZooKeeper

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tallymark.cli.json_log import JsonLines
-from tallymark.cli.supervisor.child import READY
+from tallymark.processes.json_log import JsonLines
+from tallymark.processes.supervisor.child import READY
 
 
 def line(text: str, *arguments: object, **rest: Any) -> str:

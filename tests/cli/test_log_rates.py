@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from tallymark.cli.json_log import JsonLines
-from tallymark.cli.log_rates import BURST, MAX_TEXT, PlaceRates, shortened
+from tallymark.processes.json_log import JsonLines
+from tallymark.processes.log_rates import BURST, MAX_TEXT, PlaceRates, shortened
 
 
 class Clock:

@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from tallymark.cli.consume import _print
-from tallymark.cli.json_log import JsonLines
-from tallymark.cli.output import end, show, tell
-from tallymark.cli.process import configure_logging
-from tallymark.cli.reading.avro_hint import AvroHint
-from tallymark.cli.reading.records import Shown
+from tallymark.cli.messages.consume import _print
+from tallymark.cli.messages.reading.avro_hint import AvroHint
+from tallymark.cli.messages.reading.records import Shown
 from tallymark.errors import UserError
+from tallymark.processes.json_log import JsonLines
+from tallymark.processes.process import configure_logging
+from tallymark.shell.output import end, show, tell
 
 CLEAR = "\x1b[2J\u202e"
 

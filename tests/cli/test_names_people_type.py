@@ -17,21 +17,21 @@ from click.testing import CliRunner, Result
 from commands import run_command
 from rich.table import Table
 
-from tallymark.cli import output
-from tallymark.cli.cluster import find_wrong
-from tallymark.cli.doctor import command as doctor
+from tallymark.cli.admin.cluster import find_wrong
 from tallymark.cli.main import command as root
-from tallymark.cli.reading.avro_hint import AvroHint, looks_framed
-from tallymark.cli.reading.formats import parse_format
-from tallymark.cli.reading.positions import parse_offset, parse_time
-from tallymark.cli.reading.records import Shown
-from tallymark.cli.target import clusters_named
+from tallymark.cli.messages.reading.avro_hint import AvroHint, looks_framed
+from tallymark.cli.messages.reading.formats import parse_format
+from tallymark.cli.messages.reading.records import Shown
+from tallymark.cli.stack.doctor import command as doctor
 from tallymark.client import Producer
 from tallymark.client.admin.cluster import BrokerDescription, ClusterDescription, LogDir
 from tallymark.client.admin.results import Results
 from tallymark.client.admin.topics import PartitionDescription, TopicDescription
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, KafkaError, UserError
+from tallymark.shell import output
+from tallymark.shell.positions import parse_offset, parse_time
+from tallymark.shell.target import clusters_named
 from tallymark.testing import MemoryBroker
 
 

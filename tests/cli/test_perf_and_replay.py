@@ -14,11 +14,11 @@ from commands import run_command
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.cli import perf, replay
-from tallymark.cli.perf_figures import Figures, percentile
-from tallymark.cli.reading.merging import Merge
-from tallymark.cli.reading.reader import Piece
-from tallymark.cli.reading.spans import Span
+from tallymark.cli.messages import perf, replay
+from tallymark.cli.messages.perf_figures import Figures, percentile
+from tallymark.cli.messages.reading.merging import Merge
+from tallymark.cli.messages.reading.reader import Piece
+from tallymark.cli.messages.reading.spans import Span
 from tallymark.client import Producer
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CODES, UserError

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tallymark.cli.ports import listening, with_free_ports
-from tallymark.cli.supervisor.plan import plan
 from tallymark.deployment import Deployment, RegistrySettings, ZooKeeperSettings
 from tallymark.deployment.model import BrokerAddress, Cluster
+from tallymark.processes.ports import listening, with_free_ports
+from tallymark.processes.supervisor.plan import plan
 
 
 def test_the_default_stack() -> None:

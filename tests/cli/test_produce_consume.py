@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 from commands import run_command
 
-from tallymark.cli import consume, produce
+from tallymark.cli.messages import consume, produce
 from tallymark.client import Producer
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CODES, UserError

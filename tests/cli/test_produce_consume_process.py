@@ -16,7 +16,7 @@ import pytest
 from broker_kinds import AT_ONCE, KINDS, AnyBroker, either_broker, new_topic
 from commands import run_command
 
-from tallymark.cli import consume
+from tallymark.cli.messages import consume
 from tallymark.client import Producer
 from tallymark.serialization import AvroEncoder, RegistryClient
 from tallymark.testing import ZooKeeperServer, read_topic

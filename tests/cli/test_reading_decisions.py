@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.cli.progress import Meter
-from tallymark.cli.reading.positions import (
+from tallymark.cli.messages.reading.records import Shown, as_json, as_line
+from tallymark.cli.messages.writing.line_messages import LineFormat, byte_lines
+from tallymark.cli.messages.writing.pace import Pace, Rate
+from tallymark.errors import UserError
+from tallymark.shell.positions import (
     BEGINNING,
     END,
     Position,
@@ -17,10 +20,7 @@ from tallymark.cli.reading.positions import (
     parse_partitions,
     parse_time,
 )
-from tallymark.cli.reading.records import Shown, as_json, as_line
-from tallymark.cli.writing.line_messages import LineFormat, byte_lines
-from tallymark.cli.writing.pace import Pace, Rate
-from tallymark.errors import UserError
+from tallymark.shell.progress import Meter
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.cli.stacks import running_stacks
-from tallymark.cli.supervisor.control_server import ControlServer
+from tallymark.cli.stack.stacks import running_stacks
 from tallymark.deployment import Deployment, dump_toml
 from tallymark.errors import UserError
+from tallymark.processes.supervisor.control_server import ControlServer
 
 
 @contextmanager

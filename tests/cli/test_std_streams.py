@@ -56,7 +56,7 @@ def test_a_closed_stream_is_the_null_device(closed: str, tmp_path: Path) -> None
     """Started with a closed stream (``<&-``) commands failed with an AttributeError of None. Nor
     may a file that a command opens get the stream's number: output would be written into it."""
     probe = (
-        "import os, sys; from tallymark.cli.std_streams import open_missing; open_missing();"
+        "import os, sys; from tallymark.shell.std_streams import open_missing; open_missing();"
         f"opened = os.open({str(tmp_path / 'file')!r}, os.O_CREAT | os.O_WRONLY);"
         "print(sys.stdin.read(), flush=True); print('x', file=sys.stderr, flush=True);"
         "sys.exit(0 if opened > 2 else 5)"

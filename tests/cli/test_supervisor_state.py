@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.cli.supervisor import state
-from tallymark.cli.supervisor.state import Child, State
+from tallymark.processes.supervisor import state
+from tallymark.processes.supervisor.state import Child, State
 
 BROKER = Child("broker")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import run_command
 
-from tallymark.cli import verify_log
+from tallymark.cli.admin import verify_log
 from tallymark.client import Producer
 from tallymark.testing import BrokerThread
 
@@ -23,7 +23,7 @@ def test_damage_is_told_with_progress_on_the_way(
             for _ in range(20):
                 producer.send("t", b"x" * 100)
                 producer.flush()
-    monkeypatch.setattr("tallymark.cli.progress.LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("tallymark.shell.progress.LINE_EVERY_S", 0.0)
     data = tmp_path / "broker"
     (log,) = (data / "t-0").glob("*.log")
     told = run_command(verify_log.command, str(data))

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from tallymark.cli.broker import of_deployment
-from tallymark.cli.zookeeper_credentials import (
+from tallymark.cli.servers.broker import of_deployment
+from tallymark.coordination.access import PASSWORD_VARIABLE, USER_VARIABLE, Access
+from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings
+from tallymark.errors import UserError
+from tallymark.processes.zookeeper_credentials import (
     access_of,
     password_file,
     prepare_credentials,
     wants_credentials,
 )
-from tallymark.coordination.access import PASSWORD_VARIABLE, USER_VARIABLE, Access
-from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings
-from tallymark.errors import UserError
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from commands import run_command
 from confluent_kafka import Consumer
 from eventually import eventually
 
-from tallymark.cli import offsets
+from tallymark.cli.admin import offsets
 from tallymark.client import Admin, Producer
 from tallymark.client.admin.configs import Change, ConfigResource, ListChange
 from tallymark.client.admin.groups import GroupDescription, MemberDescription

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from broker_kinds import KINDS, OURS, AnyBroker
 
-from tallymark.apache_kafka import ApacheKafkaServer
 from tallymark.client import Admin, Producer, SimpleConsumer
-from tallymark.coordination.zookeeper_server import find_jars, find_java
 from tallymark.errors import TallymarkError, UserError
+from tallymark.processes.apache_kafka import ApacheKafkaServer
+from tallymark.processes.zookeeper_server import find_jars, find_java
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.zookeeper import ZooKeeperServer
 

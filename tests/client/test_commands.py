@@ -10,7 +10,7 @@ import pytest
 from broker_kinds import KINDS, AnyBroker, either_broker
 from commands import run_command
 
-from tallymark.cli import cluster, topics
+from tallymark.cli.admin import cluster, topics
 from tallymark.errors import KafkaError, UserError
 
 

@@ -9,10 +9,10 @@ import pytest
 from broker_kinds import start_apache_kafka
 from group_rig import Rig, take
 
-from tallymark.apache_kafka import ApacheKafkaServer
 from tallymark.client.admin.acls import AclEntry
 from tallymark.client.admin.admin import Admin
 from tallymark.errors import KafkaError
+from tallymark.processes.apache_kafka import ApacheKafkaServer
 
 pytestmark = [pytest.mark.apache_kafka, pytest.mark.process]
 

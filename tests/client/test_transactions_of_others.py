@@ -9,8 +9,8 @@ import pytest
 from broker_kinds import new_topic
 from confluent_kafka import Producer as Confluent
 
-from tallymark.apache_kafka import ApacheKafkaServer
 from tallymark.client import Admin, ConsumerConnector, Producer, SimpleConsumer
+from tallymark.processes.apache_kafka import ApacheKafkaServer
 
 pytestmark = [pytest.mark.apache_kafka, pytest.mark.process]
 

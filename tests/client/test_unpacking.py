@@ -8,8 +8,8 @@ import tracemalloc
 import pytest
 from hostile_batches import MB, bomb, garbage, good
 
-from tallymark.cli.reading.reader import ROUND_BYTES, SpanReader
-from tallymark.cli.reading.spans import Span
+from tallymark.cli.messages.reading.reader import ROUND_BYTES, SpanReader
+from tallymark.cli.messages.reading.spans import Span
 from tallymark.client.consuming.progress import PartitionProgress
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
 from tallymark.client.reading.fetched import Fetched

@@ -13,15 +13,15 @@ import psutil
 import pytest
 from eventually import eventually
 
-from tallymark.coordination import die_with_parent, zookeeper_server
-from tallymark.coordination.zookeeper_server import (
+from tallymark.errors import UserError
+from tallymark.processes import die_with_parent, zookeeper_server
+from tallymark.processes.zookeeper_server import (
     ZooKeeperServer,
     configuration,
     find_jars,
     find_java,
     is_serving,
 )
-from tallymark.errors import UserError
 from tallymark.testing.zookeeper import free_port
 
 

@@ -19,8 +19,8 @@ import pytest
 from browser import needs_chromium, open_page, text_of_page
 from eventually import eventually
 
-from tallymark.cli.ports import with_free_ports
 from tallymark.deployment import DashboardSettings, Deployment
+from tallymark.processes.ports import with_free_ports
 from tallymark_audit.store import Store
 from tallymark_dashboards.server import DashboardServer
 from tallymark_schema_registry.embedded import RegistryServer

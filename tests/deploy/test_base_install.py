@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from eventually import eventually
 
-from tallymark.cli.ports import with_free_ports
 from tallymark.deployment import Deployment
+from tallymark.processes.ports import with_free_ports
 from tallymark_audit.demo.processes import Command
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ import yaml
 from compose_pydantic.models import ComposeSpecification
 from pydantic import ValidationError
 
-from tallymark.cli.supervisor.plan import plan
 from tallymark.deployment import load
+from tallymark.processes.supervisor.plan import plan
 
 ROOT = Path(__file__).parent.parent.parent
 UNSHARE = ["unshare", "--map-root-user", "--mount", "--net"]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.cli.supervisor.plan import plan
 from tallymark.deployment import Deployment, dump_toml
 from tallymark.deployment.places import places
+from tallymark.processes.supervisor.plan import plan
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -22,11 +22,11 @@ from token_world import Issuer
 from tallymark import Producer
 from tallymark.broker.settings.properties_file import read_properties
 from tallymark.broker.settings.text import parse
-from tallymark.cli.ports import with_free_ports
 from tallymark.client import connection_settings
 from tallymark.client.core.security.security import client_security
 from tallymark.coordination import NotAuthorizedError, ZooKeeper
 from tallymark.deployment import dump_toml, load
+from tallymark.processes.ports import with_free_ports
 from tallymark.testing import BrokerThread
 from tallymark.testing.zookeeper import free_port
 

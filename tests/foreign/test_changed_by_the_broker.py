@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, TopicPartition
 from foreign_clients import confluent, ours
 from foreign_clients.rows import COUNT, FIRST_TIMESTAMP, SECONDS, Row, rows, stored_codecs
 
-from tallymark.apache_kafka import ApacheKafkaServer
 from tallymark.client import Admin, ConsumerConnector, Producer, SimpleConsumer
+from tallymark.processes.apache_kafka import ApacheKafkaServer
 
 pytestmark = pytest.mark.process
 

@@ -14,9 +14,9 @@ from confluent_kafka import Producer as Confluent
 from foreign_clients import java
 from foreign_clients.rows import SECONDS
 
-from tallymark.apache_kafka import ApacheKafkaServer
 from tallymark.client import Admin, ConsumerConnector, SimpleConsumer
 from tallymark.client.consuming.stream import Stream
+from tallymark.processes.apache_kafka import ApacheKafkaServer
 
 pytestmark = [pytest.mark.process, pytest.mark.apache_kafka]
 

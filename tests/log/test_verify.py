@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hostile_batches import bomb
 
-from tallymark.cli.verify_log import command
+from tallymark.cli.admin.verify_log import command
 from tallymark.errors import UserError
 from tallymark.log import Log, LogConfig, LogManager, OsFiles
 from tallymark.log.partition_folder import LogKey

@@ -10,12 +10,12 @@ from confluent_kafka import Producer as Confluent
 from eventually import eventually
 from mirror_rig import Rig, numbers, rig, zookeeper
 
-from tallymark.apache_kafka import ApacheKafkaServer
 from tallymark.client.producing.producer import Producer
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.deployment import BrokerAddress, Cluster
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.mirror import OffsetTranslator
+from tallymark.processes.apache_kafka import ApacheKafkaServer
 
 __all__ = ["rig", "zookeeper"]
 pytestmark = [pytest.mark.process, pytest.mark.apache_kafka, pytest.mark.timeout(300)]

@@ -15,7 +15,7 @@ from commands import run_command
 from eventually import eventually
 from mirror_rig import Rig, RunningMirror, numbers, rig, zookeeper
 
-from tallymark.cli.mirror import command
+from tallymark.cli.servers.mirror import command
 from tallymark.client.admin.admin import Admin
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.client.reading.simple_consumer import SimpleConsumer

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tallymark.coordination.zookeeper_server import find_jars, find_java
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.errors import ConnectError, TallymarkError, UserError
 from tallymark.mirror import Mirror
+from tallymark.processes.zookeeper_server import find_jars, find_java
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.zookeeper import ZooKeeperServer, free_port
 

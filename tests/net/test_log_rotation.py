@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.cli.supervisor import child
-from tallymark.cli.supervisor.child import ChildProcess
-from tallymark.cli.supervisor.plan import ProcessSpec
 from tallymark.net import access_log
 from tallymark.net.access_log import AccessLogFile, combined_line
 from tallymark.net.log_rotation import KEEP, copied
+from tallymark.processes.supervisor import child
+from tallymark.processes.supervisor.child import ChildProcess
+from tallymark.processes.supervisor.plan import ProcessSpec
 
 
 def test_an_access_log_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from eventually import eventually
 
-from tallymark.cli.users import command as users_command
+from tallymark.cli.admin.users import command as users_command
 from tallymark.errors import UserError
 from tallymark.net.refusal_pace import PER_SECOND
 from tallymark.net.web_access import WebAccess, check_exposed

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.cli.publishing.fitting import Misfit, fitter
-from tallymark.cli.publishing.inference import infer_schema
-from tallymark.cli.publishing.names import safe_name, safe_names
 from tallymark.errors import UserError
+from tallymark.publishing.fitting import Misfit, fitter
+from tallymark.publishing.inference import infer_schema
+from tallymark.publishing.names import safe_name, safe_names
 from tallymark.serialization import AvroCodec
 from tallymark_schema_registry.schemas import parse_schema
 

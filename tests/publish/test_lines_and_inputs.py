@@ -13,11 +13,11 @@ from eventually import eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.cli.publishing.inputs import PipeInput, open_input
-from tallymark.cli.publishing.lines import MAX_LINE, split_lines
-from tallymark.cli.publishing.rows import Bad, Line
-from tallymark.cli.publishing.stopping import StopAfter
 from tallymark.errors import UserError
+from tallymark.publishing.inputs import PipeInput, open_input
+from tallymark.publishing.lines import MAX_LINE, split_lines
+from tallymark.publishing.rows import Bad, Line
+from tallymark.publishing.stopping import StopAfter
 
 
 def never() -> StopAfter:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tallymark.cli.publishing.cluster import check_topic, find_cluster
-from tallymark.cli.publishing.fitting import Misfit
-from tallymark.cli.publishing.publisher import Counts, Publisher
-from tallymark.cli.publishing.rejects import Rejects
-from tallymark.cli.publishing.rows import Bad, Row
-from tallymark.cli.publishing.stopping import StopAfter
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
+from tallymark.publishing.cluster import check_topic, find_cluster
+from tallymark.publishing.fitting import Misfit
+from tallymark.publishing.publisher import Counts, Publisher
+from tallymark.publishing.rejects import Rejects
+from tallymark.publishing.rows import Bad, Row
+from tallymark.publishing.stopping import StopAfter
 from tallymark.serialization import SerializationError
 
 OnDelivery = Callable[[Exception | None, Any], object]

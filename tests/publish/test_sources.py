@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.cli.publishing import access_log, host_metrics
-from tallymark.cli.publishing.access_log import access_log_rows
-from tallymark.cli.publishing.csv_rows import csv_rows
-from tallymark.cli.publishing.json_lines import json_rows
-from tallymark.cli.publishing.rows import Bad, Line, Lines, Row, Rows
-from tallymark.cli.publishing.sources import Shard, open_source, with_event_time
-from tallymark.cli.publishing.stopping import StopAfter
-from tallymark.cli.publishing.times import clf_time_ms, event_time_ms
 from tallymark.errors import UserError
+from tallymark.publishing import access_log, host_metrics
+from tallymark.publishing.access_log import access_log_rows
+from tallymark.publishing.csv_rows import csv_rows
+from tallymark.publishing.json_lines import json_rows
+from tallymark.publishing.rows import Bad, Line, Lines, Row, Rows
+from tallymark.publishing.sources import Shard, open_source, with_event_time
+from tallymark.publishing.stopping import StopAfter
 from tallymark.serialization import AvroCodec
+from tallymark.shell.times import clf_time_ms, event_time_ms
 
 REAL_LOG = Path(__file__).parents[3] / "shared/data/apache_access.log"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tallymark.broker.settings.text import log_effective, parse
-from tallymark.cli.file_modes import check_modes
+from tallymark.cli.stack.file_modes import check_modes
 from tallymark.deployment import Cluster, Deployment, dump_toml, load
 from tallymark.deployment.secret_text import resolve
 from tallymark.errors import UserError

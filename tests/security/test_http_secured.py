@@ -17,13 +17,13 @@ import trustme
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry, Gauge
 
-from tallymark.cli.ports import with_free_ports
-from tallymark.cli.users import command as users_command
+from tallymark.cli.admin.users import command as users_command
 from tallymark.client.core.metrics_page import MetricsPage
 from tallymark.client.core.security.http import http_access, registry_settings
 from tallymark.deployment import Deployment, dump_toml, load
 from tallymark.deployment.places import places
 from tallymark.errors import ConnectError, UserError
+from tallymark.processes.ports import with_free_ports
 from tallymark.serialization import RegistryClient, RegistryError
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_dashboards.server import DashboardServer

@@ -9,12 +9,12 @@ import pytest
 from commands import run_command
 from security_world import PASSWORD, Certificates, add_users
 
-from tallymark.cli import topics
-from tallymark.cli.command_config import read_command_config
+from tallymark.cli.admin import topics
 from tallymark.client import Admin
 from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import load
 from tallymark.errors import AuthenticationError, UserError
+from tallymark.shell.command_config import read_command_config
 from tallymark.testing.broker_thread import BrokerThread
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -19,10 +19,10 @@ from eventually import eventually
 from hostile_batches import bomb, garbage
 from mirror_rig import Rig, rig, zookeeper
 
-from tallymark.child_process import kill_process
 from tallymark.client import Producer
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.deployment import AuditSettings, Deployment, dump_toml
+from tallymark.processes.child_process import kill_process
 from tallymark.protocol.messages import (
     ProduceRequest,
     ProduceRequestPartition,

@@ -18,10 +18,10 @@ import pytest
 from broker_process import BrokerProcess
 from fastapi.testclient import TestClient
 
-from tallymark.child_process import kill_process
 from tallymark.client import Admin, Producer
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
+from tallymark.processes.child_process import kill_process
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.store import Store, open_store, openings, queries
 from tallymark_dashboards.app import create_app

@@ -25,10 +25,10 @@ from eventually import eventually
 from running_stack import WINDOW_MS, Stack, stack_in
 
 from tallymark import Producer
-from tallymark.cli.supervisor.control import ask
-from tallymark.cli.supervisor.run import control_file
 from tallymark.client import Admin
 from tallymark.deployment import Deployment, Mirror
+from tallymark.processes.supervisor.control import ask
+from tallymark.processes.supervisor.run import control_file
 from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.store import open_store, queries

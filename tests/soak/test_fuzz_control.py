@@ -22,10 +22,10 @@ from as_before import assert_as_before
 from broker_process import BrokerProcess
 from eventually import eventually
 
-from tallymark.cli.supervisor.control import NotRunningError, ask, socket_path
-from tallymark.cli.supervisor.run import STOP_SECONDS, control_file
 from tallymark.deployment import Cluster, Deployment, dump_toml
 from tallymark.errors import UserError
+from tallymark.processes.supervisor.control import NotRunningError, ask, socket_path
+from tallymark.processes.supervisor.run import STOP_SECONDS, control_file
 
 pytestmark = pytest.mark.process
 

@@ -9,8 +9,6 @@ import psutil
 import pytest
 from running_stack import Stack, stack_of
 
-from tallymark.cli.ports import with_free_ports
-from tallymark.cli.zookeeper_credentials import password_file
 from tallymark.client import Admin
 from tallymark.coordination import NotAuthorizedError, ZooKeeper
 from tallymark.coordination.access import PASSWORD_VARIABLE, USER_VARIABLE
@@ -21,6 +19,8 @@ from tallymark.deployment import (
     Deployment,
     RegistrySettings,
 )
+from tallymark.processes.ports import with_free_ports
+from tallymark.processes.zookeeper_credentials import password_file
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

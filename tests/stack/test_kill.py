@@ -13,7 +13,7 @@ from log_oracle import Contents
 from running_stack import WINDOW_MS, Stack
 from sqlalchemy import select
 
-from tallymark.cli.supervisor.plan import plan
+from tallymark.processes.supervisor.plan import plan
 from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.store import open_store
 from tallymark_audit.store.tables import verdicts

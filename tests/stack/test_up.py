@@ -12,9 +12,9 @@ import pytest
 from eventually import eventually
 from running_stack import Stack
 
-from tallymark.cli.ports import with_free_ports
-from tallymark.cli.supervisor.plan import plan
 from tallymark.deployment import Deployment, dump_toml
+from tallymark.processes.ports import with_free_ports
+from tallymark.processes.supervisor.plan import plan
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).parent.parent.parent

@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol
 
 import pytest
 
-from tallymark.apache_kafka import ApacheKafkaServer, NotAvailableError
-from tallymark.apache_kafka.jars import jars
-from tallymark.apache_kafka.server import QUICK_START
+from tallymark.processes.apache_kafka import ApacheKafkaServer, NotAvailableError
+from tallymark.processes.apache_kafka.jars import jars
+from tallymark.processes.apache_kafka.server import QUICK_START
 from tallymark.testing.broker_thread import BrokerThread
 
 OURS: Final = "ours"

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tallymark.child_process import kill_process
+from tallymark.processes.child_process import kill_process
 from tallymark.testing.zookeeper import free_port
 
 

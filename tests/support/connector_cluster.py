@@ -18,8 +18,8 @@ from tallymark.client.consuming.stream import Stream
 from tallymark.client.producing.producer import Producer
 from tallymark.client.reading.message import Message
 from tallymark.coordination import ZooKeeper
-from tallymark.coordination.zookeeper_server import find_jars, find_java
 from tallymark.errors import UserError
+from tallymark.processes.zookeeper_server import find_jars, find_java
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.zookeeper import ZooKeeperServer
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tallymark.cli.main", "tallymark.cli.mirror", __name__])
+_context.set_forkserver_preload(["tallymark.cli.main", "tallymark.cli.servers.mirror", __name__])
 
 
 class Command:

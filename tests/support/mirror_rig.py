@@ -18,11 +18,11 @@ from mirror_fork import Command
 from tallymark.client.admin.admin import Admin
 from tallymark.client.producing.producer import Producer
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.coordination.zookeeper_server import find_jars, find_java
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings, dump_toml
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.errors import UserError
 from tallymark.mirror import Mirror, MirrorContext, MirrorObserver
+from tallymark.processes.zookeeper_server import find_jars, find_java
 from tallymark.protocol.records import Record
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.zookeeper import ZooKeeperServer

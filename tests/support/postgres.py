@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from eventually import eventually
 
-from tallymark.child_process import stop_process
+from tallymark.processes.child_process import stop_process
 
 INSTALLED = Path("/usr/lib/postgresql")
 """Where Debian keeps the programs, by version, which are not on the PATH."""

@@ -11,11 +11,11 @@ from typing import Any
 
 from eventually import eventually
 
-from tallymark.child_process import kill_process
-from tallymark.cli.ports import with_free_ports
-from tallymark.cli.supervisor.control import ask
-from tallymark.cli.supervisor.run import control_file
 from tallymark.deployment import Deployment, dump_toml
+from tallymark.processes.child_process import kill_process
+from tallymark.processes.ports import with_free_ports
+from tallymark.processes.supervisor.control import ask
+from tallymark.processes.supervisor.run import control_file
 from tallymark_audit.demo.processes import Command
 
 WINDOW_MS = 2_000

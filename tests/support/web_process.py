@@ -12,7 +12,7 @@ from typing import Self
 
 import httpx
 
-from tallymark.child_process import kill_process
+from tallymark.processes.child_process import kill_process
 from tallymark.testing.zookeeper import free_port
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tallymark.cli.confirm import destructive_options
+from tallymark.shell.confirm import destructive_options
 
 if TYPE_CHECKING:
     from tallymark.deployment import Deployment

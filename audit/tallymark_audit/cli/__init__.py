@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tallymark.cli.lazy_group import LazyGroup
+from tallymark.shell.lazy_group import LazyGroup
 
 _HERE = "tallymark_audit.cli"
 _COMMANDS = {

@@ -10,8 +10,8 @@ from typing import Final
 import click
 from rich.table import Table
 
-from tallymark.cli.output import print_table, tell
 from tallymark.deployment import load
+from tallymark.shell.output import print_table, tell
 from tallymark.trail import record_command
 from tallymark_audit.cli import options
 from tallymark_audit.cli.tables import plain

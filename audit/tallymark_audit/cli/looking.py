@@ -9,10 +9,10 @@ from typing import Final
 import click
 from rich.table import Table
 
-from tallymark.cli.output import print_table
 from tallymark.clock import now_ms
 from tallymark.deployment import load
 from tallymark.errors import UserError
+from tallymark.shell.output import print_table
 from tallymark_audit.cli import options
 from tallymark_audit.cli.tables import (
     evidence_tables,

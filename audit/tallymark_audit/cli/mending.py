@@ -11,9 +11,9 @@ import click
 from rich.table import Table
 from sqlalchemy import Connection
 
-from tallymark.cli.output import print_table, tell
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
+from tallymark.shell.output import print_table, tell
 from tallymark.trail import record_command
 from tallymark_audit.cells import Edge
 from tallymark_audit.cli import options

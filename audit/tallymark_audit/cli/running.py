@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import click
 
-from tallymark.cli.process import run_process
-from tallymark.cli.target import clusters_named
 from tallymark.client.core.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
+from tallymark.processes.process import run_process
+from tallymark.shell.target import clusters_named
 from tallymark_audit.cli import options
 from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.collector.service import SESSION_MS, CollectorService

@@ -13,11 +13,11 @@ import click
 from rich.table import Table
 from sqlalchemy import Connection, select
 
-from tallymark.cli.output import print_table, tell
-from tallymark.cli.progress import Meter, progress
-from tallymark.cli.target import clusters_named
 from tallymark.deployment import AuditSettings, Deployment, load
 from tallymark.errors import UserError
+from tallymark.shell.output import print_table, tell
+from tallymark.shell.progress import Meter, progress
+from tallymark.shell.target import clusters_named
 from tallymark.untrusted import command
 from tallymark_audit.cli import options
 from tallymark_audit.cli.tables import plain, verdict_table

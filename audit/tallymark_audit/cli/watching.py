@@ -13,9 +13,9 @@ import click
 from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
-from tallymark.cli.output import print_table, tell
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
+from tallymark.shell.output import print_table, tell
 from tallymark.untrusted import escaped
 from tallymark_audit.alerts.alerter import post_test
 from tallymark_audit.cells import GROUP

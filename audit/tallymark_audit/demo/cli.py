@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tallymark.cli.process import stop_signals
 from tallymark.errors import UserError
+from tallymark.processes.process import stop_signals
 from tallymark_audit.demo.afterwards import last_lines
 from tallymark_audit.demo.narrate import Narrator
 from tallymark_audit.demo.run import Demo, running_stack

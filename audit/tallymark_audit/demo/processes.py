@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tallymark.child_process import kill_process, stop_process
-from tallymark.cli.process import PARENT
-from tallymark.cli.supervisor.child import last_line
 from tallymark.deployment.load import ENVIRONMENT
 from tallymark.errors import UserError
+from tallymark.processes.child_process import kill_process, stop_process
+from tallymark.processes.process import PARENT
+from tallymark.processes.supervisor.child import last_line
 
 STOP_SECONDS = 30.0
 

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tallymark.cli.ports import is_taken
-from tallymark.cli.supervisor.control import ask
-from tallymark.cli.supervisor.run import control_file
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
+from tallymark.processes.ports import is_taken
+from tallymark.processes.supervisor.control import ask
+from tallymark.processes.supervisor.run import control_file
 from tallymark_audit.demo import fault, truth
 from tallymark_audit.demo.afterwards import LostWindow
 from tallymark_audit.demo.narrate import Narrator

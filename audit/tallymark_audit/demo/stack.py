@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from tallymark.cli.ports import is_taken, with_free_ports
-from tallymark.cli.supervisor.control import NotRunningError, ask
-from tallymark.cli.supervisor.run import control_file
 from tallymark.deployment import Cluster, Deployment, dump_toml
 from tallymark.errors import UserError
+from tallymark.processes.ports import is_taken, with_free_ports
+from tallymark.processes.supervisor.control import NotRunningError, ask
+from tallymark.processes.supervisor.run import control_file
 
 Kind: TypeAlias = Literal["tallymark", "apache-kafka"]
 

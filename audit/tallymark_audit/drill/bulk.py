@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark import Producer
-from tallymark.cli.process import configure_logging, die_with_parent
 from tallymark.client.producing.batch_delivery import BatchDelivery
+from tallymark.processes.process import configure_logging, die_with_parent
 
 log: Final = logging.getLogger("drill.bulk")
 _AT_ONCE: Final = 5_000

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark import ConsumerConnector
-from tallymark.cli.process import configure_logging, die_with_parent, stop_signals
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.client.reading.message import Message
 from tallymark.clock import now_ms
+from tallymark.processes.process import configure_logging, die_with_parent, stop_signals
 from tallymark_audit import ConsumerAudit
 
 log: Final = logging.getLogger("drill.consumer")

@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from tallymark.cli.supervisor.plan import ProcessSpec, plan
 from tallymark.errors import UserError
+from tallymark.processes.supervisor.plan import ProcessSpec, plan
 from tallymark_audit.demo.processes import Command
 from tallymark_audit.drill.topology import CONSUMER_HOP, TOPIC, Hop, Topology
 

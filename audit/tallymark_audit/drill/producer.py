@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark import Producer
-from tallymark.cli.process import configure_logging, die_with_parent, stop_signals
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.clock import now_ms
 from tallymark.errors import TallymarkError
+from tallymark.processes.process import configure_logging, die_with_parent, stop_signals
 
 log: Final = logging.getLogger("drill.producer")
 _STEP_SECONDS: Final = 0.01

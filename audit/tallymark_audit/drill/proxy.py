@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tallymark.cli.process import configure_logging, die_with_parent
 from tallymark.clock import now_ms
 from tallymark.errors import ProtocolError
 from tallymark.net import parse_address
+from tallymark.processes.process import configure_logging, die_with_parent
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.codec import decode
 from tallymark.protocol.frames import (

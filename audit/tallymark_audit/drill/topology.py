@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tallymark.cli.ports import with_free_ports
 from tallymark.deployment import Cluster, Deployment, dump_toml
 from tallymark.deployment.audit import AuditedGroup
 from tallymark.errors import UserError
+from tallymark.processes.ports import with_free_ports
 
 AGGREGATE: Final = "aggregate"
 DATACENTERS: Final = ("dc1", "dc2")

@@ -19,11 +19,11 @@ class Entry(NamedTuple):
 
 COMMANDS: Final[dict[str, Entry]] = {
     "acls": Entry(
-        "tallymark.cli.acls:command",
+        "tallymark.cli.admin.acls:command",
         "Say who may do what.",
     ),
     "apache-kafka": Entry(
-        "tallymark.cli.apache_kafka:command",
+        "tallymark.cli.servers.apache_kafka:command",
         "Run a broker of Apache Kafka, for trying the stack on it.",
     ),
     "attach": Entry(
@@ -35,18 +35,18 @@ COMMANDS: Final[dict[str, Entry]] = {
         "Count, judge, name and repair: the audit.",
     ),
     "broker": Entry(
-        "tallymark.cli.broker:command",
+        "tallymark.cli.servers.broker:command",
         "Run one broker.",
     ),
     "cluster": Entry(
-        "tallymark.cli.cluster:command",
+        "tallymark.cli.admin.cluster:command",
         "Show the brokers of a cluster.",
     ),
     "completion": Entry(
         "tallymark.cli.completion:command", "Print the script by which a shell completes commands."
     ),
     "consume": Entry(
-        "tallymark.cli.consume:command",
+        "tallymark.cli.messages.consume:command",
         "Print the messages of topics.",
     ),
     "dashboards": Entry(
@@ -57,44 +57,46 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark_audit.demo.cli:command", "Run the main job end to end, with a real fault."
     ),
     "doctor": Entry(
-        "tallymark.cli.doctor:command",
+        "tallymark.cli.stack.doctor:command",
         "Look for what is missing on this machine, and say what to do.",
     ),
     "export": Entry(
-        "tallymark.cli.export:command",
+        "tallymark.cli.messages.export:command",
         "Write the records of a topic to a file.",
     ),
     "groups": Entry(
-        "tallymark.cli.groups:command", "List, describe, reset and delete consumer groups."
+        "tallymark.cli.admin.groups:command", "List, describe, reset and delete consumer groups."
     ),
     "import": Entry(
-        "tallymark.cli.import_file:command", "Send the records of an exported file to a topic."
+        "tallymark.cli.messages.import_file:command",
+        "Send the records of an exported file to a topic.",
     ),
     "log-dirs": Entry(
-        "tallymark.cli.log_dirs:command",
+        "tallymark.cli.admin.log_dirs:command",
         "Show what the disks of brokers hold.",
     ),
     "mirror": Entry(
-        "tallymark.cli.mirror:command",
+        "tallymark.cli.servers.mirror:command",
         "Copy topics from one cluster into another.",
     ),
     "offsets": Entry(
-        "tallymark.cli.offsets:command",
+        "tallymark.cli.admin.offsets:command",
         "Check how far consumers are behind.",
     ),
     "perf": Entry(
-        "tallymark.cli.perf:command", "Measure how fast a cluster takes and gives messages."
+        "tallymark.cli.messages.perf:command",
+        "Measure how fast a cluster takes and gives messages.",
     ),
     "produce": Entry(
-        "tallymark.cli.produce:command",
+        "tallymark.cli.messages.produce:command",
         "Publish lines as messages.",
     ),
     "publish": Entry(
-        "tallymark.cli.publish:command",
+        "tallymark.cli.messages.publish:command",
         "Publish JSON lines, CSV, access logs or host metrics as Avro events.",
     ),
     "quotas": Entry(
-        "tallymark.cli.quotas:command",
+        "tallymark.cli.admin.quotas:command",
         "List, set and remove quotas of users and client ids.",
     ),
     "reconcile": Entry(
@@ -106,28 +108,29 @@ COMMANDS: Final[dict[str, Entry]] = {
         "Serve the Avro schema registry.",
     ),
     "replay": Entry(
-        "tallymark.cli.replay:command", "Send a topic's messages again, at the pace they once came."
+        "tallymark.cli.messages.replay:command",
+        "Send a topic's messages again, at the pace they once came.",
     ),
     "status": Entry(
-        "tallymark.cli.status:command",
+        "tallymark.cli.stack.status:command",
         "Show the processes of the running stack.",
     ),
     "topics": Entry(
-        "tallymark.cli.topics:command", "List, create, describe, change and delete topics."
+        "tallymark.cli.admin.topics:command", "List, create, describe, change and delete topics."
     ),
     "up": Entry(
-        "tallymark.cli.up:command",
+        "tallymark.cli.stack.up:command",
         "Start the whole stack on this machine.",
     ),
     "users": Entry(
-        "tallymark.cli.users:command",
+        "tallymark.cli.admin.users:command",
         "Add, list and remove users.",
     ),
     "verify-log": Entry(
-        "tallymark.cli.verify_log:command",
+        "tallymark.cli.admin.verify_log:command",
         "Check the files of a broker's logs.",
     ),
     "zookeeper": Entry(
-        "tallymark.cli.zookeeper:command", "Run Apache ZooKeeper from the Spark extra."
+        "tallymark.cli.servers.zookeeper:command", "Run Apache ZooKeeper from the Spark extra."
     ),
 }

@@ -19,10 +19,10 @@ import click
 
 from tallymark import __version__
 from tallymark.cli.commands import COMMANDS
-from tallymark.cli.lazy_group import NamedGroup, load_command
-from tallymark.cli.std_streams import ReaderGone, drop_output, noticing_readers, open_missing
-from tallymark.cli.umask import set_umask
 from tallymark.errors import TallymarkError, UserError
+from tallymark.shell.lazy_group import NamedGroup, load_command
+from tallymark.shell.std_streams import ReaderGone, drop_output, noticing_readers, open_missing
+from tallymark.shell.umask import set_umask
 from tallymark.untrusted import LINES, escaped
 
 if TYPE_CHECKING:

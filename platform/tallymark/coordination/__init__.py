@@ -1,7 +1,8 @@
 """Coordination through ZooKeeper: one module per registry.
 
 Start with :mod:`.paths` (what is where) and :mod:`.zookeeper` (the session). Everything blocks;
-the broker calls it from an executor's thread. :mod:`.zookeeper_server` runs the server itself.
+the broker calls it from an executor's thread. :mod:`tallymark.processes.zookeeper_server` runs the
+server itself.
 
 Importing this loads kazoo: a client that may do without ZooKeeper imports it where it is needed.
 """

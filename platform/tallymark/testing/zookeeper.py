@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tallymark.coordination import zookeeper_server
 from tallymark.coordination.zookeeper import ZooKeeper
 from tallymark.errors import TimedOutError, UserError
+from tallymark.processes import zookeeper_server
 
 
 class ZooKeeperServer(zookeeper_server.ZooKeeperServer):

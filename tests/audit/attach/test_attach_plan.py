@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.cli.supervisor.plan import plan as processes
 from tallymark.client.core.security.security import SecuritySettings
 from tallymark.deployment import Deployment, load
 from tallymark.deployment.places import places as addresses_in
 from tallymark.errors import UserError
+from tallymark.processes.supervisor.plan import plan as processes
 from tallymark_audit.attach.asked import Asked, ClusterAsked, places
 from tallymark_audit.attach.found import BrokerFound, ClusterFound, TopicFound
 from tallymark_audit.attach.going_on import differences

@@ -15,8 +15,8 @@ from broker_kinds import new_topic
 from confluent_kafka import Producer as Confluent
 from eventually import eventually
 
-from tallymark.apache_kafka import ApacheKafkaServer
 from tallymark.client import Admin, Producer, SimpleConsumer
+from tallymark.processes.apache_kafka import ApacheKafkaServer
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.demo.processes import Command
 

@@ -1,0 +1,108 @@
+"""Whom ``tallymark users`` and ``tallymark acls`` ask: the brokers, the cluster's ZooKeeper, or a
+data folder.
+
+Who is the first to be let in cannot log in to say so: where no broker is named, users and entries
+are written where the brokers keep them. With ``--bootstrap-server`` the brokers are asked, those of
+Apache Kafka as well as ours (:mod:`.security_asked`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import click
+
+from tallymark.broker.security.acl_rules import Acl
+from tallymark.deployment import load
+from tallymark.errors import UserError
+from tallymark.shell.target import chosen_cluster, cluster_options, take_target
+
+if TYPE_CHECKING:
+    from tallymark.coordination.access import Access
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Security(Protocol):
+    """Users and access-control entries, wherever they are kept."""
+
+    def users(self) -> Mapping[str, Mapping[str, int]]:
+        """User -> {mechanism: iterations}."""
+        ...
+
+    def set_password(
+        self, name: str, password: str, mechanisms: Iterable[str], iterations: int
+    ) -> None:
+        """By these mechanisms; what the user has of others stays."""
+        ...
+
+    def remove_credentials(self, name: str, mechanisms: Iterable[str]) -> None:
+        """It logs in by these, which it has, no more; a user without any is none."""
+        ...
+
+    def acls(self) -> frozenset[Acl]: ...
+
+    def change_acls(self, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None: ...
+
+
+def store_options(function: F) -> F:
+    """The options that name a cluster, or ``--zookeeper``, or ``--data``."""
+    function = cluster_options(function)
+    for option in (
+        click.option(
+            "--data",
+            type=click.Path(file_okay=False),
+            help="The data folder of a broker that runs without ZooKeeper.",
+        ),
+        click.option("--zookeeper", metavar="HOST:PORT/CHROOT", help="The cluster's ZooKeeper."),
+    ):
+        function = option(function)
+    return function
+
+
+@contextmanager
+def opened_store(options: dict[str, Any]) -> Iterator[Security]:
+    """What the options name, taken out of ``options``; the ZooKeeper of the deployment's first
+    cluster when nothing is named. UserError when they name several."""
+    zookeeper, data = options.pop("zookeeper"), options.pop("data")
+    brokers = options["bootstrap"] or options["command_config"]
+    named = options["cluster"] or options["settings"]
+    if sum(map(bool, (options["bootstrap"] or named, zookeeper, data))) > 1:
+        raise UserError(
+            "--bootstrap-server, --cluster, --zookeeper and --data say different things", "give one"
+        )
+    if brokers and not (zookeeper or data):
+        from tallymark.cli.admin.security_asked import AskedSecurity
+        from tallymark.client.admin.admin import Admin
+
+        with Admin(**take_target(options).client) as admin:
+            yield AskedSecurity(admin)
+    elif data is not None:
+        from tallymark.broker.security.file_store import FileSecurityStore
+        from tallymark.cli.admin.security_kept import KeptSecurity
+
+        yield KeptSecurity(FileSecurityStore(Path(data)), Path(data))
+    else:
+        from tallymark.broker.security.zookeeper_store import ZooKeeperSecurityStore
+        from tallymark.cli.admin.security_kept import KeptSecurity
+        from tallymark.coordination import ZooKeeper  # kazoo
+        from tallymark.coordination.access import Access
+
+        # Whoever has the brokers' credentials writes what only they may change, and read.
+        connect, access = zookeeper, Access.from_environment()
+        if not connect:
+            connect, access = _of_the_settings(options["cluster"], options["settings"])
+        with ZooKeeper(connect, access=access).start(create_root=True) as session:
+            yield KeptSecurity(ZooKeeperSecurityStore(session))
+
+
+def _of_the_settings(cluster: str | None, settings: str | None) -> tuple[str, Access]:
+    """Where the cluster's ZooKeeper is, and how its brokers are known there."""
+    from tallymark.processes.zookeeper_credentials import access_of
+
+    deployment = load(settings)
+    chosen, connect = chosen_cluster(deployment, cluster)
+    return connect, access_of(deployment, chosen)

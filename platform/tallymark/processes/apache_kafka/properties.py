@@ -1,0 +1,63 @@
+"""``server.properties`` of one Apache Kafka broker that is a cluster of its own. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from tallymark.processes.zookeeper_server import java_property
+
+_ONE_NODE: Final = {
+    "process.roles": "broker,controller",
+    "num.partitions": "1",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.segment.delete.delay.ms": "100",
+    # One that was killed comes back when the controller, itself, has forgotten that it was there.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+def properties(
+    *,
+    node_id: int,
+    host: str,
+    port: int,
+    advertised_host: str,
+    controller_port: int,
+    log_dir: Path,
+    given: Mapping[str, str],
+    secured: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, str]:
+    """Its settings by name; ``given`` win. The controller listens on loopback. ``secured`` are the
+    ports of listeners beside the plain one, named by their security protocol."""
+    ports = {"PLAINTEXT": port, **secured}
+    protocols = {"CONTROLLER": "PLAINTEXT", **{name: name for name in ports}}
+    listeners = [f"{name}://{host}:{number}" for name, number in ports.items()]
+    advertised = [f"{name}://{advertised_host}:{number}" for name, number in ports.items()]
+    return {
+        **_ONE_NODE,
+        "node.id": str(node_id),
+        "controller.quorum.voters": f"{node_id}@127.0.0.1:{controller_port}",
+        "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller_port}"]),
+        "advertised.listeners": ",".join(advertised),
+        "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(log_dir),
+        **given,
+    }
+
+
+def text(settings: Mapping[str, str]) -> str:
+    """As ``java.util.Properties`` reads it back."""
+    return "".join(f"{name}={java_property(value)}\n" for name, value in settings.items())
