@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark_audit.alerts.conditions import MAX_TEXT, condition, fingerprint
+from tallymark_audit.alert import Alert, fingerprint
+from tallymark_audit.alerts.conditions import MAX_TEXT, condition
 from tallymark_audit.alerts.machine import (
     LONGEST_BACKOFF_MS,
-    Alert,
     Telling,
     advance,
     news,

@@ -16,8 +16,8 @@ from tallymark.client import Results
 from tallymark.client.admin.configs import ConfigEntry, ConfigResource
 from tallymark.deployment import AlertSettings, AuditedGroup, AuditSettings, Deployment
 from tallymark.errors import ConnectError, TallymarkError, UserError
+from tallymark_audit.alert import Alert
 from tallymark_audit.alerts.alerter import Alerter, Owners, post_test
-from tallymark_audit.alerts.machine import Alert
 from tallymark_audit.alerts.retention import RetentionTimes, ask
 from tallymark_audit.alerts.webhook import Refused, Webhook
 from tallymark_audit.collector.ledger import Ledger

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.deployment.secret_text import resolve
+from tallymark_audit.alert import Alert
 from tallymark_audit.alerts import machine
 from tallymark_audit.alerts.aside import Aside
 from tallymark_audit.alerts.facts import (
@@ -25,7 +26,7 @@ from tallymark_audit.alerts.facts import (
     read_facts,
     watcher_of,
 )
-from tallymark_audit.alerts.machine import MAX_ALERTS, Alert, Telling
+from tallymark_audit.alerts.machine import MAX_ALERTS, Telling
 from tallymark_audit.alerts.payload import body
 from tallymark_audit.alerts.retention import RetentionTimes, TopicOf, admin_of
 from tallymark_audit.alerts.rules import COLLECTOR, Rules

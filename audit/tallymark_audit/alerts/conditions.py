@@ -6,12 +6,12 @@ different every time (windows, servers, counts, the link) is an annotation.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from tallymark.untrusted import escaped
+from tallymark_audit.alert import fingerprint
 
 Severity = Literal["critical", "warning"]
 MAX_TEXT = 1000
@@ -30,16 +30,6 @@ class Condition:
     def fingerprint(self) -> str:
         """Which alert it is, whatever its annotations say."""
         return fingerprint(self.labels)
-
-
-def fingerprint(labels: Mapping[str, str]) -> str:
-    """16 hex digits of the labels, in whatever order they come."""
-    digest = hashlib.blake2b(digest_size=8)
-    for name, value in sorted(labels.items()):
-        for text in (name, value):
-            raw = text.encode("utf-8", "surrogatepass")
-            digest.update(len(raw).to_bytes(8, "big") + raw)
-    return digest.hexdigest()
 
 
 def condition(

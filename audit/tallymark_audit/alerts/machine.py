@@ -15,46 +15,16 @@ as firing first and as resolved with the next post. A post may be repeated, neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
-from tallymark_audit.alerts.conditions import Condition, fingerprint
+from tallymark_audit.alert import Alert, Status, Told
+from tallymark_audit.alerts.conditions import Condition
 
-Status = Literal["pending", "firing", "resolved"]
-Told = Literal["", "firing", "resolved", "nobody"]
 MAX_ALERTS: Final = 100
 """Alerts in one post; the others wait for the next."""
 LONGEST_BACKOFF_MS: Final = 600_000
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """One alert, from the moment (ms) its condition began to hold. ``told``: what the webhook has
-    taken of it, and when; ``nobody``: there was no webhook while it fired, or a pause."""
-
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    status: Status
-    starts_at: int
-    ends_at: int = 0
-    told: Told = ""
-    told_at: int = 0
-
-    @property
-    def fingerprint(self) -> str:
-        """The same for every alert about the same thing."""
-        return fingerprint(self.labels)
-
-    @property
-    def rule(self) -> str:
-        """Which rule made it."""
-        return self.labels["alertname"]
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to be done about it."""
-        return self.status == "resolved" and self.told in ("resolved", "nobody")
 
 
 class Telling(NamedTuple):
