@@ -36,12 +36,12 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from postgres import start_postgres
 
 from tallymark.deployment import AuditSettings
-from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.collector.ledger import Ledger
+from tallymark_audit.events.events import AuditEvent, CellReport
 from tallymark_audit.judge.verdicts import State, Verdict
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import AuditEvent, CellReport
-from tallymark_audit.sides import Observation
+from tallymark_audit.model.cells import CellKey, Edge
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import Observation
 from tallymark_audit.store import Store, counts, open_store, queries
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.housekeeping import Housekeeper

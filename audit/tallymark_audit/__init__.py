@@ -10,19 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallymark_audit.consumer.audit import ConsumerAudit
-    from tallymark_audit.foreign.adopt import audited
+    from tallymark_audit.reporters.adapters.adopt import audited
+    from tallymark_audit.reporters.consumer.audit import ConsumerAudit
 
 __all__ = ["ConsumerAudit", "audited"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "audited":
-        from tallymark_audit.foreign.adopt import audited
+        from tallymark_audit.reporters.adapters.adopt import audited
 
         return audited
     if name == "ConsumerAudit":
-        from tallymark_audit.consumer.audit import ConsumerAudit
+        from tallymark_audit.reporters.consumer.audit import ConsumerAudit
 
         return ConsumerAudit
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

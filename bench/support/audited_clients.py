@@ -39,7 +39,7 @@ def main() -> None:
 def tallymark(job: Job, value: bytes) -> tuple[Callable[[], None], Callable[[], None]]:
     """Our producer; unaudited it does not stamp either."""
     from tallymark.client import Producer
-    from tallymark_audit.reports.interceptor import AuditInterceptor
+    from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 
     interceptors = [AuditInterceptor(60_000, Path(job["journal"]))] if job["audit"] else []
     producer = Producer(

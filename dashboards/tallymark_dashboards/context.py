@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.untrusted import LINES, command, escaped
-from tallymark_audit.metrics_source import AuditMetrics
+from tallymark_audit.metrics.source import AuditMetrics
+from tallymark_audit.model.time_format import utc
 from tallymark_audit.store import Store
-from tallymark_audit.text import utc
 from tallymark_dashboards.live import Changes
 from tallymark_dashboards.marks import mark
 from tallymark_dashboards.view import evidence_href, ranges_text, short_time

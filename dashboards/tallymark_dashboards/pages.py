@@ -12,8 +12,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from tallymark.clock import now_ms
+from tallymark_audit.model.time_format import LARGEST, utc
 from tallymark_audit.store import queries
-from tallymark_audit.text import LARGEST, utc
 from tallymark_dashboards import view
 from tallymark_dashboards.context import Context, context_of
 from tallymark_dashboards.marks import MARKS

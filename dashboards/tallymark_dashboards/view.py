@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tallymark_audit.judge.verdicts import UNDECIDED
-from tallymark_audit.ranges import RangeSet
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.queries import TopicSummary
 from tallymark_audit.store.rows import shown_verdict
-from tallymark_audit.text import utc
 from tallymark_dashboards.marks import mark
 
 STRIP = 20

@@ -17,9 +17,9 @@ from tallymark.deployment import Deployment
 from tallymark_audit.alerts.alerter import Alerter
 from tallymark_audit.alerts.rules import UNJUDGED
 from tallymark_audit.api import PREFIX, AuditApi, router
-from tallymark_audit.edges import derive_edges
 from tallymark_audit.judge.verdicts import State
-from tallymark_audit.metrics_source import AuditMetrics
+from tallymark_audit.metrics.source import AuditMetrics
+from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.store import counts, queries, recounts, tables
 from tallymark_audit.store.housekeeping import Housekeeper
 from tallymark_audit.testing import stamped

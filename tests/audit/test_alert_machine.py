@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark_audit.alert import Alert, fingerprint
 from tallymark_audit.alerts.conditions import MAX_TEXT, condition
 from tallymark_audit.alerts.machine import (
     LONGEST_BACKOFF_MS,
@@ -20,6 +19,7 @@ from tallymark_audit.alerts.machine import (
     next_post_at,
     still_firing,
 )
+from tallymark_audit.model.alert import Alert, fingerprint
 
 HOLD, REPEAT, INTERVAL = 10_000, 600_000, 60_000
 A = condition("Missing", "critical", {"edge": "e", "topic": "a"}, {"summary": "1"}, HOLD)

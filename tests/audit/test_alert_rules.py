@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tallymark.deployment import AlertSettings
-from tallymark_audit.alert import Alert
 from tallymark_audit.alerts.machine import Telling
 from tallymark_audit.alerts.payload import NEVER, body, time_text
 from tallymark_audit.alerts.rules import Facts, Mark, Rules
+from tallymark_audit.model.alert import Alert
 from tallymark_audit.store.openings import Overflowed
 from tallymark_audit.store.watching import Backlog, Silent, WrongWindows
 

@@ -16,13 +16,13 @@ from tallymark.client import Results
 from tallymark.client.admin.configs import ConfigEntry, ConfigResource
 from tallymark.deployment import AlertSettings, AuditedGroup, AuditSettings, Deployment
 from tallymark.errors import ConnectError, TallymarkError, UserError
-from tallymark_audit.alert import Alert
 from tallymark_audit.alerts.alerter import Alerter, Owners, post_test
 from tallymark_audit.alerts.retention import RetentionTimes, ask
 from tallymark_audit.alerts.webhook import Refused, Webhook
 from tallymark_audit.collector.ledger import Ledger
-from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.judge.verdicts import State, Verdict
+from tallymark_audit.model.alert import Alert
+from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store import alerts as stored
 from tallymark_audit.store.counts import FencedError

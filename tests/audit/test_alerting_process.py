@@ -20,10 +20,10 @@ from tallymark.deployment import (
     dump_toml,
 )
 from tallymark.testing.broker_thread import BrokerThread
-from tallymark_audit.cli.watching import wait_for
+from tallymark_audit.cli.alerts import wait_for
 from tallymark_audit.collector.collector import wall_clock
-from tallymark_audit.collector.service import CollectorService
-from tallymark_audit.collector.telling import CollectorMetrics
+from tallymark_audit.metrics.endpoint import CollectorMetrics
+from tallymark_audit.service import CollectorService
 from tallymark_audit.store import open_store, paging, queries
 from tallymark_audit.store import verdicts as judged
 from tallymark_audit.store.rows import Row

@@ -24,9 +24,9 @@ from tallymark.deployment import Deployment
 from tallymark_audit.api import PREFIX, AuditApi, router
 from tallymark_audit.api.params import cursor_of, moment, seconds
 from tallymark_audit.api.waiting import Waits
-from tallymark_audit.cells import CellKey, Copy
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
-from tallymark_audit.ranges import RangeSet
+from tallymark_audit.model.cells import CellKey, Copy
+from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.tables import (
     alerts,

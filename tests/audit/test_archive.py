@@ -11,13 +11,13 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from sqlalchemy import func, select
 
-from tallymark_audit import sketches
-from tallymark_audit.cells import CellKey, Copy
-from tallymark_audit.locate import stretches
-from tallymark_audit.ranges import EMPTY
-from tallymark_audit.reports.events import AuditEvent
-from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
-from tallymark_audit.sides import Claim, Observation
+from tallymark_audit.collector.locate import stretches
+from tallymark_audit.events.events import AuditEvent
+from tallymark_audit.model import sketches
+from tallymark_audit.model.cells import CellKey, Copy
+from tallymark_audit.model.ranges import EMPTY
+from tallymark_audit.model.sides import Claim, Observation
+from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.store import Store, archive, counts, facts, open_store, queries, tables
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.collapse import Changed, collapse

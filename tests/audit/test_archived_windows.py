@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import func, select, update
 
 from tallymark.deployment import AuditSettings
-from tallymark_audit.cells import CellKey, Copy, Edge
 from tallymark_audit.collector.judge_loop import JudgeLoop
 from tallymark_audit.collector.ledger import Ledger
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
-from tallymark_audit.sides import Observation
+from tallymark_audit.model.cells import CellKey, Copy, Edge
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import Observation
+from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.store import Store, counts, open_store, queries, tables
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.counts import Position

@@ -20,13 +20,13 @@ from sqlalchemy import Table
 
 from tallymark.client.core.metrics_page import MetricsPage
 from tallymark.deployment import AuditSettings, Deployment
-from tallymark_audit import sketches
 from tallymark_audit.alerts.alerter import Counts
 from tallymark_audit.collector.counters import Counters
-from tallymark_audit.collector.telling import serve_metrics
 from tallymark_audit.judge.verdicts import State, Verdict
-from tallymark_audit.metrics import histogram, own_families
-from tallymark_audit.metrics_source import FRESH_MS, AuditMetrics
+from tallymark_audit.metrics.endpoint import serve_metrics
+from tallymark_audit.metrics.metrics import histogram, own_families
+from tallymark_audit.metrics.source import FRESH_MS, AuditMetrics
+from tallymark_audit.model import sketches
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.openings import Spent, save_spent
 from tallymark_audit.store.tables import (

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import pytest
 
 from tallymark.errors import CODES, KafkaError
-from tallymark_audit.reports.audit_topic import RETRY_MS, AuditTopic, is_too_large
+from tallymark_audit.events.audit_topic import RETRY_MS, AuditTopic, is_too_large
 
 
 class Cluster:

@@ -10,8 +10,8 @@ import pytest
 from judged_world import W, World, heartbeats, publisher, world_in
 
 from tallymark_audit.judge.verdicts import State
+from tallymark_audit.model.time_format import duration
 from tallymark_audit.store import queries
-from tallymark_audit.text import duration
 
 HOURS = 2 * 3_600_000
 EDGE = "producer-to-dc1"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.sides import Observation, merge_observations
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.sides import Observation, merge_observations
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.store.rows import observation_from_row
 from tallymark_audit.store.tables import observations

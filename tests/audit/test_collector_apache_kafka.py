@@ -15,9 +15,9 @@ from tallymark.client import Admin
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment
 from tallymark.processes.apache_kafka import ApacheKafkaServer
-from tallymark_audit.collector.service import CollectorService
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.sides import Observation, merge_observations
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.sides import Observation, merge_observations
+from tallymark_audit.service import CollectorService
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.rows import observation_from_row
 from tallymark_audit.store.tables import observations

@@ -16,18 +16,18 @@ from sqlalchemy import select
 
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.protocol.records import encode_batch, split_batches
-from tallymark_audit import sketches
-from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.bounds import MOST_WINDOWS, overflow_window
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.known_places import KnownPlaces
 from tallymark_audit.collector.ledger import Counted, Ledger
 from tallymark_audit.collector.monitoring import MOST_REASONS
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.hashing import fingerprint
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import AuditEvent, CellReport, decode_event, encode_event
-from tallymark_audit.sides import Observation, merge_observations
+from tallymark_audit.events.events import AuditEvent, CellReport, decode_event, encode_event
+from tallymark_audit.model import sketches
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.hashing import fingerprint
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import Observation, merge_observations
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.store.incidents import MOST_A_DAY, OTHERS
 from tallymark_audit.store.rows import Row, observation_from_row

@@ -11,10 +11,10 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import AuditEvent, CellReport, encode_event
-from tallymark_audit.sides import merge_observations
+from tallymark_audit.events.events import AuditEvent, CellReport, encode_event
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import merge_observations
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.rows import observation_from_row
 from tallymark_audit.store.tables import claims, incidents, observations

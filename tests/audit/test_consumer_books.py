@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from tallymark.client.producing.stamps import Stamp, decode_stamp, encode_stamp
 from tallymark.client.reading.message import Message
-from tallymark_audit.cells import CellKey
-from tallymark_audit.claims import fold
-from tallymark_audit.collector.runs import SeenRun
-from tallymark_audit.consumer.books import ConsumerBooks
-from tallymark_audit.consumer.desk import Desk
-from tallymark_audit.consumer.hand import Hand
-from tallymark_audit.consumer.messages import told
-from tallymark_audit.reports.tally import Identity
-from tallymark_audit.reports.tally_cell import Outcome
+from tallymark_audit.events.claim_book import fold
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.record_runs import SeenRun
+from tallymark_audit.reporters.books.tally import Identity
+from tallymark_audit.reporters.books.tally_cell import Outcome
+from tallymark_audit.reporters.consumer.books import ConsumerBooks
+from tallymark_audit.reporters.consumer.desk import Desk
+from tallymark_audit.reporters.consumer.hand import Hand
+from tallymark_audit.reporters.consumer.messages import told
 
 W = 1000
 PLACE = ("t", 0)

@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 from tallymark.client.consuming.marks import NONE, Marks
 from tallymark.client.consuming.marks import ONE as ONE_MARK
 from tallymark.client.producing.stamps import Stamp, encode_stamp
-from tallymark_audit.cells import CellKey
-from tallymark_audit.collector.runs import SeenRun
-from tallymark_audit.consumer.hand import Place
-from tallymark_audit.consumer.messages import Told
-from tallymark_audit.consumer.processing import ONE, Hold, Processing
-from tallymark_audit.journal import reading
-from tallymark_audit.journal.consumer_writer import ConsumerJournal
-from tallymark_audit.journal.disk import Disk
-from tallymark_audit.journal.marks_file import MARKS_SUFFIX, MarksFile, read_marks
-from tallymark_audit.journal.orphans import find_orphans
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.reports.events import CellReport
-from tallymark_audit.reports.tally import Identity
-from tallymark_audit.reports.tally_cell import Outcome
+from tallymark_audit.events.events import CellReport
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.record_runs import SeenRun
+from tallymark_audit.reporters.books.tally import Identity
+from tallymark_audit.reporters.books.tally_cell import Outcome
+from tallymark_audit.reporters.consumer.hand import Place
+from tallymark_audit.reporters.consumer.messages import Told
+from tallymark_audit.reporters.consumer.processing import ONE, Hold, Processing
+from tallymark_audit.reporters.journal import reading
+from tallymark_audit.reporters.journal.consumer_writer import ConsumerJournal
+from tallymark_audit.reporters.journal.disk import Disk
+from tallymark_audit.reporters.journal.marks_file import MARKS_SUFFIX, MarksFile, read_marks
+from tallymark_audit.reporters.journal.orphans import find_orphans
 from tallymark_audit.testing import FailingDisk
 
 CLUSTER = "cluster-1"

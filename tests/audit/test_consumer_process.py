@@ -18,9 +18,9 @@ from aiokafka import AIOKafkaConsumer
 from tallymark.client import ConsumerConnector, Producer, SimpleConsumer
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit import ConsumerAudit
-from tallymark_audit.claims import ClaimBook, fold
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.reports.events import AuditEvent, decode_event
+from tallymark_audit.events.claim_book import ClaimBook, fold
+from tallymark_audit.events.events import AuditEvent, decode_event
+from tallymark_audit.model.edges import AUDIT_TOPIC
 
 pytestmark = pytest.mark.process
 

@@ -10,13 +10,13 @@ from typing import Any
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptors import ProducerContext, ProducerInterceptor
 from tallymark.errors import CODES, KafkaError
-from tallymark_audit.cells import CellKey
-from tallymark_audit.claims import fold
-from tallymark_audit.collector.runs import SeenRun
-from tallymark_audit.consumer.reporter import ConsumerReporter
-from tallymark_audit.journal.consumer_writer import ConsumerJournal
-from tallymark_audit.reports.events import AuditEvent, decode_event
-from tallymark_audit.reports.tally import Identity
+from tallymark_audit.events.claim_book import fold
+from tallymark_audit.events.events import AuditEvent, decode_event
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.record_runs import SeenRun
+from tallymark_audit.reporters.books.tally import Identity
+from tallymark_audit.reporters.consumer.reporter import ConsumerReporter
+from tallymark_audit.reporters.journal.consumer_writer import ConsumerJournal
 
 PLACE = ("t", 0)
 

@@ -18,20 +18,20 @@ from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, Mirror
 from tallymark.protocol.records import place_batch, split_batches
 from tallymark_audit.alerts.facts import judged_edges, read_facts
-from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judge_loop import JudgeLoop
-from tallymark_audit.edges import AUDIT_TOPIC, derive_edges
+from tallymark_audit.collector.window_facts import damage_of, topics_known
+from tallymark_audit.events.events import Copied, Gap, encode_event
 from tallymark_audit.judge.damage import Damage, Damaged
 from tallymark_audit.judge.hops import hops_into
-from tallymark_audit.judge.judging import damage_of, topics_known
 from tallymark_audit.judge.passing import Passed, Stop, standing_still
 from tallymark_audit.judge.verdicts import Clock, State, Verdict, judge
-from tallymark_audit.metrics_source import AuditMetrics
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import Copied, Gap, encode_event
-from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
-from tallymark_audit.sides import CellFacts, Observation
+from tallymark_audit.metrics.source import AuditMetrics
+from tallymark_audit.model.cells import CellKey, Edge
+from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import CellFacts, Observation
+from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.store import Store, open_store, queries, recounts
 from tallymark_audit.store.damage import MOST, damaged_places
 from tallymark_audit.store.deleted import note_deleted

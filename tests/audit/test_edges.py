@@ -6,14 +6,14 @@ import pytest
 
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, Mirror
 from tallymark.errors import UserError
-from tallymark_audit.cells import CellKey, Edge, window_of
-from tallymark_audit.edges import derive_edges, edges_into, is_audited, passes
 from tallymark_audit.judge.assemble import mirror_facts, producer_facts
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.judge.watermarks import Hole, Judged, watermark
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.sides import CellFacts, Claim, Observation
-from tallymark_audit.text import parse_time, percent, utc
+from tallymark_audit.model.cells import CellKey, Edge, window_of
+from tallymark_audit.model.edges import derive_edges, edges_into, is_audited, passes
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import CellFacts, Claim, Observation
+from tallymark_audit.model.time_format import parse_time, percent, utc
 
 X, Y, Z = (CellKey("t", 0, 0, "web", letter * 16) for letter in "abc")
 BARE = CellKey("t", 0, 0, "", "")

@@ -13,12 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import RemoteProtocolError
-from tallymark_audit import sketches
-from tallymark_audit.cells import Block, Summary
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.repeats import MAX_LEVELS
-from tallymark_audit.reports.event_schema import SCHEMA
-from tallymark_audit.reports.events import (
+from tallymark_audit.events.event_schema import SCHEMA
+from tallymark_audit.events.events import (
     AuditEvent,
     CellReport,
     Copied,
@@ -26,6 +22,10 @@ from tallymark_audit.reports.events import (
     decode_event,
     encode_event,
 )
+from tallymark_audit.model import sketches
+from tallymark_audit.model.cells import Block, Summary
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.repeats import MAX_LEVELS
 
 EVENT = AuditEvent(
     kind="producer",

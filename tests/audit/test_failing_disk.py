@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tallymark_audit.journal.disk import Disk
+from tallymark_audit.reporters.journal.disk import Disk
 from tallymark_audit.testing import FailingDisk, ProcessDiedError
 
 

@@ -11,12 +11,12 @@ from eventually import eventually
 
 from tallymark.client import Producer, SimpleConsumer
 from tallymark.testing.broker_thread import BrokerThread
-from tallymark_audit.claims import ClaimBook, fold
-from tallymark_audit.contents import blocks_of
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.reports.events import decode_event
-from tallymark_audit.reports.interceptor import AuditInterceptor
-from tallymark_audit.sides import Claim
+from tallymark_audit.events.claim_book import ClaimBook, fold
+from tallymark_audit.events.events import decode_event
+from tallymark_audit.model.contents import blocks_of
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.sides import Claim
+from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 
 pytestmark = pytest.mark.process
 VALUES = [b"value %d" % number for number in range(3000)]

@@ -20,16 +20,16 @@ from hypothesis import strategies as st
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptors import ProducerContext
 from tallymark.client.producing.stamps import Stamp, stamp_of
-from tallymark_audit.claims import fold
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.foreign.confluent import AuditedProducer
-from tallymark_audit.foreign.confluent_produce import deliveries
-from tallymark_audit.foreign.confluent_reports import Attendance
-from tallymark_audit.foreign.confluent_topics import Topics
-from tallymark_audit.foreign.placing import PARTITIONERS
-from tallymark_audit.foreign.run import ForeignRun
-from tallymark_audit.reports.events import AuditEvent, decode_event
-from tallymark_audit.reports.interceptor import AuditInterceptor
+from tallymark_audit.events.claim_book import fold
+from tallymark_audit.events.events import AuditEvent, decode_event
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.reporters.adapters.confluent import AuditedProducer
+from tallymark_audit.reporters.adapters.confluent_produce import deliveries
+from tallymark_audit.reporters.adapters.confluent_reports import Attendance
+from tallymark_audit.reporters.adapters.confluent_topics import Topics
+from tallymark_audit.reporters.adapters.placing import PARTITIONERS
+from tallymark_audit.reporters.adapters.run import ForeignRun
+from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.testing import MemoryProducer
 
 W = 1000

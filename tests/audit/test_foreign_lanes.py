@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tallymark.client.producing.interceptors import BatchTally
 from tallymark.client.producing.stamps import Stamp, encode_stamp
-from tallymark_audit.foreign.lanes import Lane, Who, cut, runs, stamps
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.tally_cell import Outcome
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.reporters.adapters.lanes import Lane, Who, cut, runs, stamps
+from tallymark_audit.reporters.books.tally_cell import Outcome
 
 WHO = Who(b"instance", "wéb-17")
 ACKED, FAILED, DOUBT = Outcome.ACKNOWLEDGED, Outcome.FAILED, Outcome.IN_DOUBT

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from tallymark.errors import UserError
 from tallymark.protocol.murmur2 import partition_of
-from tallymark_audit.foreign.placing import PARTITIONERS, Chooser, fnv1a, partitioner_named
+from tallymark_audit.reporters.adapters.placing import (
+    PARTITIONERS,
+    Chooser,
+    fnv1a,
+    partitioner_named,
+)
 
 MANY = list(range(12))
 

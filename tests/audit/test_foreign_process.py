@@ -28,10 +28,10 @@ from tallymark.client.reading.message import Message
 from tallymark.errors import UserError
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit import audited
-from tallymark_audit.claims import ClaimBook, fold
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.foreign.placing import PARTITIONERS, Chooser
-from tallymark_audit.reports.events import decode_event
+from tallymark_audit.events.claim_book import ClaimBook, fold
+from tallymark_audit.events.events import decode_event
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.reporters.adapters.placing import PARTITIONERS, Chooser
 
 pytestmark = pytest.mark.process
 

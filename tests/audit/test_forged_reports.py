@@ -19,15 +19,9 @@ from sqlalchemy import event as sql_event
 from sqlalchemy import select
 
 from tallymark.client.producing.stamps import Stamp
-from tallymark_audit.cells import Block, CellKey, Summary
 from tallymark_audit.collector import judge_loop
 from tallymark_audit.collector.openings import Budget
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.hashing import fingerprint
-from tallymark_audit.judge.counted import weigh
-from tallymark_audit.judge.verdicts import State, Verdict
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import (
+from tallymark_audit.events.events import (
     MAX_BYTES,
     AuditEvent,
     CellReport,
@@ -36,7 +30,13 @@ from tallymark_audit.reports.events import (
     decode_event,
     encode_event,
 )
-from tallymark_audit.sides import UNHASHED, Claim, Observation
+from tallymark_audit.judge.counted import weigh
+from tallymark_audit.judge.verdicts import State, Verdict
+from tallymark_audit.model.cells import Block, CellKey, Summary
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.hashing import fingerprint
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import UNHASHED, Claim, Observation
 from tallymark_audit.store import openings, queries
 from tallymark_audit.store.tables import claims, observations, reporter_topics, reporters
 from tallymark_audit.testing import Told
@@ -269,7 +269,7 @@ def test_what_is_only_said_to_be_there_is_not_hashed(monkeypatch: pytest.MonkeyP
         hashed.append(ranges.size)
         return fingerprint(ranges)
 
-    monkeypatch.setattr("tallymark_audit.sides.fingerprint", noted)
+    monkeypatch.setattr("tallymark_audit.model.sides.fingerprint", noted)
     monkeypatch.setattr("tallymark_audit.judge.counted.fingerprint", noted)
     key = CellKey("t", 0, 0, "web", "61" * 8)
     huge = RangeSet.single(0, 2**32 - 1)

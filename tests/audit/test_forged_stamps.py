@@ -17,13 +17,13 @@ from sqlalchemy import func, select
 
 from tallymark.client.producing.stamps import Stamp
 from tallymark_audit.alerts.facts import judged_edges
-from tallymark_audit.cells import OVERFLOW
 from tallymark_audit.collector.openings import Budget
-from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.events.events import CellReport, Copied, Gap
 from tallymark_audit.judge.verdicts import State
-from tallymark_audit.metrics_source import AuditMetrics
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import CellReport, Copied, Gap
+from tallymark_audit.metrics.source import AuditMetrics
+from tallymark_audit.model.cells import OVERFLOW
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store import counts, facts, openings, queries, recounts
 from tallymark_audit.store.tables import (
     claims,

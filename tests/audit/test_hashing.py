@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark_audit.contents import blocks_of
-from tallymark_audit.hashing import BLOCK, MASK, content, content_sums, fingerprint, mix
-from tallymark_audit.ranges import RangeSet
+from tallymark_audit.model.contents import blocks_of
+from tallymark_audit.model.hashing import BLOCK, MASK, content, content_sums, fingerprint, mix
+from tallymark_audit.model.ranges import RangeSet
 
 ranges = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 1500)), max_size=6).map(
     lambda pairs: RangeSet((first, first + more) for first, more in pairs)

@@ -13,11 +13,11 @@ from sqlalchemy import Connection, func, select, update
 from sqlalchemy.exc import OperationalError
 
 from tallymark.deployment import AuditSettings
-from tallymark_audit.cells import CellKey, Edge
-from tallymark_audit.claims import Reporter
+from tallymark_audit.events.claim_book import Reporter
 from tallymark_audit.judge.verdicts import State, Verdict
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.sides import Claim, Observation
+from tallymark_audit.model.cells import CellKey, Edge
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import Claim, Observation
 from tallymark_audit.store import Store, counts, facts, open_store, tables
 from tallymark_audit.store.collapse import Judged, is_healthy
 from tallymark_audit.store.counts import FencedError

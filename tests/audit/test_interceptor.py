@@ -15,16 +15,16 @@ from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext, ProducerInterceptor
 from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark.errors import CODES, KafkaError, TimedOutError
-from tallymark_audit import sketches
-from tallymark_audit.cells import Block, Summary, window_of
-from tallymark_audit.claims import ClaimBook, Reporter, fold
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.hashing import BLOCK, MASK, content, fingerprint
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports import producer_run
-from tallymark_audit.reports.events import FOREVER, AuditEvent, decode_event
-from tallymark_audit.reports.interceptor import AuditInterceptor, default_interceptor
-from tallymark_audit.sides import Claim
+from tallymark_audit.events.claim_book import ClaimBook, Reporter, fold
+from tallymark_audit.events.events import FOREVER, AuditEvent, decode_event
+from tallymark_audit.model import sketches
+from tallymark_audit.model.cells import Block, Summary, window_of
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.hashing import BLOCK, MASK, content, fingerprint
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import Claim
+from tallymark_audit.reporters.producer import producer_run
+from tallymark_audit.reporters.producer.interceptor import AuditInterceptor, default_interceptor
 
 W = 1000
 INSTANCE = bytes(range(8))

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from tallymark.errors import CODES, KafkaError
-from tallymark_audit.cells import Block, Summary
-from tallymark_audit.claims import fold
-from tallymark_audit.journal import file as journal_file
-from tallymark_audit.journal import layout, reading
-from tallymark_audit.journal.orphans import Replay, find_orphans
-from tallymark_audit.journal.writer import Journal
-from tallymark_audit.reports.events import FOREVER, AuditEvent, decode_event
-from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.events.claim_book import fold
+from tallymark_audit.events.events import FOREVER, AuditEvent, decode_event
+from tallymark_audit.model.cells import Block, Summary
+from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.reporters.journal import file as journal_file
+from tallymark_audit.reporters.journal import layout, reading
+from tallymark_audit.reporters.journal.orphans import Replay, find_orphans
+from tallymark_audit.reporters.journal.writer import Journal
 from tallymark_audit.testing import FailingDisk
 
 CLUSTER = "cluster-1"

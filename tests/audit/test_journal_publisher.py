@@ -10,9 +10,9 @@ from tallymark.client import Admin
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
 from tallymark.testing import MemoryBroker
 from tallymark_audit.cli import command
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.journal.writer import Journal
-from tallymark_audit.reports.tally import Identity, Run, TallyKey
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.reporters.books.tally import Identity, Run, TallyKey
+from tallymark_audit.reporters.journal.writer import Journal
 
 HUNDRED_DAYS = 100 * 24 * 3600 * 1000
 

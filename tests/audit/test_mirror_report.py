@@ -14,12 +14,10 @@ import pytest
 from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, Deployment, Mirror
 from tallymark.errors import CODES, KafkaError, TimedOutError
-from tallymark_audit.claims import fold
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judge_loop import JudgeLoop
-from tallymark_audit.edges import AUDIT_TOPIC, derive_edges
-from tallymark_audit.reports import mirror_report
-from tallymark_audit.reports.events import (
+from tallymark_audit.events.claim_book import fold
+from tallymark_audit.events.events import (
     FOREVER,
     AuditEvent,
     Copied,
@@ -27,8 +25,10 @@ from tallymark_audit.reports.events import (
     decode_event,
     encode_event,
 )
-from tallymark_audit.reports.mirror_report import MirrorReport, default_observer
-from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
+from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.reporters.mirror import mirror_report
+from tallymark_audit.reporters.mirror.mirror_report import MirrorReport, default_observer
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.store.incidents import add_gap
 from tallymark_audit.testing import MemoryCluster, Told

@@ -10,7 +10,7 @@ from judged_world import World, heartbeats, publisher, steady, world_in
 
 from tallymark.errors import ConnectError
 from tallymark_audit.collector.naming import Namer
-from tallymark_audit.edges import derive_edges
+from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.store.rows import Row
 from tallymark_audit.testing import MemoryCluster
 

@@ -15,19 +15,19 @@ from audit_parts import W
 from audit_world import SILENCE, World
 
 from tallymark.client.producing.stamps import Stamp
-from tallymark_audit import sketches
-from tallymark_audit.cells import CellKey, Copy, Edge, Summary, window_of
 from tallymark_audit.collector.counting import count
-from tallymark_audit.collector.runs import MAX_TIMESTAMP, Rules, runs_in
-from tallymark_audit.hashing import fingerprint
 from tallymark_audit.judge.assemble import producer_facts
 from tallymark_audit.judge.counted import weigh
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, State, Verdict, judge
 from tallymark_audit.judge.watermarks import Judged, watermark
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.sides import CellFacts, Claim, Observation
+from tallymark_audit.model import sketches
+from tallymark_audit.model.cells import CellKey, Copy, Edge, Summary, window_of
+from tallymark_audit.model.hashing import fingerprint
+from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.record_runs import MAX_TIMESTAMP, Rules, runs_in
+from tallymark_audit.model.sides import CellFacts, Claim, Observation
+from tallymark_audit.model.time_format import percent
 from tallymark_audit.testing import MemoryLog, Told
-from tallymark_audit.text import percent
 
 EDGE = Edge("producer-to-dc1", "producer", "dc1", "producer")
 MIRROR = Edge("dc1-to-aggregate", "dc1", "aggregate", "mirror")

@@ -23,9 +23,9 @@ from audited_run import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tallymark_audit.journal import file
-from tallymark_audit.reports import producer_run
-from tallymark_audit.reports.tally_cell import Outcome
+from tallymark_audit.reporters.books.tally_cell import Outcome
+from tallymark_audit.reporters.journal import file
+from tallymark_audit.reporters.producer import producer_run
 
 ACKED, FAILED, DOUBT = Outcome.ACKNOWLEDGED, Outcome.FAILED, Outcome.IN_DOUBT
 

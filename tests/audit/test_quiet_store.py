@@ -17,14 +17,14 @@ from sqlalchemy import event, select
 
 from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.alerts.alerter import Alerter
-from tallymark_audit.cells import Edge
 from tallymark_audit.collector.horizons import Horizons
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.collector.marks import update_watermarks
-from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.collector.window_facts import counters_through, settle_ms, topics_known
 from tallymark_audit.judge.hops import Hop, hops_into
-from tallymark_audit.judge.judging import counters_through, settle_ms, topics_known
 from tallymark_audit.judge.verdicts import State, Verdict
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store import Store, facts, open_store, tables
 from tallymark_audit.store.housekeeping import LONGEST_ROUND_MS, ROUND_MS, Housekeeper
 from tallymark_audit.store.verdict_changes import LONGEST_MS, Answers, last_change

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark_audit.ranges import EMPTY, GrowingRanges, RangeSet
+from tallymark_audit.model.ranges import EMPTY, GrowingRanges, RangeSet
 
 numbers = st.sets(st.integers(-5, 60), max_size=40)
 

@@ -18,10 +18,11 @@ from tallymark.client.producing.stamps import Stamp, decode_stamp
 from tallymark.deployment import Mirror
 from tallymark.errors import ConnectError, UserError
 from tallymark.protocol.murmur2 import partition_of
-from tallymark_audit.cells import EXPIRED, CellKey, Copy, Edge, Explanation
+from tallymark_audit.collector.locate import Stretch
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
-from tallymark_audit.locate import Stretch
-from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.model.cells import EXPIRED, CellKey, Copy, Edge, Explanation
+from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.sides import Observation
 from tallymark_audit.repair import (
     Item,
     Place,
@@ -35,7 +36,6 @@ from tallymark_audit.repair import (
     wait_until_good,
     write_plan,
 )
-from tallymark_audit.sides import Observation
 from tallymark_audit.store import Store, counts, open_store, queries
 from tallymark_audit.store.verdicts import COLLECTOR, locate_cells, record_verdicts
 from tallymark_audit.testing import MemoryCluster

@@ -11,9 +11,10 @@ import pytest
 from click.testing import CliRunner
 from judged_world import World, heartbeats, publisher, steady, world_in
 
-from tallymark_audit.cli import command, mending
+from tallymark_audit.cli import command
+from tallymark_audit.cli import repair as mending
+from tallymark_audit.events.events import Copied, Gap
 from tallymark_audit.judge.verdicts import State
-from tallymark_audit.reports.events import Copied, Gap
 
 EDGE = "dc1-to-aggregate"
 

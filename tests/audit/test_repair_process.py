@@ -27,8 +27,8 @@ from tallymark.deployment import (
 from tallymark.protocol.murmur2 import partition_of
 from tallymark.protocol.records import Record
 from tallymark.testing.broker_thread import BrokerThread
-from tallymark_audit.collector.service import CollectorService
 from tallymark_audit.repair.plan_file import VERSION
+from tallymark_audit.service import CollectorService
 from tallymark_audit.store import Store, open_store, queries
 
 pytestmark = pytest.mark.process

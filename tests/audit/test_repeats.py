@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.repeats import (
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.repeats import (
     GrowingLevels,
     Levels,
     beyond,

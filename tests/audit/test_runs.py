@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tallymark.client.producing.stamps import MAX_SEQUENCE, Stamp, decode_stamp, encode_stamp
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch, encode_batch, split_batches
-from tallymark_audit import sketches
-from tallymark_audit.cells import CellKey, window_of
 from tallymark_audit.collector.malformed import malformed_incidents, why_malformed
-from tallymark_audit.collector.runs import Rules, SeenRun, runs_in
-from tallymark_audit.contents import blocks_of
-from tallymark_audit.hashing import BLOCK, MASK, content
+from tallymark_audit.model import sketches
+from tallymark_audit.model.cells import CellKey, window_of
+from tallymark_audit.model.contents import blocks_of
+from tallymark_audit.model.hashing import BLOCK, MASK, content
+from tallymark_audit.model.record_runs import Rules, SeenRun, runs_in
 
 W = 1000
 RULES = Rules(W, future=5000, past=1500, seen_at=6000)

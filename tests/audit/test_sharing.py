@@ -17,8 +17,8 @@ from sqlalchemy import select
 
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.sharing import RETAKE_MS, Share
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.sides import merge_observations
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.sides import merge_observations
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.store.counts import Place
 from tallymark_audit.store.rows import observation_from_row

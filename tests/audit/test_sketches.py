@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark_audit import sketches
+from tallymark_audit.model import sketches
 
 values = st.lists(st.floats(0, 1e9), min_size=1, max_size=200)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tallymark_audit.reports.skew import SkewRule
+from tallymark_audit.reporters.books.skew import SkewRule
 
 NOW = 1_700_000_000_000
 LIMIT = 86_400_000

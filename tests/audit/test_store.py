@@ -14,11 +14,11 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from tallymark.errors import UserError
-from tallymark_audit.cells import Block, CellKey, Copy, Summary
-from tallymark_audit.claims import Ahead, Reporter
+from tallymark_audit.events.claim_book import Ahead, Reporter
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.sides import Claim, Observation
+from tallymark_audit.model.cells import Block, CellKey, Copy, Summary
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import Claim, Observation
 from tallymark_audit.store import counts, facts, open_store, queries, rows, tables
 from tallymark_audit.store.counts import FencedError, Position
 from tallymark_audit.store.damage import Hole, damaged_places, holes_of, note_holes

@@ -10,13 +10,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark_audit import sketches
-from tallymark_audit.cells import Block, Summary
-from tallymark_audit.hashing import MASK, mix
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.repeats import MAX_LEVELS
-from tallymark_audit.reports.runs import Run, TallyKey
-from tallymark_audit.reports.tally_cell import MAX_BLOCKS, Outcome, TallyCell
+from tallymark_audit.model import sketches
+from tallymark_audit.model.cells import Block, Summary
+from tallymark_audit.model.hashing import MASK, mix
+from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.repeats import MAX_LEVELS
+from tallymark_audit.reporters.books.runs import Run, TallyKey
+from tallymark_audit.reporters.books.tally_cell import MAX_BLOCKS, Outcome, TallyCell
 
 KEY = TallyKey("t", 0, 0)
 steps = st.lists(

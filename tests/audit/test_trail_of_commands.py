@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from judged_world import heartbeats, publisher, steady, world_in
 
 from tallymark.trail import COMMANDS_FILE_NAME, PLACE_VARIABLE, record_command
-from tallymark_audit.cli import command, mending
+from tallymark_audit.cli import command
+from tallymark_audit.cli import repair as mending
 
 
 def lines_in(path: Path) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark_audit.turns import HURRY, LONGEST_REST_MS, SLICE_MS, Turns
+from tallymark_audit.model.turns import HURRY, LONGEST_REST_MS, SLICE_MS, Turns
 
 
 class Desk:

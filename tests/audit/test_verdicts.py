@@ -12,16 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.deployment import Mirror
-from tallymark_audit.cells import (
-    ABORTED,
-    EXPIRED,
-    Block,
-    CellKey,
-    Copy,
-    Edge,
-    Explanation,
-)
-from tallymark_audit.claims import ClaimBook
+from tallymark_audit.events.claim_book import ClaimBook
+from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.judge.assemble import mirror_facts, producer_facts
 from tallymark_audit.judge.passing import Part, Word, owing, unreported
 from tallymark_audit.judge.verdicts import (
@@ -32,10 +24,18 @@ from tallymark_audit.judge.verdicts import (
     judge,
     worst,
 )
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.reports.events import AuditEvent
-from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
-from tallymark_audit.sides import CellFacts, Claim, Observation, merge_observations
+from tallymark_audit.model.cells import (
+    ABORTED,
+    EXPIRED,
+    Block,
+    CellKey,
+    Copy,
+    Edge,
+    Explanation,
+)
+from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.sides import CellFacts, Claim, Observation, merge_observations
+from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
 
 W, SETTLE, SILENCE = 1000, 500, 3000
 PRODUCER = Edge("producer-to-dc1", "producer", "dc1", "producer")

@@ -10,10 +10,10 @@ import pytest
 from judged_world import World, heartbeats, publisher, steady, world_in
 from sqlalchemy import select
 
-from tallymark_audit.cells import CellKey
-from tallymark_audit.edges import derive_edges
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
-from tallymark_audit.ranges import RangeSet
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.edges import derive_edges
+from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.repair import apply_plan, make_plan
 from tallymark_audit.store import queries, recounts
 from tallymark_audit.store.rows import Row

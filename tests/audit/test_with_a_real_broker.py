@@ -17,8 +17,8 @@ from eventually import eventually
 from tallymark.client import Producer
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
 from tallymark.testing.broker_thread import BrokerThread
-from tallymark_audit.collector.service import CollectorService
 from tallymark_audit.judge.verdicts import State
+from tallymark_audit.service import CollectorService
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.store.rows import Row
 

@@ -133,7 +133,7 @@ def test_the_overview_needs_the_store_and_no_collector(tmp_path: Path) -> None:
     assert not [
         name
         for name in ours(modules)
-        if name.startswith(("tallymark_audit.collector", "tallymark_audit.drill", *SERVERS))
+        if name.startswith(("tallymark_audit.collector", "tallymark_audit.proof.drill", *SERVERS))
     ]
 
 

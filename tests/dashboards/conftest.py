@@ -8,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tallymark.deployment import Deployment
-from tallymark_audit.cells import CellKey, Copy
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
-from tallymark_audit.ranges import RangeSet
+from tallymark_audit.model.cells import CellKey, Copy
+from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.tables import incidents, reporters, runs

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tallymark_audit.demo.afterwards import last_lines
-from tallymark_audit.demo.narrate import Narrator
-from tallymark_audit.demo.result import lost_windows
+from tallymark_audit.proof.demo.afterwards import last_lines
+from tallymark_audit.proof.demo.result import lost_windows
+from tallymark_audit.proof.harness.narrate import Narrator
 
 CONSOLE = "http://127.0.0.1:8080"
 LOST = [("dc1-to-aggregate", "http_access", 1_700_000_000_000 + 5_000 * n) for n in range(6)]

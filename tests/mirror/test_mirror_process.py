@@ -19,10 +19,10 @@ from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.mirror import mirror as mirror_module
 from tallymark.protocol.records import encode_batch
 from tallymark.testing.zookeeper import expire_session
-from tallymark_audit.claims import fold
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.reports.events import decode_event
-from tallymark_audit.reports.mirror_report import MirrorReport
+from tallymark_audit.events.claim_book import fold
+from tallymark_audit.events.events import decode_event
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.reporters.mirror.mirror_report import MirrorReport
 
 __all__ = ["rig", "zookeeper"]
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]

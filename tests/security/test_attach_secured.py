@@ -16,7 +16,7 @@ from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import load
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.attach.cli import command
-from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.model.edges import AUDIT_TOPIC
 
 
 @pytest.fixture

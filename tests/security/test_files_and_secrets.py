@@ -21,8 +21,8 @@ from tallymark.errors import UserError
 from tallymark.log import OsFiles
 from tallymark.net.access_log import AccessLogFile
 from tallymark.private_files import make_private, write_private
-from tallymark_audit.journal.disk import Disk
-from tallymark_audit.journal.orphans import find_orphans
+from tallymark_audit.reporters.journal.disk import Disk
+from tallymark_audit.reporters.journal.orphans import find_orphans
 from tallymark_audit.store.engine import open_store
 
 SECRET = "hunter2-and-more"

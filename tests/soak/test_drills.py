@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tallymark_audit.demo.narrate import Narrator
-from tallymark_audit.drill.clean import CleanRun
-from tallymark_audit.drill.expected import CORRUPT, DUPLICATION, LOSS
-from tallymark_audit.drill.plan import make_plan
-from tallymark_audit.drill.report import markdown, to_json
-from tallymark_audit.drill.run import Drill
-from tallymark_audit.drill.topology import build
+from tallymark_audit.proof.drill.clean import CleanRun
+from tallymark_audit.proof.drill.expected import CORRUPT, DUPLICATION, LOSS
+from tallymark_audit.proof.drill.plan import make_plan
+from tallymark_audit.proof.drill.report import markdown, to_json
+from tallymark_audit.proof.drill.run import Drill
+from tallymark_audit.proof.drill.topology import build
+from tallymark_audit.proof.harness.narrate import Narrator
 
 SEEDS = 20
 MESSAGES = 10_000_000

@@ -29,8 +29,8 @@ from tallymark.client import Admin
 from tallymark.deployment import Deployment, Mirror
 from tallymark.processes.supervisor.control import ask
 from tallymark.processes.supervisor.run import control_file
-from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.judge.verdicts import State
+from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store import open_store, queries
 from tallymark_audit.store.counts import load_positions
 

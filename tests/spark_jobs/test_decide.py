@@ -12,11 +12,7 @@ import pytest
 from rich.console import Console
 
 from tallymark.deployment import AuditSettings, Deployment, Mirror
-from tallymark_audit.cells import CellKey
-from tallymark_audit.edges import derive_edges
-from tallymark_audit.judge.verdicts import State
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import (
+from tallymark_audit.events.events import (
     FOREVER,
     AuditEvent,
     CellReport,
@@ -24,7 +20,11 @@ from tallymark_audit.reports.events import (
     Gap,
     encode_event,
 )
-from tallymark_audit.sides import Observation
+from tallymark_audit.judge.verdicts import State
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.edges import derive_edges
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import Observation
 from tallymark_audit.store import counts, open_store, queries, recounts
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_spark_jobs.reconcile import ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tallymark.errors import UserError
-from tallymark_audit.text import parse_time
+from tallymark_audit.model.time_format import parse_time
 from tallymark_spark_jobs.reconcile.period import DAY_MS, Period, parse_period
 
 W = 60_000

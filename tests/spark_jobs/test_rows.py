@@ -22,8 +22,8 @@ from tallymark.client.producing.stamps import (
     uvarint,
 )
 from tallymark.protocol.records import Record
-from tallymark_audit.contents import blocks_of
-from tallymark_audit.hashing import MASK
+from tallymark_audit.model.contents import blocks_of
+from tallymark_audit.model.hashing import MASK
 from tallymark_spark_jobs.source import columns, rows
 from tallymark_spark_jobs.source.rows import StampColumns
 

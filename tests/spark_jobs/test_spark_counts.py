@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tallymark_audit.cells import window_of
-from tallymark_audit.ranges import RangeSet
+from tallymark_audit.model.cells import window_of
+from tallymark_audit.model.ranges import RangeSet
 from tallymark_spark_jobs.reconcile.counts import COPIES_NAMED, cell_runs, places
 from tallymark_spark_jobs.session import spark_session
 from tallymark_spark_jobs.source.rows import STAMPS

@@ -17,9 +17,9 @@ from tallymark import Admin, Producer
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment
 from tallymark.protocol.records import iterate_batches
 from tallymark.testing.broker_thread import BrokerThread
-from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.judge.verdicts import State
-from tallymark_audit.reports.interceptor import AuditInterceptor
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.store import open_store, queries
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome, to_json
 from tallymark_spark_jobs.reconcile.period import Period

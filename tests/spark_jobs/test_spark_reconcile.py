@@ -20,8 +20,8 @@ from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployme
 from tallymark.protocol.records import Record
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.judge.verdicts import State
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.interceptor import AuditInterceptor
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.store import open_store, queries
 from tallymark_spark_jobs import session
 from tallymark_spark_jobs.cli import reconcile as command

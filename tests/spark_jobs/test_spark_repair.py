@@ -25,10 +25,10 @@ from tallymark.deployment import (
     dump_toml,
 )
 from tallymark.testing.broker_thread import BrokerThread
-from tallymark_audit.collector.service import CollectorService
-from tallymark_audit.drill import at_rest
 from tallymark_audit.judge.verdicts import State
-from tallymark_audit.reports.interceptor import AuditInterceptor
+from tallymark_audit.proof.drill import at_rest
+from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
+from tallymark_audit.service import CollectorService
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.store.tables import verdicts
 from tallymark_audit.store.verdicts import COLLECTOR

@@ -25,15 +25,10 @@ from tallymark.errors import TallymarkError
 from tallymark.protocol import messages as m
 from tallymark.protocol.records import HEADER_SIZE, encode_batch
 from tallymark.testing.wire import WireClient
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports import (
-    event_schema,
-    event_schema_v1,
-    event_schema_v2,
-    event_schema_v3,
-)
-from tallymark_audit.reports.events import AuditEvent, CellReport, Copied, Gap, encode_event
+from tallymark_audit.events import event_schema, event_schema_v1, event_schema_v2, event_schema_v3
+from tallymark_audit.events.events import AuditEvent, CellReport, Copied, Gap, encode_event
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.ranges import RangeSet
 
 TOPIC: Final = "strangers"
 NUMBERS: Final = (

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tallymark.client.producing.stamps import Stamp
-from tallymark_audit.cells import CellKey
-from tallymark_audit.claims import ClaimBook
-from tallymark_audit.collector.runs import SeenRun
-from tallymark_audit.reports.tally import Outcome, Tally
-from tallymark_audit.sides import Observation, merge_observations
+from tallymark_audit.events.claim_book import ClaimBook
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.record_runs import SeenRun
+from tallymark_audit.model.sides import Observation, merge_observations
+from tallymark_audit.reporters.books.tally import Outcome, Tally
 from tallymark_audit.testing import MemoryLog, Told
 
 W = 1000

@@ -15,13 +15,13 @@ from tallymark.deployment import (
     Deployment,
     Mirror,
 )
-from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.judge_loop import JudgeLoop
 from tallymark_audit.collector.ledger import Ledger
-from tallymark_audit.edges import derive_edges
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.reports.events import AuditEvent, CellReport
-from tallymark_audit.sides import Observation
+from tallymark_audit.events.events import AuditEvent, CellReport
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.edges import derive_edges
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import Observation
 from tallymark_audit.store import Store, claims, counts, queries, tables
 from tallymark_audit.store.upsert import upsert
 

@@ -31,18 +31,8 @@ from audit_parts import (
 from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, Deployment, Mirror
 from tallymark.protocol.records import BatchHeader
-from tallymark_audit.cells import CellKey, Edge
 from tallymark_audit.collector.counting import count
-from tallymark_audit.collector.runs import MAX_TIMESTAMP, Rules, runs_in
-from tallymark_audit.consumer.books import ConsumerBooks
-from tallymark_audit.contents import blocks_of
-from tallymark_audit.edges import consumer_edge, derive_edges
-from tallymark_audit.judge.assemble import consumer_facts
-from tallymark_audit.judge.hops import Hop, Sides, beside, hops_into
-from tallymark_audit.judge.passing import GAP_MEANS, GapOf, Part, Passed, in_flight, mirror_of
-from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.reports.events import (
+from tallymark_audit.events.events import (
     FOREVER,
     AuditEvent,
     Copied,
@@ -50,8 +40,18 @@ from tallymark_audit.reports.events import (
     decode_event,
     encode_event,
 )
-from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
-from tallymark_audit.sides import CellFacts, Observation, merge_observations
+from tallymark_audit.judge.assemble import consumer_facts
+from tallymark_audit.judge.hops import Hop, Sides, beside, hops_into
+from tallymark_audit.judge.passing import GAP_MEANS, GapOf, Part, Passed, in_flight, mirror_of
+from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge
+from tallymark_audit.model.cells import CellKey, Edge
+from tallymark_audit.model.contents import blocks_of
+from tallymark_audit.model.edges import consumer_edge, derive_edges
+from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.record_runs import MAX_TIMESTAMP, Rules, runs_in
+from tallymark_audit.model.sides import CellFacts, Observation, merge_observations
+from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.reporters.consumer.books import ConsumerBooks
 from tallymark_audit.store.facts import processed_cells
 from tallymark_audit.testing import Told
 

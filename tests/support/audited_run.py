@@ -16,16 +16,16 @@ from typing import Any, Literal, NamedTuple
 
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptors import BatchTally, ProducerContext
-from tallymark_audit.cells import Block
-from tallymark_audit.claims import ClaimBook, fold
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.hashing import BLOCK, MASK, content, mix
-from tallymark_audit.journal.orphans import Replay
-from tallymark_audit.reports import producer_run
-from tallymark_audit.reports.events import AuditEvent, decode_event
-from tallymark_audit.reports.producer_run import ProducerRun, RunSettings
-from tallymark_audit.reports.tally_cell import Outcome
-from tallymark_audit.sides import Claim
+from tallymark_audit.events.claim_book import ClaimBook, fold
+from tallymark_audit.events.events import AuditEvent, decode_event
+from tallymark_audit.model.cells import Block
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.hashing import BLOCK, MASK, content, mix
+from tallymark_audit.model.sides import Claim
+from tallymark_audit.reporters.books.tally_cell import Outcome
+from tallymark_audit.reporters.journal.orphans import Replay
+from tallymark_audit.reporters.producer import producer_run
+from tallymark_audit.reporters.producer.producer_run import ProducerRun, RunSettings
 from tallymark_audit.testing import FailingDisk, ProcessDiedError
 
 W = 1000

@@ -16,9 +16,9 @@ from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judge_loop import JudgeLoop
 from tallymark_audit.collector.naming import Namer
-from tallymark_audit.edges import AUDIT_TOPIC, derive_edges
-from tallymark_audit.reports.events import AuditEvent, Copied, Gap, encode_event
-from tallymark_audit.reports.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.events.events import AuditEvent, Copied, Gap, encode_event
+from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
+from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.store.rows import Row
 from tallymark_audit.testing import MemoryCluster, Told

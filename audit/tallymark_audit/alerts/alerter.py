@@ -16,7 +16,6 @@ from sqlalchemy import Connection
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.deployment.secret_text import resolve
-from tallymark_audit.alert import Alert
 from tallymark_audit.alerts import machine
 from tallymark_audit.alerts.aside import Aside
 from tallymark_audit.alerts.facts import (
@@ -31,9 +30,10 @@ from tallymark_audit.alerts.payload import body
 from tallymark_audit.alerts.retention import RetentionTimes, TopicOf, admin_of
 from tallymark_audit.alerts.rules import COLLECTOR, Rules
 from tallymark_audit.alerts.webhook import Refused, Webhook
-from tallymark_audit.cells import GROUP, Edge
 from tallymark_audit.collector.ledger import Ledger
-from tallymark_audit.edges import derive_edges
+from tallymark_audit.model.alert import Alert
+from tallymark_audit.model.cells import GROUP, Edge
+from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.store import alerts as stored
 from tallymark_audit.store.verdict_changes import Answers
 from tallymark_audit.store.watching import WrongWindows

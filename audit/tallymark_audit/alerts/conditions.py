@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tallymark.untrusted import escaped
-from tallymark_audit.alert import fingerprint
+from tallymark_audit.model.alert import fingerprint
 
 Severity = Literal["critical", "warning"]
 MAX_TEXT = 1000

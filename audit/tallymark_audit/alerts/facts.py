@@ -10,11 +10,12 @@ from sqlalchemy import Connection
 
 from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.alerts.rules import Facts, Mark
-from tallymark_audit.cells import Edge
-from tallymark_audit.edges import consumer_edge, derive_edges, edges_into
+from tallymark_audit.collector.window_facts import SettleTimes
 from tallymark_audit.judge.hops import Hop
-from tallymark_audit.judge.judging import SettleTimes
 from tallymark_audit.judge.states import State
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.edges import consumer_edge, derive_edges, edges_into
+from tallymark_audit.model.time_format import utc
 from tallymark_audit.store import queries, watching
 from tallymark_audit.store.damage import damaged
 from tallymark_audit.store.facts import first_groups
@@ -22,7 +23,6 @@ from tallymark_audit.store.openings import overflowed
 from tallymark_audit.store.rows import Row, holes_of
 from tallymark_audit.store.verdict_changes import Answers
 from tallymark_audit.store.watching import Backlog, WrongWindows
-from tallymark_audit.text import utc
 
 MAX_DISAGREEMENTS = 1000
 OF_LATE_MS = 600_000

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
-from tallymark_audit.alert import Alert, Status, Told
 from tallymark_audit.alerts.conditions import Condition
+from tallymark_audit.model.alert import Alert, Status, Told
 
 MAX_ALERTS: Final = 100
 """Alerts in one post; the others wait for the next."""

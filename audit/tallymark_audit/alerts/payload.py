@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from tallymark_audit.alert import Alert
 from tallymark_audit.alerts.machine import MAX_ALERTS, Telling
+from tallymark_audit.model.alert import Alert
 
 RECEIVER: Final = "tallymark"
 NEVER: Final = "0001-01-01T00:00:00Z"

@@ -27,10 +27,10 @@ from tallymark.untrusted import command
 from tallymark_audit.alerts.conditions import Condition, Severity, condition
 from tallymark_audit.alerts.payload import LINK
 from tallymark_audit.judge.damage import Damaged
-from tallymark_audit.pages import topic_page, window_page
+from tallymark_audit.model.pages import topic_page, window_page
+from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.openings import Overflowed
 from tallymark_audit.store.watching import Backlog, Silent, WrongWindows
-from tallymark_audit.text import utc
 
 MISSING: Final = "TallymarkMissingMessages"
 CORRUPT: Final = "TallymarkCorruptMessages"

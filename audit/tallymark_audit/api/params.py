@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from tallymark.errors import UserError
 from tallymark_audit.api.problems import Problem
-from tallymark_audit.text import LARGEST, TIME_FORMS, parse_time
+from tallymark_audit.model.time_format import LARGEST, TIME_FORMS, parse_time
 
 LAST_MS: Final = 253_402_300_799_999
 """The last ms of the year 9999."""

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, select
 from tallymark_audit.api import params
 from tallymark_audit.api.problems import Answer, Problem, away
 from tallymark_audit.api.state import api_of
-from tallymark_audit.edges import PRODUCER
+from tallymark_audit.model.edges import PRODUCER
 from tallymark_audit.store import facts
 from tallymark_audit.store.tables import progress
 from tallymark_audit.store.tables import watermarks as marks

@@ -8,7 +8,7 @@ from typing import Final
 
 from tallymark.deployment import Mirror
 from tallymark_audit.attach.found import ClusterFound
-from tallymark_audit.edges import is_audited
+from tallymark_audit.model.edges import is_audited
 
 SAME: Final = "{topic}"
 

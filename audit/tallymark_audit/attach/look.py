@@ -27,8 +27,8 @@ from tallymark_audit.attach.asked import Place
 from tallymark_audit.attach.found import BrokerFound, ClusterFound, TopicFound
 from tallymark_audit.attach.releases import keeps_headers, release_of
 from tallymark_audit.collector.group_member import group_of
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.reports.audit_topic import topic_configs
+from tallymark_audit.events.audit_topic import topic_configs
+from tallymark_audit.model.edges import AUDIT_TOPIC
 
 TIMEOUT_MS: Final = 10_000
 MOST_TOPICS: Final = 500

@@ -23,7 +23,7 @@ from tallymark.untrusted import command
 from tallymark_audit.attach.asked import Asked, ClusterAsked
 from tallymark_audit.attach.copies import copied_topics, usual_rename
 from tallymark_audit.attach.found import LOG_APPEND_TIME, ClusterFound
-from tallymark_audit.edges import AUDIT_TOPIC, is_audited
+from tallymark_audit.model.edges import AUDIT_TOPIC, is_audited
 
 DATA: Final = Path(".tallymark")
 REPLICAS: Final = 3

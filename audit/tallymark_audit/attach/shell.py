@@ -28,8 +28,8 @@ from tallymark_audit.attach.look import look
 from tallymark_audit.attach.plan import Plan, plan, settings_of
 from tallymark_audit.attach.telling import found_lines, settings_text
 from tallymark_audit.attach.unclaimed import application_lines, unclaimed_lines
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.reports.audit_topic import topic_configs
+from tallymark_audit.events.audit_topic import topic_configs
+from tallymark_audit.model.edges import AUDIT_TOPIC
 
 _DAY_MS = 86_400_000
 

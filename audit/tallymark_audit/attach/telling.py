@@ -6,7 +6,7 @@ from typing import Final
 
 from tallymark.deployment import Deployment
 from tallymark_audit.attach.found import ClusterFound
-from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.model.edges import AUDIT_TOPIC
 
 _HEAD: Final = """\
 # Written by `tallymark attach`, and yours to change: the same command goes on with what stands

@@ -7,8 +7,8 @@ from typing import Final
 
 from tallymark.deployment import Deployment
 from tallymark_audit.attach.found import ClusterFound, TopicFound
-from tallymark_audit.edges import AUDIT_TOPIC, is_audited
-from tallymark_audit.in_force import DEFAULT_WINDOW_MS
+from tallymark_audit.model.edges import AUDIT_TOPIC, is_audited
+from tallymark_audit.reporters.effective_settings import DEFAULT_WINDOW_MS
 
 _SHOWN: Final = 10
 

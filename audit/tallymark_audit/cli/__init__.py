@@ -8,20 +8,20 @@ from tallymark.shell.lazy_group import LazyGroup
 
 _HERE = "tallymark_audit.cli"
 _COMMANDS = {
-    "collect": f"{_HERE}.running:collect",
-    "overview": f"{_HERE}.looking:overview",
-    "verdicts": f"{_HERE}.looking:verdicts",
-    "evidence": f"{_HERE}.looking:evidence",
-    "reporters": f"{_HERE}.looking:reporters",
-    "alerts": f"{_HERE}.watching:alerts",
-    "wait": f"{_HERE}.watching:wait",
-    "edges": f"{_HERE}.deciding:edges",
-    "repair": f"{_HERE}.mending:repair",
+    "collect": f"{_HERE}.collect:collect",
+    "overview": f"{_HERE}.verdicts:overview",
+    "verdicts": f"{_HERE}.verdicts:verdicts",
+    "evidence": f"{_HERE}.verdicts:evidence",
+    "reporters": f"{_HERE}.verdicts:reporters",
+    "alerts": f"{_HERE}.alerts:alerts",
+    "wait": f"{_HERE}.alerts:wait",
+    "edges": f"{_HERE}.decisions:edges",
+    "repair": f"{_HERE}.repair:repair",
     "scrub": f"{_HERE}.scrubbing:scrub",
-    "accept": f"{_HERE}.deciding:accept",
-    "retire": f"{_HERE}.deciding:retire",
-    "replay-journals": f"{_HERE}.running:replay_journals",
-    "drill": "tallymark_audit.drill.cli:drill",
+    "accept": f"{_HERE}.decisions:accept",
+    "retire": f"{_HERE}.decisions:retire",
+    "replay-journals": f"{_HERE}.collect:replay_journals",
+    "drill": "tallymark_audit.proof.drill.cli:drill",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from tallymark.errors import UserError
-from tallymark_audit.text import parse_time
+from tallymark_audit.model.time_format import parse_time
 
 F = TypeVar("F", bound=Callable[..., Any])
 

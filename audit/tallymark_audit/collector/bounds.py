@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tallymark_audit.collector.runs import SeenRun
+from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.store.counts import Place
 from tallymark_audit.store.incidents import Incident
 

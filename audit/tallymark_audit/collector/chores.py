@@ -16,8 +16,8 @@ from typing import Final, Protocol
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.errors import TallymarkError
-from tallymark_audit.absurd import reason_of
 from tallymark_audit.collector.trouble import Troubles
+from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.store.counts import FencedError
 
 Step = Callable[[int], object]

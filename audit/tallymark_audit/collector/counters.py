@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tallymark_audit.collector.ledger import Counted
-from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store.counts import Place, Position
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from tallymark_audit import sketches
-from tallymark_audit.cells import CellKey, Copy, merge_blocks
-from tallymark_audit.collector.runs import SeenRun
-from tallymark_audit.hashing import MASK, fingerprint
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.sides import Observation
+from tallymark_audit.model import sketches
+from tallymark_audit.model.cells import CellKey, Copy, merge_blocks
+from tallymark_audit.model.hashing import MASK, fingerprint
+from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.record_runs import SeenRun
+from tallymark_audit.model.sides import Observation
 
 MAX_COPIES: Final = 1000
 """Copies named in one cell; all are counted."""

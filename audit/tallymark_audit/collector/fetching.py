@@ -23,7 +23,6 @@ from tallymark.errors import (
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch, Record
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
-from tallymark_audit.absurd import reason_of
 from tallymark_audit.collector.bounds import WindowBound
 from tallymark_audit.collector.counting import MAX_RANGES
 from tallymark_audit.collector.holes import pass_over
@@ -34,11 +33,12 @@ from tallymark_audit.collector.monitoring import events_in
 from tallymark_audit.collector.openings import MOST_NEW_RUNS
 from tallymark_audit.collector.patience import Patience
 from tallymark_audit.collector.readable import read_part
-from tallymark_audit.collector.reading import FetchedLike, LogReader
 from tallymark_audit.collector.recount import count_again
-from tallymark_audit.collector.runs import MIN_TIMESTAMP, Rules, SeenRun, runs_of_columns
 from tallymark_audit.collector.trouble import Troubles, committing
-from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.model.absurd import reason_of
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.log_reader import FetchedLike, LogReader
+from tallymark_audit.model.record_runs import MIN_TIMESTAMP, Rules, SeenRun, runs_of_columns
 from tallymark_audit.store.counts import Place, Position
 from tallymark_audit.store.incidents import Incident
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from tallymark.client.core.security.deployment import ConnectionSettings
 from tallymark.client.group.membership import GroupMembership
 from tallymark.errors import TallymarkError
-from tallymark_audit.edges import AUDIT_TOPIC, is_audited
+from tallymark_audit.model.edges import AUDIT_TOPIC, is_audited
 from tallymark_audit.store.counts import Place
 
 

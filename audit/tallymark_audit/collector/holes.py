@@ -17,7 +17,7 @@ from tallymark.errors import CODES, CorruptMessageError, KafkaError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark_audit.collector.ledger import Counted, Ledger
 from tallymark_audit.collector.readable import ReadablePart
-from tallymark_audit.collector.reading import FetchedLike, LogReader
+from tallymark_audit.model.log_reader import FetchedLike, LogReader
 from tallymark_audit.store.counts import Place, Position
 from tallymark_audit.store.damage import Hole
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection
 
 from tallymark.deployment import AuditSettings
+from tallymark_audit.collector.window_facts import SettleTimes
 from tallymark_audit.judge.hops import Hop, Known, Place
-from tallymark_audit.judge.judging import SettleTimes
 from tallymark_audit.store import facts
 
 

@@ -20,17 +20,19 @@ from sqlalchemy.exc import SQLAlchemyError
 from tallymark.clock import fine_monotonic_ms, thread_ms
 from tallymark.deployment import AuditSettings
 from tallymark.errors import TallymarkError
-from tallymark_audit.absurd import reason_of
-from tallymark_audit.cells import Edge
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.collector.marks import update_watermarks
 from tallymark_audit.collector.waiting import Signs, Waiting, those_waited_for
-from tallymark_audit.edges import collision, discovered_group, is_audited, passes
-from tallymark_audit.hashing import BLOCK
+from tallymark_audit.collector.window_facts import judge_windows, topics_known
 from tallymark_audit.judge.apart import is_unjudged, judge_apart
 from tallymark_audit.judge.hops import Hop, Known, hops_into
-from tallymark_audit.judge.judging import judge_windows, topics_known
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
+from tallymark_audit.model.absurd import reason_of
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.edges import collision, discovered_group, is_audited, passes
+from tallymark_audit.model.hashing import BLOCK
+from tallymark_audit.model.time_format import utc
+from tallymark_audit.model.turns import HURRY, SLICE_MS, Turns
 from tallymark_audit.store import recounts
 from tallymark_audit.store.facts import groups_on
 from tallymark_audit.store.graph import History, history, note_edges
@@ -38,13 +40,11 @@ from tallymark_audit.store.incidents import Incident, fold_incident
 from tallymark_audit.store.tables import verdicts, window_changes
 from tallymark_audit.store.verdict_changes import Answers
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
-from tallymark_audit.text import utc
-from tallymark_audit.turns import HURRY, SLICE_MS, Turns
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 500
 """Windows judged in one step, of each topic those first that wait longest and in fair turns
-(:mod:`tallymark_audit.turns`); the others are for the next one."""
+(:mod:`tallymark_audit.model.turns`); the others are for the next one."""
 FOUND_MS: Final = 2 * SLICE_MS
 """Of processor time, for all groups that nobody declared, at each step; in a hurry less."""
 SLACK_MS: Final = 30_000

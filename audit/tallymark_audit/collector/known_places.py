@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from typing import Final
 
-from tallymark_audit.collector.reading import LogReader, partitions_of
+from tallymark_audit.model.log_reader import LogReader, partitions_of
 from tallymark_audit.store.counts import Place
 
 DENIED_MS: Final = 1000

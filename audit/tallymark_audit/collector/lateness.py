@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tallymark_audit import sketches
-from tallymark_audit.collector.runs import Rules, SeenRun
+from tallymark_audit.model import sketches
+from tallymark_audit.model.record_runs import Rules, SeenRun
 from tallymark_audit.store.lateness import TopicDay
 
 DAY_MS: Final = 86_400_000

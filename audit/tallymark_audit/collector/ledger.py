@@ -15,15 +15,16 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
-from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.counting import MAX_RANGES, count
 from tallymark_audit.collector.lateness import Lateness
 from tallymark_audit.collector.monitoring import MonitoringBatch
 from tallymark_audit.collector.opener import Opener
 from tallymark_audit.collector.recounted import difference, news, rewritten
-from tallymark_audit.collector.runs import SeenRun
 from tallymark_audit.collector.vanishing import Vanishing
-from tallymark_audit.sides import Observation
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.record_runs import SeenRun
+from tallymark_audit.model.sides import Observation
+from tallymark_audit.model.time_format import utc
 from tallymark_audit.store import Store, counts, deleted, recounts
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.counts import FencedError, Place, Position
@@ -42,7 +43,6 @@ from tallymark_audit.store.damage import (
 from tallymark_audit.store.incidents import Incident, add_gap, add_incident, fold_incident
 from tallymark_audit.store.lateness import add_lateness
 from tallymark_audit.store.tables import reporters
-from tallymark_audit.text import utc
 
 __all__ = ["Counted", "FencedError", "Ledger", "Place"]
 

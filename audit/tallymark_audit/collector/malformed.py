@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tallymark.client.producing.stamps import INSTANCE_BYTES, MAX_SERVER_BYTES, STAMP_VERSION
-from tallymark_audit.collector.runs import SeenRun
+from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.store.counts import Place
 from tallymark_audit.store.incidents import Incident
 

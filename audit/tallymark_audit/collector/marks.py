@@ -12,13 +12,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.deployment import AuditSettings
 from tallymark.errors import TallymarkError
-from tallymark_audit.cells import Edge
 from tallymark_audit.collector.horizons import Horizons
 from tallymark_audit.collector.ledger import Ledger
-from tallymark_audit.edges import is_audited, passes
 from tallymark_audit.judge.hops import Hop
 from tallymark_audit.judge.states import GOOD, state_of
 from tallymark_audit.judge.watermarks import Judged, watermark
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.edges import is_audited, passes
 from tallymark_audit.store.rows import Row
 from tallymark_audit.store.tables import verdicts, watermarks
 from tallymark_audit.store.upsert import upsert

@@ -8,9 +8,9 @@ from typing import Final
 
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol.records import Record
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.reports.event_checks import Place, places_of, read_event, without_unknown
-from tallymark_audit.reports.events import AuditEvent
+from tallymark_audit.events.event_checks import Place, places_of, read_event, without_unknown
+from tallymark_audit.events.events import AuditEvent
+from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store.incidents import OTHERS, Incident
 
 BAD_EVENT: Final = "bad-event"

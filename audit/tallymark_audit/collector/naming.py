@@ -14,19 +14,27 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.clock import fine_monotonic_ms
 from tallymark.errors import TallymarkError
-from tallymark_audit.absurd import reason_of
-from tallymark_audit.cells import GROUP, Copy, Edge
 from tallymark_audit.collector.ledger import FencedError, Ledger
-from tallymark_audit.collector.reading import LogReader
-from tallymark_audit.edges import consumer_edge
-from tallymark_audit.hashing import BLOCK
+from tallymark_audit.collector.locate import (
+    Held,
+    Located,
+    Lost,
+    Stretch,
+    changed,
+    locate,
+    stretches,
+)
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
-from tallymark_audit.locate import Held, Located, Lost, Stretch, changed, locate, stretches
-from tallymark_audit.ranges import RangeSet
+from tallymark_audit.model.absurd import reason_of
+from tallymark_audit.model.cells import GROUP, Copy, Edge
+from tallymark_audit.model.edges import consumer_edge
+from tallymark_audit.model.hashing import BLOCK
+from tallymark_audit.model.log_reader import LogReader
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.turns import Turns
 from tallymark_audit.store.rows import Row, cell_from_json, is_cells
 from tallymark_audit.store.tables import verdicts
 from tallymark_audit.store.verdicts import COLLECTOR, locate_cells
-from tallymark_audit.turns import Turns
 
 log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 10

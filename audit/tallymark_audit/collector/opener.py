@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
-from tallymark_audit.cells import CellKey, RunName
 from tallymark_audit.collector.openings import TOO_MANY_RUNS, Budget, admit, head_of
 from tallymark_audit.collector.report_bound import Recent, ReportBound
-from tallymark_audit.collector.runs import SeenRun
-from tallymark_audit.reports.events import AuditEvent
+from tallymark_audit.events.events import AuditEvent
+from tallymark_audit.model.cells import CellKey, RunName
+from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.store import openings
 from tallymark_audit.store.counts import Place, touch
 from tallymark_audit.store.incidents import Incident, fold_incident

@@ -10,8 +10,8 @@ and kept. So cells have prices, and each partition a budget. Pure::
 A minute's budget is ``most`` runs that nobody has reported; what is spent comes back at the same
 rate, so after a burst of that size there are ``most`` more each minute, and no more than
 :data:`HOUR` times as many an hour. What a partition cannot pay for is counted in one cell of the
-window (:data:`tallymark_audit.cells.OVERFLOW`), by number; if its window is far from now, in that
-of :func:`.bounds.overflow_window`, since such windows are as many as a forger likes.
+window (:data:`tallymark_audit.model.cells.OVERFLOW`), by number; if its window is far from now, in
+that of :func:`.bounds.overflow_window`, since such windows are as many as a forger likes.
 
 The spent part is kept in the store beside the counts (:mod:`tallymark_audit.store.openings`): a
 restart gives nobody a new budget.
@@ -23,9 +23,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tallymark_audit.cells import CellKey, RunName, overflow_key, window_of
 from tallymark_audit.collector.bounds import overflow_window
-from tallymark_audit.collector.runs import SeenRun
+from tallymark_audit.model.cells import CellKey, RunName, overflow_key, window_of
+from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.store.openings import Spent
 
 MOST_NEW_RUNS: Final = 2_000

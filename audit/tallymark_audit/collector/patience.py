@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store.counts import Place, Position
 
 LONGEST_MS: Final = 600_000

@@ -18,7 +18,7 @@ from typing import Final
 from tallymark.errors import CorruptRecordError
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch
-from tallymark_audit.collector.reading import FetchedLike
+from tallymark_audit.model.log_reader import FetchedLike
 from tallymark_audit.store.damage import Hole
 
 AT_ONCE: Final = 32 * 1024 * 1024
@@ -37,7 +37,8 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class ReadablePart:
-    """Batches that were read apart from others; a :class:`.reading.FetchedLike`."""
+    """Batches that were read apart from others; a
+    :class:`tallymark_audit.model.log_reader.FetchedLike`."""
 
     batches: Sequence[Batch]
     left_out: Sequence[Batch]

@@ -17,14 +17,14 @@ from tallymark.errors import CODES, BatchCutError, CorruptMessageError, KafkaErr
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch
 from tallymark.protocol.topic_partition import EARLIEST
-from tallymark_audit.cells import CellKey
 from tallymark_audit.collector.bounds import overflow_window
 from tallymark_audit.collector.counting import MAX_RANGES, count
 from tallymark_audit.collector.holes import fetch_from
 from tallymark_audit.collector.readable import read_part, without
-from tallymark_audit.collector.reading import LogReader
-from tallymark_audit.collector.runs import Rules, SeenRun, runs_of_columns
-from tallymark_audit.sides import Observation
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.log_reader import LogReader
+from tallymark_audit.model.record_runs import Rules, SeenRun, runs_of_columns
+from tallymark_audit.model.sides import Observation
 from tallymark_audit.store.counts import Position
 from tallymark_audit.store.damage import Hole
 

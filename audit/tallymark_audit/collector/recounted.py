@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tallymark_audit.cells import Block, CellKey
-from tallymark_audit.sides import Observation
+from tallymark_audit.model.cells import Block, CellKey
+from tallymark_audit.model.sides import Observation
 
 
 def changed_cells(

@@ -15,23 +15,23 @@ from typing import Final
 
 from tallymark.errors import CorruptMessageError, CorruptRecordError, TallymarkError
 from tallymark.protocol.topic_partition import EARLIEST
-from tallymark_audit.absurd import AbsurdError, reason_of
 from tallymark_audit.collector.bounds import overflow_window
 from tallymark_audit.collector.ledger import ABSURD, Ledger
-from tallymark_audit.collector.reading import LogReader
 from tallymark_audit.collector.recount import FETCH_BYTES, Recount
 from tallymark_audit.collector.recounted import changed_cells
-from tallymark_audit.collector.runs import Rules
 from tallymark_audit.collector.slow_scrub import SlowScrub
 from tallymark_audit.collector.trouble import Troubles
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.sides import Observation
+from tallymark_audit.model.absurd import AbsurdError, reason_of
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.log_reader import LogReader
+from tallymark_audit.model.record_runs import Rules
+from tallymark_audit.model.sides import Observation
+from tallymark_audit.model.time_format import utc
 from tallymark_audit.store import counts, recounts
 from tallymark_audit.store.counts import FencedError, Place
 from tallymark_audit.store.deleted import deleted_places
 from tallymark_audit.store.incidents import Incident, fold_incident
 from tallymark_audit.store.openings import hidden_records
-from tallymark_audit.text import utc
 
 IDLE_MS: Final = 1000
 """How often it is looked whether there is something to do."""

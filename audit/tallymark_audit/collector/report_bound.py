@@ -10,7 +10,6 @@ from typing import Final, Generic, TypeVar
 
 from sqlalchemy import Connection
 
-from tallymark_audit.cells import RunName
 from tallymark_audit.collector.openings import Budget
 from tallymark_audit.collector.report_prices import (
     CLUSTER,
@@ -21,8 +20,9 @@ from tallymark_audit.collector.report_prices import (
     price_of,
     spoken_of,
 )
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.reports.events import AuditEvent
+from tallymark_audit.events.events import AuditEvent
+from tallymark_audit.model.cells import RunName
+from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store import openings
 from tallymark_audit.store.counts import Place
 from tallymark_audit.store.incidents import Incident, fold_incident

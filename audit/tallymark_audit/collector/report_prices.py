@@ -18,9 +18,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark_audit.cells import RunName
 from tallymark_audit.collector.openings import UNREPORTED, Budget
-from tallymark_audit.reports.events import AuditEvent, CellReport
+from tallymark_audit.events.events import AuditEvent, CellReport
+from tallymark_audit.model.cells import RunName
 
 CLUSTER: Final = 5
 """All producers of a cluster report on one topic: its partitions have so many times the budget."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store.counts import Place
 
 RETAKE_MS: Final = 3_000

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tallymark.errors import CODES, KafkaError
-from tallymark_audit.collector.reading import TopicLike, partitions_of
+from tallymark_audit.model.log_reader import TopicLike, partitions_of
 from tallymark_audit.store.counts import Place
 
 PATIENCE_MS: Final = 5_000

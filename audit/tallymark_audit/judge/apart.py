@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tallymark_audit.absurd import reason_of
-from tallymark_audit.cells import Edge
 from tallymark_audit.judge.states import State
 from tallymark_audit.judge.verdicts import Verdict
+from tallymark_audit.model.absurd import reason_of
+from tallymark_audit.model.cells import Edge
 
 log: Final = logging.getLogger(__name__)
 UNJUDGED: Final = "cannot be judged: "

@@ -24,9 +24,9 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from tallymark_audit.cells import FILTERED, IN_DOUBT, CellKey, Edge, Explanation
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.sides import CellFacts, Claim, Observation
+from tallymark_audit.model.cells import FILTERED, IN_DOUBT, CellKey, Edge, Explanation
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import CellFacts, Claim, Observation
 
 Counted = Mapping[CellKey, Observation]
 Reasons = Mapping[CellKey, tuple[Explanation, ...]]

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tallymark_audit.hashing import MASK, fingerprint, mix
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.sides import UNHASHED, Claim, Observation
+from tallymark_audit.model.hashing import MASK, fingerprint, mix
+from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.sides import UNHASHED, Claim, Observation
 
 NAMELESS = "more ranges than are kept: counted and hashed, not named"
 

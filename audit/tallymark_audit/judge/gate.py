@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tallymark_audit.cells import Edge
 from tallymark_audit.judge.damage import UNDAMAGED, Damage
 from tallymark_audit.judge.states import SEVERITY, Clock, ReporterFacts, State
-from tallymark_audit.text import utc
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.time_format import utc
 
 Held = tuple[State, str]
 """A state, and why; of a gate one that is no finding: OPEN, SETTLING or UNKNOWN."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tallymark_audit.cells import CellKey, Edge
-from tallymark_audit.edges import AUDIT_TOPIC, origins, passes
 from tallymark_audit.judge.assemble import Counted, mirror_facts, producer_facts, renamed
 from tallymark_audit.judge.passing import GapOf, Parts, Passed, in_flight, reasons_of
-from tallymark_audit.sides import CellFacts, Claim, Observation, merge_observations
+from tallymark_audit.model.cells import CellKey, Edge
+from tallymark_audit.model.edges import AUDIT_TOPIC, origins, passes
+from tallymark_audit.model.sides import CellFacts, Claim, Observation, merge_observations
 
 Known = Mapping[str, Collection[str]]
 """The topics there are, by cluster."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from tallymark_audit.cells import ABORTED, EXPIRED, CellKey, Edge, Explanation
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.states import ReporterFacts
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.sides import Observation
+from tallymark_audit.model.cells import ABORTED, EXPIRED, CellKey, Edge, Explanation
+from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.sides import Observation
 
 GAP_MEANS: Final = {
     "retention": EXPIRED,
@@ -89,7 +89,8 @@ Owing = Mapping[int, Iterable[Owed]]
 
 class GapOf(NamedTuple):
     """Upstream offsets ``first..last`` of a partition that a mirror could not copy, and what that
-    means for the messages there (a reason of an :class:`~tallymark_audit.cells.Explanation`)."""
+    means for the messages there (a reason of an :class:`~tallymark_audit.model.cells.Explanation`).
+    """
 
     partition: int
     first: int

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from tallymark_audit.judge.gate import Gate
-from tallymark_audit.sides import CellFacts
-from tallymark_audit.text import duration
+from tallymark_audit.model.sides import CellFacts
+from tallymark_audit.model.time_format import duration
 
 SKEWED: Final = "skewed: "
 """How a verdict's reason begins that tells of a clock."""

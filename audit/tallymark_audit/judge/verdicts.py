@@ -26,19 +26,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tallymark_audit.cells import (
-    ABORTED,
-    EXPIRED,
-    FAILED,
-    FILTERED,
-    IN_DOUBT,
-    Block,
-    CellKey,
-    Copy,
-    Edge,
-    Explanation,
-)
-from tallymark_audit.hashing import BLOCK
 from tallymark_audit.judge.counted import NAMELESS, is_nameless, weigh
 from tallymark_audit.judge.damage import UNDAMAGED, Damage
 from tallymark_audit.judge.findings import Findings, state_of
@@ -54,9 +41,22 @@ from tallymark_audit.judge.states import (
     State,
     worst,
 )
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.repeats import Levels, beyond, copies_in
-from tallymark_audit.sides import CellFacts, Claim, Observation
+from tallymark_audit.model.cells import (
+    ABORTED,
+    EXPIRED,
+    FAILED,
+    FILTERED,
+    IN_DOUBT,
+    Block,
+    CellKey,
+    Copy,
+    Edge,
+    Explanation,
+)
+from tallymark_audit.model.hashing import BLOCK
+from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.repeats import Levels, beyond, copies_in
+from tallymark_audit.model.sides import CellFacts, Claim, Observation
 
 __all__ = [
     "GOOD",
@@ -80,9 +80,9 @@ class CellVerdict:
 
     ``explained`` are those whose absence is excused, ``explanations`` which of them why, and which
     of the missing ones upstream had deleted (``expired``). ``repeated`` are the sequences of which
-    there are more than upstream, at each level one copy more (:mod:`tallymark_audit.repeats`);
-    ``copies`` is where these lie. Both are empty where only their number is known. ``corrupt`` are
-    numbers of blocks: block 0 is sequences 0 to 1,023."""
+    there are more than upstream, at each level one copy more
+    (:mod:`tallymark_audit.model.repeats`); ``copies`` is where these lie. Both are empty where only
+    their number is known. ``corrupt`` are numbers of blocks: block 0 is sequences 0 to 1,023."""
 
     key: CellKey
     state: State

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from tallymark_audit.cells import CellKey, Edge
-from tallymark_audit.edges import passes
+from tallymark_audit.collector.locate import Stretch, stretches
 from tallymark_audit.judge.verdicts import CellVerdict
-from tallymark_audit.locate import Stretch, stretches
-from tallymark_audit.ranges import RangeSet
+from tallymark_audit.model.cells import CellKey, Edge
+from tallymark_audit.model.edges import passes
+from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store import facts
 from tallymark_audit.store.rows import Row
 

@@ -11,9 +11,9 @@ from tallymark.client.producing.stamps import Stamp
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.records import Record
 from tallymark.protocol.topic_partition import EARLIEST
-from tallymark_audit.collector.reading import LogReader
-from tallymark_audit.locate import Stretch, records_between
-from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.collector.locate import Stretch, records_between
+from tallymark_audit.model.log_reader import LogReader
+from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.repair.plan import Item, Plan
 
 PORTION: Final = 5_000

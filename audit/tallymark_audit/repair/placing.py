@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, KafkaError
-from tallymark_audit.collector.reading import LogReader, partitions_of
+from tallymark_audit.model.log_reader import LogReader, partitions_of
 from tallymark_audit.repair.plan import Item
 
 

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from tallymark.errors import UserError
-from tallymark_audit.cells import CellKey, Edge
+from tallymark_audit.collector.locate import Stretch, stretches
 from tallymark_audit.judge.verdicts import CellVerdict, State
-from tallymark_audit.locate import Stretch, stretches
-from tallymark_audit.ranges import RangeSet
+from tallymark_audit.model.cells import CellKey, Edge
+from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.repair.elsewhere import Elsewhere, elsewhere
 from tallymark_audit.repair.refusals import left_alone, refusal
 from tallymark_audit.store import queries

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.errors import UserError
-from tallymark_audit.cells import CellKey
-from tallymark_audit.locate import Stretch
-from tallymark_audit.ranges import RangeSet
+from tallymark_audit.collector.locate import Stretch
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.repair.plan import Item, Left, Place, Plan
 
 VERSION: Final = 2

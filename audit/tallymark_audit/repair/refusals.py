@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from tallymark_audit.cells import Edge
+from tallymark_audit.collector.locate import Stretch
 from tallymark_audit.judge.verdicts import CellVerdict, State
-from tallymark_audit.locate import Stretch
+from tallymark_audit.model.cells import Edge
 
 if TYPE_CHECKING:
     from tallymark_audit.repair.elsewhere import Elsewhere

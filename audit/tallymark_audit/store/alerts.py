@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
 
-from tallymark_audit.alert import Alert, Told
+from tallymark_audit.model.alert import Alert, Told
 from tallymark_audit.store.rows import Row, RowLike
 from tallymark_audit.store.tables import alerts, meta
 from tallymark_audit.store.upsert import upsert

@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, RowMapping, Table, delete, select
 
-from tallymark_audit import sketches
-from tallymark_audit.absurd import AbsurdError
+from tallymark_audit.model import sketches
+from tallymark_audit.model.absurd import AbsurdError
 from tallymark_audit.store.tables import archive, claims, detached, observations
 from tallymark_audit.store.totals import forget
 from tallymark_audit.store.upsert import Row, insert_new, upsert

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy import Connection, exists, select
 
-from tallymark_audit.cells import Edge
 from tallymark_audit.judge.passing import (
     GAP_MEANS,
     STOPPED,
@@ -22,6 +21,7 @@ from tallymark_audit.judge.passing import (
     mirror_of,
 )
 from tallymark_audit.judge.states import ReporterFacts
+from tallymark_audit.model.cells import Edge
 from tallymark_audit.store.facts import chunks, reporter_facts
 from tallymark_audit.store.incidents import GAP_TEXT, gap_text
 from tallymark_audit.store.tables import copied, incidents, observations, progress, reporters

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import Connection, select, update
 
 from tallymark.errors import UserError
-from tallymark_audit.absurd import AbsurdError
-from tallymark_audit.claims import PartKey, Reporter, introduce, parts_of
-from tallymark_audit.reports.events import AuditEvent, Copied
-from tallymark_audit.sides import Claim
+from tallymark_audit.events.claim_book import PartKey, Reporter, introduce, parts_of
+from tallymark_audit.events.events import AuditEvent, Copied
+from tallymark_audit.model.absurd import AbsurdError
+from tallymark_audit.model.sides import Claim
 from tallymark_audit.store import archive
 from tallymark_audit.store.counts import touch
 from tallymark_audit.store.facts import chunks

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Table, delete, select, tuple_
 
-from tallymark_audit.cells import Edge
-from tallymark_audit.edges import passes
 from tallymark_audit.judge.states import GOOD, State
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.edges import passes
 from tallymark_audit.store import archive as archives
 from tallymark_audit.store import totals
 from tallymark_audit.store.tables import (

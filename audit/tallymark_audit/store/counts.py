@@ -20,9 +20,9 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tallymark.errors import TallymarkError
-from tallymark_audit.absurd import AbsurdError, reason_of
-from tallymark_audit.cells import CellKey
-from tallymark_audit.sides import Observation
+from tallymark_audit.model.absurd import AbsurdError, reason_of
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.sides import Observation
 from tallymark_audit.store import archive
 from tallymark_audit.store.facts import chunks
 from tallymark_audit.store.rows import (

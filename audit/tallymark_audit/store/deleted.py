@@ -13,8 +13,8 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Table, exists, select
 from sqlalchemy import delete as delete_from
 
-from tallymark_audit.cells import EXPIRED
 from tallymark_audit.judge.passing import GapOf, Passed
+from tallymark_audit.model.cells import EXPIRED
 from tallymark_audit.store.tables import deleted, detached
 from tallymark_audit.store.upsert import insert_new
 

@@ -13,13 +13,13 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Table, exists, func, or_, select, union
 
-from tallymark_audit import sketches
-from tallymark_audit.cells import GROUP, CellKey
-from tallymark_audit.edges import consumer_edge
 from tallymark_audit.judge.passing import Part
 from tallymark_audit.judge.verdicts import ReporterFacts
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.sides import Claim, Observation, merge_claims, merge_observations
+from tallymark_audit.model import sketches
+from tallymark_audit.model.cells import GROUP, CellKey
+from tallymark_audit.model.edges import consumer_edge
+from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.sides import Claim, Observation, merge_claims, merge_observations
 from tallymark_audit.store.archive import packed_rows
 from tallymark_audit.store.deleted import is_there
 from tallymark_audit.store.rows import (

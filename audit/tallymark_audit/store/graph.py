@@ -19,8 +19,8 @@ from sqlalchemy import Connection, select
 
 from tallymark.deployment import Mirror
 from tallymark.errors import TallymarkError
-from tallymark_audit.cells import Edge
-from tallymark_audit.edges import passes
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.edges import passes
 from tallymark_audit.store.tables import graph
 
 

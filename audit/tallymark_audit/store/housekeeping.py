@@ -18,8 +18,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from tallymark.clock import fine_monotonic_ms
 from tallymark.deployment import AuditSettings
 from tallymark.errors import TallymarkError
-from tallymark_audit.absurd import reason_of
-from tallymark_audit.cells import Edge
+from tallymark_audit.model.absurd import reason_of
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.turns import Turns
 from tallymark_audit.store.collapse import (
     Changed,
     collapse,
@@ -30,7 +31,6 @@ from tallymark_audit.store.collapse import (
 from tallymark_audit.store.engine import Store
 from tallymark_audit.store.retention import PORTIONS
 from tallymark_audit.store.verdict_changes import last_change
-from tallymark_audit.turns import Turns
 
 log: Final = logging.getLogger(__name__)
 LOOK_AT: Final = 500

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, func, select, update
 
+from tallymark_audit.events.events import Gap
 from tallymark_audit.judge.passing import STOPPED
-from tallymark_audit.reports.events import Gap
 from tallymark_audit.store.tables import incidents
 
 DAY_MS: Final = 86_400_000

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, select
 
-from tallymark_audit import sketches
+from tallymark_audit.model import sketches
 from tallymark_audit.store.tables import lateness
 from tallymark_audit.store.upsert import upsert
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from tallymark_audit.cells import OVERFLOW, RunName
+from tallymark_audit.model.cells import OVERFLOW, RunName
 from tallymark_audit.store.facts import chunks
 from tallymark_audit.store.tables import observations, openings, reporters, window_changes
 from tallymark_audit.store.upsert import upsert

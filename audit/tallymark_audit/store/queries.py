@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, or_, select
 
-from tallymark_audit.cells import GROUP, Edge
-from tallymark_audit.edges import PRODUCER
 from tallymark_audit.judge.skewed import SKEWED
 from tallymark_audit.judge.verdicts import UNDECIDED
+from tallymark_audit.model.cells import GROUP, Edge
+from tallymark_audit.model.edges import PRODUCER
 from tallymark_audit.store import archive, graph
 from tallymark_audit.store.portions import MOST_ROWS, Portion, portion, portion_of
 from tallymark_audit.store.rows import Row, holes_of, is_cells, shown_verdict

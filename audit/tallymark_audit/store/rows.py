@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from tallymark_audit.absurd import AbsurdError
-from tallymark_audit.cells import Block, CellKey, Copy, Explanation, Summary
-from tallymark_audit.claims import Ahead, Reporter
+from tallymark_audit.events.claim_book import Ahead, Reporter
 from tallymark_audit.judge.verdicts import CellVerdict, State
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.repeats import levels_from_json, levels_to_json
-from tallymark_audit.sides import Claim, Observation
+from tallymark_audit.model.absurd import AbsurdError
+from tallymark_audit.model.cells import Block, CellKey, Copy, Explanation, Summary
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.repeats import levels_from_json, levels_to_json
+from tallymark_audit.model.sides import Claim, Observation
 
 MOST_COUNT: Final = 1 << 40
 MOST_BYTES: Final = 1 << 60
@@ -241,7 +241,8 @@ def reporter_to_row(cluster: str, reporter: Reporter) -> Row:
 def cell_to_json(cell: CellVerdict) -> Row:
     """A cell of ``verdicts.cells``. ``located`` and ``changed`` are filled in later: where the
     missing ones lie upstream, and in which copies downstream the contents of a corrupt block
-    differ (``[[partition, offset, sequence], ...]``), see :mod:`tallymark_audit.locate`."""
+    differ (``[[partition, offset, sequence], ...]``), see :mod:`tallymark_audit.collector.locate`.
+    """
     return {
         "topic": cell.key.topic,
         "partition": cell.key.partition,

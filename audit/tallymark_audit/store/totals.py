@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, delete, select, union
 
-from tallymark_audit import sketches
-from tallymark_audit.cells import GROUP
-from tallymark_audit.ranges import RangeSet
+from tallymark_audit.model import sketches
+from tallymark_audit.model.cells import GROUP
+from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store.tables import (
     claims,
     collectors,

@@ -11,12 +11,12 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, o
 from tallymark.errors import UserError
 from tallymark_audit.judge.apart import is_unjudged
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
+from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.portions import first_of
 from tallymark_audit.store.rows import Row, cell_to_json, is_cells
 from tallymark_audit.store.tables import SUMS, verdict_history, verdicts
 from tallymark_audit.store.upsert import upsert
 from tallymark_audit.store.verdict_changes import note_change
-from tallymark_audit.text import utc
 
 COLLECTOR, SPARK = "collector", "spark"
 MAX_CELLS = 1000

@@ -9,11 +9,11 @@ from typing import Final, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, select
 
-from tallymark_audit.cells import Edge
-from tallymark_audit.edges import AUDIT_TOPIC
 from tallymark_audit.judge.apart import UNJUDGED
 from tallymark_audit.judge.passing import mirror_of
 from tallymark_audit.judge.verdicts import GOOD, State
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store import archive, facts
 from tallymark_audit.store.deleted import is_there
 from tallymark_audit.store.rows import Row, is_cells

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tallymark_audit.journal.disk import Disk, Mapped
+from tallymark_audit.reporters.journal.disk import Disk, Mapped
 
 
 class ProcessDiedError(BaseException):
@@ -16,7 +16,8 @@ class ProcessDiedError(BaseException):
 
 @dataclass(slots=True)
 class FailingDisk(Disk):
-    """A real disk (:class:`~tallymark_audit.journal.disk.Disk`) whose steps are counted from 0.
+    """A real disk (:class:`~tallymark_audit.reporters.journal.disk.Disk`) whose steps are counted
+    from 0.
 
     The step ``fail_at`` and, with ``for_ever``, all that follow raise OSError(ENOSPC) without doing
     anything. At the step ``die_at`` the process dies: a write has then written the share ``torn``

@@ -54,7 +54,7 @@ COMMANDS: Final[dict[str, Entry]] = {
         "Serve the audit dashboards.",
     ),
     "demo": Entry(
-        "tallymark_audit.demo.cli:command", "Run the main job end to end, with a real fault."
+        "tallymark_audit.proof.demo.cli:command", "Run the main job end to end, with a real fault."
     ),
     "doctor": Entry(
         "tallymark.cli.stack.doctor:command",

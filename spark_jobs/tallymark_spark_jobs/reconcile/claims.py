@@ -1,7 +1,8 @@
 """What the reporters of each cluster claim, from its audit topic as Spark has read it.
 
 The decoding and the arithmetic (highest revision per reporter and cell, union across reporters,
-``complete_through`` only without a hole) are the audit's own: :func:`tallymark_audit.claims.fold`.
+``complete_through`` only without a hole) are the audit's own:
+:func:`tallymark_audit.events.claim_book.fold`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallymark.errors import RemoteProtocolError
-from tallymark_audit.claims import ClaimBook
+from tallymark_audit.events.claim_book import ClaimBook
 
 
 @dataclass(slots=True)
@@ -31,7 +32,7 @@ class Claims:
 def read_claims(events: Iterable[tuple[str, bytes]], window_ms: int) -> Claims:
     """Fold (cluster, value) pairs of the audit topics, in any order. Claims about windows of
     another length count as damaged."""
-    from tallymark_audit.reports.event_checks import read_event
+    from tallymark_audit.events.event_checks import read_event
 
     claims = Claims()
     for cluster, value in events:

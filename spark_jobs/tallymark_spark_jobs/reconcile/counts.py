@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from tallymark_audit.hashing import BLOCK
+from tallymark_audit.model.hashing import BLOCK
 from tallymark_spark_jobs.source.rows import ABORTED, BROKEN_STAMP, DAMAGED, STAMPED
 
 if TYPE_CHECKING:

@@ -13,21 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tallymark.deployment import Deployment
-from tallymark_audit import sketches
-from tallymark_audit.cells import CellKey, Edge
-from tallymark_audit.claims import ClaimBook
-from tallymark_audit.edges import (
-    AUDIT_TOPIC,
-    collision,
-    derive_edges,
-    discovered_group,
-    is_audited,
-)
+from tallymark_audit.collector.window_facts import learned_settle_ms
+from tallymark_audit.events.claim_book import ClaimBook
 from tallymark_audit.judge.apart import judge_apart
 from tallymark_audit.judge.assemble import consumer_facts
 from tallymark_audit.judge.damage import Damage, Damaged
 from tallymark_audit.judge.hops import Hop, Known, Place, Sides, beside, hops_into
-from tallymark_audit.judge.judging import learned_settle_ms
 from tallymark_audit.judge.passing import (
     GAP_MEANS,
     STOPPED,
@@ -43,8 +34,17 @@ from tallymark_audit.judge.passing import (
     unreported,
 )
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.sides import CellFacts, Claim, Observation, merge_observations
+from tallymark_audit.model import sketches
+from tallymark_audit.model.cells import CellKey, Edge
+from tallymark_audit.model.edges import (
+    AUDIT_TOPIC,
+    collision,
+    derive_edges,
+    discovered_group,
+    is_audited,
+)
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.sides import CellFacts, Claim, Observation, merge_observations
 from tallymark_audit.store.facts import processed_cells, put_together
 from tallymark_spark_jobs.reconcile.claims import homes
 from tallymark_spark_jobs.reconcile.period import Period

@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from tallymark.deployment import Deployment
-from tallymark_audit import sketches
-from tallymark_audit.cells import Edge
-from tallymark_audit.edges import derive_edges, discovered_group
-from tallymark_audit.judge.judging import DAY_MS, LEARNED_DAYS
+from tallymark_audit.collector.window_facts import DAY_MS, LEARNED_DAYS
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
+from tallymark_audit.model import sketches
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.edges import derive_edges, discovered_group
 from tallymark_audit.store import Store, deleted, facts, graph, queries, tables
 from tallymark_audit.store.damage import DAMAGED
 from tallymark_audit.store.incidents import Incident, fold_incident

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from tallymark_audit.cells import Edge
-from tallymark_audit.claims import ClaimBook
+from tallymark_audit.events.claim_book import ClaimBook
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.verdicts import (
     GOOD,
@@ -20,8 +19,9 @@ from tallymark_audit.judge.verdicts import (
     Verdict,
     worst,
 )
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.rows import cell_to_json
-from tallymark_audit.text import utc
 from tallymark_spark_jobs.reconcile.decide import Window
 from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.search import Identity, Place, located

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tallymark.errors import UserError
-from tallymark_audit.text import parse_time, utc
+from tallymark_audit.model.time_format import parse_time, utc
 
 DAY_MS = 86_400_000
 

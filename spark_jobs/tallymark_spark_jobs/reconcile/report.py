@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
-from tallymark_audit.ranges import RangeSet
-from tallymark_audit.repeats import sequences_of
-from tallymark_audit.text import utc
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.repeats import sequences_of
+from tallymark_audit.model.time_format import utc
 from tallymark_spark_jobs.reconcile.outcome import Exit, Line, Outcome, findings, lines
 from tallymark_spark_jobs.reconcile.search import Place, located
 

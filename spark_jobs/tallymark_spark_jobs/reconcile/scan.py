@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from tallymark_audit.cells import Block, CellKey, Copy
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.hashing import MASK
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.passing import Part
-from tallymark_audit.ranges import EMPTY, RangeSet
-from tallymark_audit.sides import Observation
+from tallymark_audit.model.cells import Block, CellKey, Copy
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.hashing import MASK
+from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.sides import Observation
 from tallymark_spark_jobs.reconcile.claims import Claims, events_of, read_claims
 from tallymark_spark_jobs.reconcile.decide import ByWindow
 from tallymark_spark_jobs.reconcile.period import Period

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tallymark_audit.cells import Edge
 from tallymark_audit.judge.verdicts import CellVerdict, Verdict
-from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.ranges import EMPTY, RangeSet
 
 Run = Mapping[str, Any]
 """A row of :func:`tallymark_spark_jobs.reconcile.counts.cell_runs` with its ``cluster``."""

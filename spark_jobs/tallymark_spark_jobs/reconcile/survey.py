@@ -14,8 +14,8 @@ from tallymark.client.core.security.deployment import ConnectionSettings, connec
 from tallymark.clock import now_ms
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import CorruptRecordError, TallymarkError, UserError
-from tallymark_audit.cells import Edge
-from tallymark_audit.edges import AUDIT_TOPIC, derive_edges, is_audited, passes
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges, is_audited, passes
 
 NOT_KNOWN = -(1 << 63)
 """Of a log whose first batch cannot be read. Nothing of it is judged anyway."""

@@ -22,7 +22,7 @@ from tallymark.client.producing.stamps import (
     uvarint,
 )
 from tallymark.protocol.records import Header, Record
-from tallymark_audit.hashing import content
+from tallymark_audit.model.hashing import content
 from tallymark_spark_jobs.source import columns
 from tallymark_spark_jobs.source.reading import Damage
 
@@ -59,8 +59,9 @@ STAMPS: Final = pa.schema(
 )
 
 STAMPS_WITH_CONTENT: Final = STAMPS.append(pa.field("content", pa.int64()))
-"""With the hash of which record it is and what it holds (:func:`tallymark_audit.hashing.content`),
-64 bits read as a signed number; null without a stamp."""
+"""With the hash of which record it is and what it holds
+(:func:`tallymark_audit.model.hashing.content`), 64 bits read as a signed number; null without a
+stamp."""
 
 _NOTHING: Final = object()
 """Equals no header's value, not even a null one."""

@@ -21,7 +21,7 @@ from tallymark_audit.attach.plan import plan, settings_of
 from tallymark_audit.attach.releases import keeps_headers, release_of
 from tallymark_audit.attach.telling import found_lines, settings_text
 from tallymark_audit.attach.unclaimed import application_lines, unclaimed_lines
-from tallymark_audit.edges import derive_edges
+from tallymark_audit.model.edges import derive_edges
 
 NOW = 1_700_000_000_000
 

@@ -4,13 +4,18 @@ from typing import Any
 
 import pytest
 
-from tallymark_audit.drill import faults
-from tallymark_audit.drill.beside import SideScore, score_events, score_items, score_unreadable
-from tallymark_audit.drill.compare import compare
-from tallymark_audit.drill.expected import DUPLICATION, LOSS, Cell, Expectation, Item
-from tallymark_audit.drill.report import Outcome, markdown, merged
-from tallymark_audit.drill.topology import CONSUMER_HOP
-from tallymark_audit.drill.truth import Unreadable
+from tallymark_audit.proof.drill import faults
+from tallymark_audit.proof.drill.beside import (
+    SideScore,
+    score_events,
+    score_items,
+    score_unreadable,
+)
+from tallymark_audit.proof.drill.compare import compare
+from tallymark_audit.proof.drill.expected import DUPLICATION, LOSS, Cell, Expectation, Item
+from tallymark_audit.proof.drill.report import Outcome, markdown, merged
+from tallymark_audit.proof.drill.topology import CONSUMER_HOP
+from tallymark_audit.proof.drill.truth import Unreadable
 
 EDGE = "dc1-to-aggregate"
 PLACE = Unreadable("aggregate", faults.BROKEN_CRC, 0, 417, 4_000)

@@ -2,8 +2,8 @@
 
 import zlib
 
-from tallymark_audit.drill.compare import compare
-from tallymark_audit.drill.expected import (
+from tallymark_audit.proof.drill.compare import compare
+from tallymark_audit.proof.drill.expected import (
     CORRUPT,
     DUPLICATION,
     LOSS,
@@ -16,9 +16,18 @@ from tallymark_audit.drill.expected import (
     expect_nothing,
     expect_repeats,
 )
-from tallymark_audit.drill.faults import RESTAMPED_AT_REST
-from tallymark_audit.drill.producer import value_of
-from tallymark_audit.drill.truth import Book, Log, LostHost, Origin, Seen, Told, Unreadable, Who
+from tallymark_audit.proof.drill.faults import RESTAMPED_AT_REST
+from tallymark_audit.proof.drill.producer import value_of
+from tallymark_audit.proof.drill.truth import (
+    Book,
+    Log,
+    LostHost,
+    Origin,
+    Seen,
+    Told,
+    Unreadable,
+    Who,
+)
 
 WINDOW = 1_000
 SERVER, INSTANCE, TOPIC = "web-1", "00" * 8, "orders"

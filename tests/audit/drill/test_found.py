@@ -4,17 +4,17 @@ from pathlib import Path
 
 from sqlalchemy import func, insert, select
 
-from tallymark_audit.cells import CellKey
-from tallymark_audit.drill.expected import SKEWED, Cell, Item
-from tallymark_audit.drill.found import (
+from tallymark_audit.judge.verdicts import State, Verdict
+from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.sides import Claim
+from tallymark_audit.proof.drill.expected import SKEWED, Cell, Item
+from tallymark_audit.proof.drill.found import (
     read_alarms,
     read_reporters,
     read_skewed,
     read_verdicts,
     unnamed,
 )
-from tallymark_audit.judge.verdicts import State, Verdict
-from tallymark_audit.sides import Claim
 from tallymark_audit.store import open_store
 from tallymark_audit.store.collapse import Changed, collapse
 from tallymark_audit.store.rows import claim_to_row

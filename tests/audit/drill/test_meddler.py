@@ -18,13 +18,13 @@ from tallymark.protocol.messages import (
 )
 from tallymark.protocol.record_writer import RecordInput
 from tallymark.protocol.records import Record, encode_batch, split_batches
-from tallymark_audit.drill import faults
-from tallymark_audit.drill.faults import Order, read_orders, write_orders
-from tallymark_audit.drill.meddler import Meddler, swapped, with_feigned
-from tallymark_audit.drill.seal import Note
-from tallymark_audit.edges import AUDIT_TOPIC
-from tallymark_audit.reports.events import encode_event
-from tallymark_audit.reports.tally import Identity, Tally
+from tallymark_audit.events.events import encode_event
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.proof.drill import faults
+from tallymark_audit.proof.drill.faults import Order, read_orders, write_orders
+from tallymark_audit.proof.drill.meddler import Meddler, swapped, with_feigned
+from tallymark_audit.proof.drill.seal import Note
+from tallymark_audit.reporters.books.tally import Identity, Tally
 
 NOW = 10_000
 HOP = "producer-to-dc1"

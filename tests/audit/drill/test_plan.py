@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark.errors import UserError
-from tallymark_audit.drill import faults
-from tallymark_audit.drill.plan import ALL_FAULTS, make_plan
-from tallymark_audit.drill.topology import CONSUMER_HOP, all_hops
-from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.proof.drill import faults
+from tallymark_audit.proof.drill.plan import ALL_FAULTS, make_plan
+from tallymark_audit.proof.drill.topology import CONSUMER_HOP, all_hops
 
 SEED_7 = ("duplicate-batch", "kill-broker", "pause-producer", "reorder")
 

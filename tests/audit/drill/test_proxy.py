@@ -15,10 +15,10 @@ from tallymark import Producer
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import TallymarkError
 from tallymark.testing import MemoryBroker, read_topic
-from tallymark_audit.drill import faults
-from tallymark_audit.drill.faults import Order, write_orders
-from tallymark_audit.drill.proxy import Proxy
-from tallymark_audit.drill.seal import open_seals
+from tallymark_audit.proof.drill import faults
+from tallymark_audit.proof.drill.faults import Order, write_orders
+from tallymark_audit.proof.drill.proxy import Proxy
+from tallymark_audit.proof.drill.seal import open_seals
 
 COUNT = 300
 FOREVER = 1 << 60

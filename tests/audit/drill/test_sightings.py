@@ -1,10 +1,10 @@
 """How long it took from the fault to the alarm, and to the message's name."""
 
-from tallymark_audit.drill import faults
-from tallymark_audit.drill.expected import CORRUPT, DUPLICATION, LOSS, Cell, Item
-from tallymark_audit.drill.seal import Note
-from tallymark_audit.drill.sightings import Sightings, Times, times_of
-from tallymark_audit.ranges import RangeSet
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.proof.drill import faults
+from tallymark_audit.proof.drill.expected import CORRUPT, DUPLICATION, LOSS, Cell, Item
+from tallymark_audit.proof.drill.seal import Note
+from tallymark_audit.proof.drill.sightings import Sightings, Times, times_of
 
 CELL = Cell("dc1-to-aggregate", "orders", 60_000, 0, "web-1", "ab" * 8)
 PLACE = (CELL.edge, CELL.topic, CELL.window)

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tallymark_audit.drill.expected import DUPLICATION, LOSS
-from tallymark_audit.drill.topology import CONSUMER_HOP, TOPIC, build
-from tallymark_audit.drill.truth import Consumed, Log, Origin, Seen
-from tallymark_audit.drill.whole_truth import Gone, Truth, expect_all
+from tallymark_audit.proof.drill.expected import DUPLICATION, LOSS
+from tallymark_audit.proof.drill.topology import CONSUMER_HOP, TOPIC, build
+from tallymark_audit.proof.drill.truth import Consumed, Log, Origin, Seen
+from tallymark_audit.proof.drill.whole_truth import Gone, Truth, expect_all
 
 ORIGIN = Origin(TOPIC, 0, "web-1", "ab")
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tallymark_audit.judge.verdicts import GOOD, CellVerdict, State, Verdict, judge
-from tallymark_audit.ranges import EMPTY, RangeSet
+from tallymark_audit.model.ranges import EMPTY, RangeSet
 
 Step = tuple[Any, ...]
 UNKNOWN_BOUND = 0.01

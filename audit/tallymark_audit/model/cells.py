@@ -1,0 +1,179 @@
+"""What is counted: cells, and the hops whose two ends are compared.
+
+A *cell* is (tier, cluster, topic, partition, window, server, instance); topic and partition are
+the origin's, as the stamp says, so a mirror does not change a cell. Tier and cluster are where it
+was counted: they belong to whoever speaks (a claim, an observation), the rest is :class:`CellKey`.
+
+What each side says about a cell is in :mod:`tallymark_audit.model.sides`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from tallymark.deployment import Mirror
+from tallymark_audit.model.hashing import MASK
+from tallymark_audit.model.ranges import RangeSet
+
+GROUP: Final = "group:"
+"""How a consumer group is told from a cluster where edges name their ends."""
+OVERFLOW: Final = "(overflow)"
+"""The server of a cell that holds records of more runs than may be kept, by number; it has no
+instance. A stamp always has one, so no stamp can name such a cell."""
+
+
+RunName = tuple[str, str]
+"""Server and instance, as stamps and reports have them."""
+
+
+class CellKey(NamedTuple):
+    """One cell, wherever it is counted.
+
+    ``window`` is the start of the window in ms UTC; ``instance`` is 16 hex digits, and ``""``
+    together with server ``""`` for records that carry no stamp (``partition`` is then the
+    partition they lie in, since nothing tells where they came from).
+    """
+
+    topic: str
+    partition: int
+    window: int
+    server: str
+    instance: str
+
+    @property
+    def stamped(self) -> bool:
+        """Whether the records carry who sent them; without it they can only be counted."""
+        return bool(self.instance)
+
+    @property
+    def run(self) -> RunName:
+        """Who sent the records."""
+        return self.server, self.instance
+
+    @property
+    def overflow(self) -> bool:
+        """Whether these are records of many cells, which were too many to be kept apart."""
+        return self.server == OVERFLOW and not self.instance
+
+
+class Block(NamedTuple):
+    """What a cell holds of 1,024 consecutive sequences: ``block`` 0 is 0 to 1023. ``hash`` is the
+    sum, modulo 2^64, of the hashes of (sequence, key, value): parts of a block add up in any order,
+    so two sides that hold the same records of a block agree however these were batched."""
+
+    block: int
+    records: int
+    hash: int
+
+
+class Summary(NamedTuple):
+    """What is left of a cell that had more ranges than may be kept: how many records, and of the
+    acknowledged ones the sum of their sequences' hashes, modulo 2^64, which tells whether somebody
+    else has the same, but not which are missing."""
+
+    accepted: int
+    acknowledged: int
+    failed: int
+    in_doubt: int
+    fingerprint: int
+
+
+class Copy(NamedTuple):
+    """A record seen again: where the further copy lies, and which sequence it repeats."""
+
+    partition: int
+    offset: int
+    sequence: int
+
+
+class Explanation(NamedTuple):
+    """Why sequences are not downstream: :data:`EXCUSES` or :data:`EXPIRED`."""
+
+    reason: str
+    ranges: RangeSet
+
+
+ABORTED: Final = "aborted"
+FILTERED: Final = "filtered"
+FAILED: Final = "failed"
+IN_DOUBT: Final = "in doubt"
+EXCUSES: Final = (ABORTED, FILTERED, FAILED, IN_DOUBT)
+"""Reasons for which nothing is lost: never committed, left out on purpose, refused, or never
+promised. Of a sequence with several the first counts."""
+EXPIRED: Final = "expired"
+"""It was promised, and upstream deleted it before it was passed on: missing for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One hop that is judged: what ``upstream`` has, ``downstream`` must have.
+
+    ``upstream`` is ``producer`` or a cluster, ``downstream`` a cluster or ``group:<name>``;
+    ``topics`` is the regular expression of what passes the hop (the declared filter), under the
+    names upstream, which are the names of verdicts. A ``mirror``'s own rules say besides what it
+    leaves out and what it calls the rest. ``implied`` marks the producer edge of a mirror's target,
+    which usually has no producers of its own."""
+
+    name: str
+    upstream: str
+    downstream: str
+    kind: Literal["producer", "mirror", "consumer", "lake"]
+    topics: str = ".*"
+    implied: bool = False
+    mirror: Mirror | None = None
+
+    @property
+    def home(self) -> str:
+        """The cluster whose collector judges it: where the later of the two sides is counted."""
+        return self.downstream if self.kind in ("producer", "mirror") else self.upstream
+
+    @property
+    def group(self) -> str:
+        """Of a consumer edge the group's name."""
+        return self.downstream.removeprefix(GROUP)
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether records of aborted transactions are carried over on purpose."""
+        return self.mirror is not None and self.mirror.isolation == "read_uncommitted"
+
+    def downstream_topic(self, topic: str) -> str:
+        """What the upstream's topic is called downstream."""
+        return self.mirror.target_topic(topic) if self.mirror else topic
+
+    def upstream_topics(self, topic: str, known: Iterable[str]) -> tuple[str, ...]:
+        """Those of the upstream's ``known`` topics that are called ``topic`` downstream, sorted.
+        More than one: the hop cannot be judged, see :func:`tallymark_audit.model.edges.collision`.
+        """
+        copies = (lambda _: True) if self.mirror is None else self.mirror.copies
+        return tuple(
+            sorted(t for t in set(known) if copies(t) and self.downstream_topic(t) == topic)
+        )
+
+
+def window_of(timestamp: int, window_ms: int) -> int:
+    """The start of the window a timestamp (ms) falls in. Every timestamp below zero, which is what
+    records without one have, falls in the one window ``-window_ms``: it never mixes with time."""
+    return timestamp - timestamp % window_ms if timestamp >= 0 else -window_ms
+
+
+def overflow_key(topic: str, partition: int, window: int) -> CellKey:
+    """The cell of what is not kept apart, of the partition in which it was read."""
+    return CellKey(topic, partition, window, OVERFLOW, "")
+
+
+def merge_blocks(one: tuple[Block, ...], other: tuple[Block, ...]) -> tuple[Block, ...]:
+    """The blocks of two parts of a cell, which add up."""
+    if not one or not other:
+        return one or other
+    merged = {block.block: block for block in one}
+    for block in other:
+        known = merged.get(block.block)
+        merged[block.block] = (
+            Block(block.block, known.records + block.records, known.hash + block.hash & MASK)
+            if known
+            else block
+        )
+    return tuple(merged[number] for number in sorted(merged))

@@ -1,0 +1,147 @@
+"""``tallymark audit drill``."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tallymark_audit.proof.drill.clean import CleanRun
+from tallymark_audit.proof.drill.plan import ALL_FAULTS, make_plan
+from tallymark_audit.proof.drill.report import (
+    Outcome,
+    markdown,
+    merged,
+    side_table,
+    terminal_table,
+    to_json,
+)
+from tallymark_audit.proof.drill.run import Drill
+from tallymark_audit.proof.drill.topology import all_hops, build
+from tallymark_audit.proof.harness.narrate import Narrator
+from tallymark_audit.tables import console
+
+NOT_SO: Final = 3
+
+
+@click.command("drill")
+@click.option("--seed", type=int, help="Makes the drill repeatable; random and shown if not given.")
+@click.option(
+    "--runs",
+    type=click.IntRange(1, 1_000),
+    default=1,
+    show_default=True,
+    help="So many drills one after the other, each with the next seed.",
+)
+@click.option(
+    "--faults",
+    help=f"Which, separated by commas; the seed chooses if not given. {', '.join(ALL_FAULTS)}.",
+)
+@click.option("--hop", "hops", multiple=True, help=f"Where: {', '.join(all_hops())}.")
+@click.option(
+    "--share", type=click.FloatRange(0, 1), help="The share of records or requests that is hit."
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(10, 5_000),
+    default=100,
+    show_default=True,
+    help="Of each producer, messages a second.",
+)
+@click.option(
+    "--duration",
+    type=click.FloatRange(10, 3_600),
+    default=20,
+    show_default=True,
+    help="Of traffic, s.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".tallymark/drill"),
+    show_default=True,
+    help="Where all data, logs and seals go; emptied at the start.",
+)
+@click.option("--report", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all as JSON.")
+@click.option(
+    "--clean",
+    type=click.IntRange(1_000, 1_000_000_000),
+    help="No faults: so many messages as fast as they go, and not one alarm.",
+)
+@click.pass_context
+def drill(
+    context: click.Context,
+    seed: int | None,
+    runs: int,
+    faults: str | None,
+    hops: tuple[str, ...],
+    share: float | None,
+    rate: float,
+    duration: float,
+    keep: Path,
+    report: Path | None,
+    json_file: Path | None,
+    clean: int | None,
+) -> None:
+    """Make real faults in a real stack, and hold what the audit says against what was done.
+
+    Exit code 0: every fault was found and named, and nothing else; 3: not so.
+    """
+    narrator = Narrator(console())
+    if clean is not None:
+        context.exit(0 if _clean(clean, keep, narrator, json_file) else NOT_SO)
+    seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    wanted = [name.strip() for name in (faults or "").split(",") if name.strip()]
+    outcomes: list[Outcome] = []
+    for number in range(seed, seed + runs):
+        plan = make_plan(number, duration, wanted, hops, share)
+        narrator.say(f"seed {number}, data and logs in {keep}, faults: {', '.join(plan.faults)}")
+        outcome = Drill(plan, build(keep, plan.orders), narrator, rate).run()
+        outcomes.append(outcome)
+        _tell(outcome, narrator)
+        if report is not None:
+            report.write_text(markdown(outcomes), encoding="utf-8")
+        if json_file is not None:
+            json_file.write_text(json.dumps(list(map(to_json, outcomes)), indent=2), "utf-8")
+        if not outcome.perfect:
+            break  # its data and logs are wanted
+    if runs > 1:
+        narrator.console.print(terminal_table(merged(outcomes)))
+        narrator.console.print(side_table(merged(outcomes)))
+    context.exit(0 if all(outcome.perfect for outcome in outcomes) else NOT_SO)
+
+
+def _tell(outcome: Outcome, narrator: Narrator) -> None:
+    narrator.console.print(terminal_table(outcome))
+    narrator.console.print(side_table(outcome))
+    for line in outcome.taken_back:
+        narrator.say(f"[red]taken back:[/] {line}")
+    for line in outcome.deaths:
+        narrator.say(f"[red]died:[/] {line}")
+    if outcome.idle:
+        narrator.say(f"[yellow]these hit nothing: {', '.join(outcome.idle)}[/]")
+    for problem in outcome.problems:
+        narrator.say(f"[red]{problem}[/]")
+    narrator.say(f"{narrator.elapsed:.0f} s so far")
+
+
+def _clean(messages: int, keep: Path, narrator: Narrator, json_file: Path | None) -> bool:
+    """Whether a run without faults raised no alarm."""
+    narrator.say(f"{messages:,} messages without a fault, data and logs in {keep}")
+    outcome = CleanRun(build(keep, []), narrator, messages).run()
+    narrator.say(
+        f"{outcome.messages:,} messages in {outcome.windows:,} windows; produced in "
+        f"{outcome.produced_seconds:.0f} s, all judged after {outcome.judged_seconds:.0f} s"
+    )
+    for problem in outcome.problems:
+        narrator.say(f"[red]{problem}[/]")
+    if not outcome.problems:
+        narrator.say("[green]not one alarm[/]")
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(outcome), indent=2), encoding="utf-8")
+    return not outcome.problems

@@ -1,0 +1,141 @@
+"""Doing what the plan says to the processes: sending, killing, pausing, cutting. What is done is
+sealed at once."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Final
+
+from tallymark.clock import now_ms
+from tallymark.errors import UserError
+from tallymark_audit.proof.drill import faults, surgery
+from tallymark_audit.proof.drill.fleet import wait_until
+from tallymark_audit.proof.drill.plan import LOST_HOST, PAUSE, SURGERY, Action, Sender
+from tallymark_audit.proof.drill.seal import Note, Seal
+from tallymark_audit.proof.drill.stage import Stage
+from tallymark_audit.proof.drill.topology import TOPIC
+from tallymark_audit.proof.drill.truth import LostHost, read_book
+
+_MOST_CUT: Final = 12
+_TO_CUT: Final = 200
+"""Records that are there to be cut out of."""
+_MIRROR_SECONDS: Final = 60.0
+_PATIENCE_MS: Final = 10_000
+"""How long a producer tries to send to a partition that is no longer there."""
+
+
+class Deeds:
+    """See the module. ``rate``: messages a second of each producer. ``lost``: hosts that are gone
+    with the journals of their producers."""
+
+    def __init__(self, stage: Stage, seal: Seal, chance: random.Random, rate: float) -> None:
+        self.lost: list[LostHost] = []
+        self._stage = stage
+        self._fleet = stage.fleet
+        self._topology = stage.topology
+        self._seal = seal
+        self._chance = chance
+        self._rate = rate
+        self._senders: dict[str, Sender] = {}
+        self._books: dict[str, Path] = {}
+        self._runs = 0
+
+    def send(self, sender: Sender) -> str:
+        """Start a producer, or start it again as another run with a book of its own; its name."""
+        self._runs += 1
+        name, server = f"producer-{sender.name}", f"web-{sender.name}-{self._runs}"
+        book = self._books[name] = self._topology.sealed / f"{server}.book"
+        self._senders[name] = sender
+        self._fleet.start_producer(
+            name,
+            {
+                "bootstrap": self._bootstrap(sender),
+                "cluster": sender.cluster,
+                "topic": sender.topic,
+                "partitions": sender.partitions,
+                "server": server,
+                "rate": self._rate,
+                "offset_ms": sender.offset_ms,
+                "book": str(book),
+                "patience_ms": _PATIENCE_MS if sender.topic in faults.TOPIC_FAULTS else 0,
+            },
+        )
+        return name
+
+    def _bootstrap(self, sender: Sender) -> str:
+        """Through the proxy, if there is one, goes only the main topic."""
+        if sender.topic == TOPIC:
+            return self._topology.bootstrap(sender.cluster)
+        return self._topology.straight(sender.cluster)
+
+    def do(self, action: Action) -> None:
+        """One action of the plan. UserError: the drill cannot go on."""
+        if action.kind == faults.TORN_TAIL:
+            self._tear(action.name, f"broker-{action.name}-0")
+        elif action.kind in SURGERY:
+            self._cut_out(action.name, f"broker-{action.name}-0")
+        else:
+            self._seal.write([Note(now_ms(), action.kind, action.name, TOPIC)])
+            self._signal(action)
+
+    def _signal(self, action: Action) -> None:
+        name, say = action.name, self._stage.narrator.say
+        if action.kind in PAUSE:
+            say(f"{name} is stopped for {action.seconds:g} s")
+            self._fleet.pause(name, action.seconds)
+            return
+        self._fleet.kill(name)
+        if action.kind == LOST_HOST:
+            self._forget_host(name)
+            say(f"{name} is killed, and its journal is gone with its host")
+            return
+        say(f"{name} is killed and started again")
+        if name in self._senders:
+            self.send(self._senders[name])
+        else:
+            self._fleet.start(name)
+
+    def _forget_host(self, name: str) -> None:
+        """Remove the journal: nobody will ever tell what the producer claimed last."""
+        book = read_book(self._books[name])
+        if book is None:
+            raise UserError(f"{name} had not begun when it was to be lost", "drill for longer")
+        journal = self._topology.deployment.journal_dir / f"{book.instance}.journal"
+        journal.unlink(missing_ok=True)
+        self.lost.append(LostHost(book.cluster, book.instance, now_ms()))
+
+    def _tear(self, cluster: str, broker: str) -> None:
+        self._fleet.kill(broker)
+        cut = surgery.tear(self._topology.broker_folder(cluster), self._chance)
+        if cut is not None:
+            now = now_ms()
+            for hop in self._hops_into(cluster):
+                self._seal.write(surgery.notes_of_cut(cut, hop, now))
+            self._stage.narrator.say(f"{broker} is killed, the end of a segment is torn off")
+        self._fleet.start(broker)
+
+    def _cut_out(self, cluster: str, broker: str) -> None:
+        """Records vanish that were not counted yet, since the collector is away."""
+        collector = f"collector-{cluster}"
+        self._fleet.kill(collector)
+        segment = self._topology.broker_folder(cluster) / f"{TOPIC}-0" / f"{0:020}.log"
+        end = surgery.end_of(segment)
+        wait_until(
+            lambda: surgery.end_of(segment) > end + _TO_CUT,
+            _MIRROR_SECONDS,
+            f"nothing arrives on {cluster}",
+            self._fleet,
+        )
+        self._fleet.kill(broker)
+        removed = surgery.remove_middle(segment, TOPIC, end, self._chance, _MOST_CUT)
+        now = now_ms()
+        for hop in self._hops_into(cluster):
+            self._seal.write(surgery.notes_of_removed(removed, hop, now))
+        self._stage.narrator.say(f"{broker} is killed, {len(removed.records)} records cut out")
+        self._fleet.start(broker)
+        self._fleet.start(collector)
+
+    def _hops_into(self, cluster: str) -> list[str]:
+        pairs = self._topology.mirrors
+        return [f"{source}-to-{target}" for source, target in pairs if target == cluster]

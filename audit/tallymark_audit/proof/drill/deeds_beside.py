@@ -1,0 +1,226 @@
+"""Doing what happens beside the main traffic: topics made again, damage at rest, members of a group
+killed. What is done is sealed at once, and what the truth needs is kept."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tallymark.client import Admin
+from tallymark.clock import now_ms
+from tallymark_audit.proof.drill import at_rest, faults
+from tallymark_audit.proof.drill.at_rest import Rotten
+from tallymark_audit.proof.drill.fleet import wait_until
+from tallymark_audit.proof.drill.found import counted_to
+from tallymark_audit.proof.drill.plan import Action
+from tallymark_audit.proof.drill.seal import Note, Seal, notes_of
+from tallymark_audit.proof.drill.stage import Stage
+from tallymark_audit.proof.drill.surgery import end_of
+from tallymark_audit.proof.drill.topology import (
+    AGGREGATE,
+    CONSUMER_HOP,
+    GROUP,
+    TOPIC,
+    WINDOW_MS,
+    SideTopic,
+)
+from tallymark_audit.proof.drill.truth import LostMember, OldLog, Unreadable, polls_of
+
+_REST_MS: Final = 5_000
+"""What is as old as this is counted, if its collector runs."""
+_WAIT_SECONDS: Final = 90.0
+_POLLS: Final = 50
+"""A member that is killed has asked so often, at least: it has stored offsets, and gone on."""
+_BEHIND_SHARE: Final = 0.7
+"""How often a mirror stands still when the topic that it copies is deleted."""
+_BEHIND_SECONDS: Final = 2.0
+"""How long it has by then, and how long in all."""
+_STILL_SECONDS: Final = 5.0
+
+
+class DeedsBeside:
+    """See the module. ``old_logs``: of deleted topics; ``unreadable``: where a log ends for its
+    readers; ``lost_members``: of the group, with their journals."""
+
+    def __init__(self, stage: Stage, seal: Seal, chance: random.Random) -> None:
+        self.old_logs: list[OldLog] = []
+        self.unreadable: list[Unreadable] = []
+        self.lost_members: list[LostMember] = []
+        self._stage = stage
+        self._fleet = stage.fleet
+        self._topology = stage.topology
+        self._seal = seal
+        self._chance = chance
+        self._members = 0
+
+    def do(self, action: Action, topics: tuple[SideTopic, ...]) -> None:
+        """One action of the plan. UserError: the drill cannot go on."""
+        if action.kind in faults.CONSUMER_KILLS:
+            self._kill_member(action.kind)
+            return
+        (topic,) = [topic for topic in topics if topic.name == action.kind]
+        if action.kind in faults.TOPIC_FAULTS:
+            self._make_again(topic)
+        elif action.kind == faults.BROKEN_CRC:
+            self._break(topic, action.name)
+        else:
+            self._let_rot(topic, action.name)
+
+    # -- topics ---------------------------------------------------------------------------------
+
+    def _make_again(self, topic: SideTopic) -> None:
+        """Delete the topic under its producer, and make it again; a mirror may be behind."""
+        name, home = topic.name, topic.home
+        folders = self._folders(home, name)
+        if self._chance.random() < _BEHIND_SHARE:
+            self._fleet.pause(f"mirror-{home}-to-{AGGREGATE}", _STILL_SECONDS)
+            time.sleep(_BEHIND_SECONDS)
+        # Only what the mirror has not copied and the collector has counted is lost for certain.
+        young = {folder.name: end_of(_newest(folder)) for folder in folders}
+        self._wait_for_counter(home, name, young)
+        kept = {folder.name: self._keep(folder) for folder in folders}
+        left = topic.partitions // 2 if name == faults.SHRINK_TOPIC else topic.partitions
+        with Admin(bootstrap_servers=self._topology.straight(home)) as admin:
+            admin.delete_topic(name)
+            admin.create_topic(name, left)
+        self._seal.write([Note(now_ms(), name, home, name)])
+        self.old_logs += [
+            OldLog(home, name, kept[folder], young[folder]) for folder in sorted(kept)
+        ]
+        self._stage.narrator.say(f"topic {name} of {home} is deleted and made again")
+
+    def _wait_for_counter(self, cluster: str, topic: str, ends: dict[str, int]) -> None:
+        """Until the collector has read what was there some time ago: what it had not, nobody could
+        say of what is deleted."""
+
+        def has_read() -> bool:
+            counted = counted_to(self._stage.store, cluster, topic)
+            return all(
+                counted.get(int(folder.rpartition("-")[2]), 0) >= end
+                for folder, end in ends.items()
+            )
+
+        why = f"the collector of {cluster} does not read {topic}"
+        wait_until(has_read, _WAIT_SECONDS, why, self._fleet)
+
+    def _keep(self, folder: Path) -> tuple[Path, ...]:
+        """The segments under a second name, by which they stay when the broker deletes them: also
+        what is appended until then is in them."""
+        kept = self._topology.sealed / "deleted" / folder.name
+        kept.mkdir(parents=True, exist_ok=True)
+        found: list[Path] = []
+        for segment in sorted(folder.glob("[0-9]*.log")):
+            os.link(segment, kept / segment.name)
+            found.append(kept / segment.name)
+        return tuple(found)
+
+    # -- damage at rest -------------------------------------------------------------------------
+
+    def _let_rot(self, topic: SideTopic, cluster: str) -> None:
+        """Damage what was counted."""
+        segment = self._wait_for_segment(topic, cluster, lambda: now_ms() - _REST_MS)
+        damage: Callable[[], Rotten] = {
+            faults.CHANGED_AT_REST: partial(at_rest.change_values, segment, self._chance),
+            faults.RESTAMPED_AT_REST: partial(
+                at_rest.change_stamps, segment, self._chance, WINDOW_MS
+            ),
+            faults.LOST_SEGMENT: partial(at_rest.remove, segment),
+            faults.LOSS_FOR_SPARK: partial(at_rest.remove, segment),
+        }[topic.name]
+        broker = f"broker-{cluster}-0"
+        self._fleet.kill(broker)
+        self._seal_rot(damage(), topic.name, cluster)
+        self._fleet.start(broker)
+        self._fleet.wait_ready(broker)
+
+    def _break(self, topic: SideTopic, cluster: str) -> None:
+        """Break the CRC of one batch before its collector has come to it."""
+        broker, collector = f"broker-{cluster}-0", f"collector-{cluster}"
+        self._fleet.kill(collector)
+        (folder,) = self._folders(cluster, topic.name)
+        end = end_of(_newest(folder))
+        segment = self._wait_for_segment(topic, cluster, now_ms, end)
+        self._fleet.kill(broker)
+        rotten = at_rest.break_crc(segment, self._chance)
+        self._seal_rot(rotten, topic.name, cluster)
+        window = rotten.before - rotten.before % WINDOW_MS
+        until = rotten.behind - rotten.behind % WINDOW_MS
+        self.unreadable.append(Unreadable(cluster, topic.name, 0, rotten.offset, window, until))
+        self._fleet.start(broker)
+        self._fleet.wait_ready(broker)
+        self._fleet.start(collector)
+
+    def _wait_for_segment(
+        self, topic: SideTopic, cluster: str, older_than: Callable[[], int], first_offset: int = 0
+    ) -> Path:
+        """A closed segment of the topic's one partition, chosen among all there are."""
+        (folder,) = self._folders(cluster, topic.name)
+        found: list[Path] = []
+
+        def has_some() -> bool:
+            found[:] = at_rest.closed_segments(folder, older_than(), first_offset)
+            return bool(found)
+
+        why = f"no segment of {topic.name} on {cluster} is closed and flushed"
+        wait_until(has_some, _WAIT_SECONDS, why, self._fleet)
+        return self._chance.choice(found)
+
+    def _seal_rot(self, rotten: Rotten, kind: str, cluster: str) -> None:
+        now, records = now_ms(), rotten.records
+        self._seal.write(notes_of(Note(now, kind, cluster, kind), records))
+        where = f"{rotten.segment.parent.name} of {cluster}"
+        self._stage.narrator.say(f"{kind}: {len(records)} messages of {where}")
+
+    # -- the group ------------------------------------------------------------------------------
+
+    def consume(self) -> None:
+        """Start a member of the group: through the proxy if there is one, its reports not."""
+        self._members += 1
+        hop = self._topology.hops[CONSUMER_HOP]
+        self._fleet.start_consumer(
+            f"consumer-{GROUP}",
+            {
+                "bootstrap": f"127.0.0.1:{hop.port}",
+                "straight": self._topology.straight(AGGREGATE),
+                "topic": TOPIC,
+                "group": GROUP,
+                "server": f"app-{self._members}",
+                "book": str(self._topology.sealed / f"{GROUP}.consumed"),
+            },
+        )
+        self._fleet.wait_ready(f"consumer-{GROUP}")
+
+    def _kill_member(self, kind: str) -> None:
+        name, server = f"consumer-{GROUP}", f"app-{self._members}"
+        book = self._topology.sealed / f"{GROUP}.consumed"
+        why = f"{server} of group {GROUP} is given nothing"
+        wait_until(lambda: polls_of(book, server) > _POLLS, _WAIT_SECONDS, why, self._fleet)
+        self._fleet.kill(name)
+        now = now_ms()
+        self._seal.write([Note(now, kind, CONSUMER_HOP, TOPIC)])
+        gone = ""
+        if kind == faults.LOST_CONSUMER:
+            self._forget_journal(server)
+            self.lost_members.append(LostMember(server, now))
+            gone = ", and its journal is gone with its host"
+        self._stage.narrator.say(f"{server} of group {GROUP} is killed{gone}")
+        self.consume()
+
+    def _forget_journal(self, server: str) -> None:
+        """Remove the journals that name the member as their server."""
+        for journal in self._topology.deployment.journal_dir.glob("*"):
+            if journal.is_file() and server.encode() in journal.read_bytes():
+                journal.unlink()
+
+    def _folders(self, cluster: str, topic: str) -> list[Path]:
+        found = self._topology.broker_folder(cluster).glob(f"{topic}-*")
+        return sorted(path for path in found if path.name.rpartition("-")[2].isdigit())
+
+
+def _newest(folder: Path) -> Path:
+    return max(folder.glob("[0-9]*.log"))

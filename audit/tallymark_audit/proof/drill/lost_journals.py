@@ -1,0 +1,62 @@
+"""Who is gone with its journal: of it nobody can tell, so its windows have to be UNKNOWN, or worse
+and say so, until a person says that it will not return. Here that person is the drill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tallymark.errors import UserError
+from tallymark_audit.judge.states import State
+from tallymark_audit.proof.drill.fleet import wait_until
+from tallymark_audit.proof.drill.found import ALARMS, read_reporters, read_verdicts
+from tallymark_audit.proof.drill.stage import COMMAND_SECONDS, SETTLE_SECONDS, Stage
+from tallymark_audit.proof.drill.topology import CONSUMER_HOP, TOPIC, WINDOW_MS
+from tallymark_audit.proof.drill.truth import LostHost, LostMember
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """Who holds an edge from ``at`` (ms) on: a run by its instance, or the runs of a server."""
+
+    edge: str
+    at: int
+    instance: str = ""
+    server: str = ""
+
+
+def retire_lost(
+    stage: Stage, hosts: Iterable[LostHost], members: Iterable[LostMember]
+) -> Iterable[str]:
+    """See that each holds its windows, and retire it. What was not so."""
+    holders = [_Holder(f"producer-to-{one.cluster}", one.at, one.instance) for one in hosts]
+    holders += [_Holder(CONSUMER_HOP, one.at, server=one.server) for one in members]
+    for holder in holders:
+        with stage.narrator.step(f"{holder.edge} has to be UNKNOWN from the lost journal on"):
+            yield from _retire(stage, holder)
+
+
+def _retire(stage: Stage, holder: _Holder) -> Iterable[str]:
+    name = holder.instance or holder.server
+    try:
+        why = f"{holder.edge} is not held by the silence of {name}"
+        wait_until(lambda: _holds(stage, holder, name), SETTLE_SECONDS, why, stage.fleet)
+    except UserError as error:
+        yield str(error)
+    for reporter in read_reporters(stage.store, holder.instance, holder.server):
+        command = stage.fleet.command("retire", ["audit", "retire", reporter])
+        if command.wait(COMMAND_SECONDS):
+            yield str(command.fail("failed"))
+
+
+def _holds(stage: Stage, holder: _Holder, name: str) -> bool:
+    place = holder.edge, TOPIC, holder.at - holder.at % WINDOW_MS
+    # What another fault did to the window outranks that it is not known.
+    rows = read_verdicts(stage.store, [State.UNKNOWN, *ALARMS])
+    reasons = [
+        reason
+        for row in rows
+        if (row["edge"], row["topic"], row["window"]) == place
+        for reason in row["reasons"]
+    ]
+    return any(name in reason for reason in reasons)

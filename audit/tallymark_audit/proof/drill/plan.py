@@ -1,0 +1,247 @@
+"""What a drill does, and when: made from a seed, before anything runs. Pure.
+
+Times are seconds since the producers began. The traffic's time is cut into :data:`SLOTS`, and every
+fault of a hop gets one: faults of different slots do not meet in a cell, those of one slot do. Loss
+and duplication meet on purpose; a changed value is kept apart from both, since a block that lacks
+records cannot show it.
+
+What happens beside that traffic (:data:`.faults.SIDE_FAULTS`) has topics of its own, so that each
+seed can have two kinds of it and every finding says which one it is of.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tallymark.errors import UserError
+from tallymark_audit.proof.drill import faults
+from tallymark_audit.proof.drill.faults import Order
+from tallymark_audit.proof.drill.plan_beside import side_faults_of, side_plan
+from tallymark_audit.proof.drill.topology import (
+    AGGREGATE,
+    CONSUMER_HOP,
+    DATACENTERS,
+    PARTITIONS,
+    SKEW_MS,
+    TOPIC,
+    SideTopic,
+    all_hops,
+)
+
+KILL: Final = ("kill-producer", "kill-mirror", "kill-collector", "kill-broker")
+LOST_HOST: Final = "lost-host"
+"""A producer is killed, and with it goes its journal."""
+PAUSE: Final = ("pause-producer", "pause-mirror", "pause-collector", "pause-broker")
+SURGERY: Final = (faults.TORN_TAIL, faults.CUT_OUT)
+SKEW: Final = "clock-skew"
+_ON_WIRE: Final = tuple(kind for kind in faults.WIRE_FAULTS if kind not in faults.SIDE_FAULTS)
+MAIN_FAULTS: Final = (*_ON_WIRE, *KILL, LOST_HOST, *PAUSE, *SURGERY, SKEW)
+ALL_FAULTS: Final = (*MAIN_FAULTS, *faults.SIDE_FAULTS)
+SLOTS: Final = 4
+_ALWAYS: Final = (faults.DROP, faults.DUPLICATE, faults.CORRUPT)
+_MORE: Final = 4
+_RATES: Final = {
+    faults.DROP: 0.03,
+    faults.DROP_BATCH: 0.3,
+    faults.DUPLICATE: 0.03,
+    faults.DUPLICATE_BATCH: 0.3,
+    faults.CORRUPT: 0.02,
+    faults.LOST_ACK: 0.3,
+    faults.DELAY: 0.3,
+    faults.REORDER: 0.5,
+    faults.DROP_EVENTS: 0.8,
+    faults.FLIP_EVENTS: 0.5,
+    faults.DROP_FETCHED: 0.02,
+}
+_MOST: Final = {
+    faults.DROP_BATCH: 5,
+    faults.DUPLICATE_BATCH: 5,
+    faults.LOST_ACK: 3,
+    faults.DELAY: 2,
+}
+_ACTIONS: Final = (*KILL, LOST_HOST, *PAUSE, *SURGERY)
+_DELAY_SECONDS: Final = 3.0
+_PAUSE_SECONDS: Final = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """``kind`` happens to the process ``name`` (of surgery: to the cluster) at ``at``."""
+
+    at: float
+    kind: str
+    name: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """One producer: ``offset_ms`` is how wrong its clock is."""
+
+    name: str
+    cluster: str
+    offset_ms: int = 0
+    topic: str = TOPIC
+    partitions: int = PARTITIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``orders``: for the proxy of each hop, times in ms since the producers began. ``topics``:
+    those beside the main one."""
+
+    seed: int
+    duration: float
+    faults: tuple[str, ...]
+    senders: tuple[Sender, ...]
+    orders: dict[str, list[Order]] = field(default_factory=dict[str, list[Order]])
+    actions: tuple[Action, ...] = ()
+    topics: tuple[SideTopic, ...] = ()
+
+    def orders_from(self, hop: str, start: int) -> list[Order]:
+        """The orders of a hop on the wall's clock, the producers having begun at ``start`` (ms)."""
+        return [
+            replace(order, start=order.start + start, end=order.end + start)
+            for order in self.orders.get(hop, [])
+        ]
+
+
+def make_plan(
+    seed: int,
+    duration: float,
+    wanted: Sequence[str] = (),
+    hops: Sequence[str] = (),
+    rate: float | None = None,
+) -> Plan:
+    """A plan; without ``wanted`` the seed chooses: loss, duplication and corruption always,
+    :data:`_MORE` others, and two side faults. ``rate`` replaces the usual share of what is hit.
+    UserError: no such fault or hop."""
+    _check("fault", wanted, ALL_FAULTS)
+    _check("hop", hops, all_hops())
+    chance = random.Random(seed)
+    others = [kind for kind in MAIN_FAULTS if kind not in _ALWAYS]
+    main = (*_ALWAYS, *sorted(chance.sample(others, _MORE)))
+    chosen = tuple(wanted) or (*main, *side_faults_of(seed))
+    senders = [Sender(f"{name}-{number}", name) for name in DATACENTERS for number in (1, 2)]
+    if SKEW in chosen:
+        senders.append(Sender(f"{DATACENTERS[0]}-skewed", DATACENTERS[0], -2 * SKEW_MS))
+    orders = _orders(chance, duration, chosen, list(hops) or all_hops(), rate)
+    actions = _actions(chance, duration, chosen)
+    aside = side_plan(random.Random(f"beside {seed}"), chosen)
+    senders += [
+        Sender(topic.name, topic.home, topic=topic.name, partitions=topic.partitions)
+        for topic in aside.topics
+    ]
+    actions += [
+        Action(round(duration * deed.share, 3), deed.kind, deed.place) for deed in aside.deeds
+    ]
+    if faults.FLIP_EVENTS in chosen:
+        # What a killed producer's journal says is said once: nothing makes up for it.
+        last_words = {
+            f"producer-to-{action.name.split('-')[1]}"
+            for action in actions
+            if action.kind == "kill-producer"
+        }
+        share = _RATES[faults.FLIP_EVENTS] if rate is None else rate
+        start, end = _slot(duration, 0)[0], _slot(duration, SLOTS - 1)[1]
+        for hop in aside.flips([hop for hop in hops or all_hops() if hop not in last_words]):
+            orders.setdefault(hop, []).append(Order(faults.FLIP_EVENTS, start, end, share))
+    if any(kind in chosen for kind in faults.CONSUMER_KILLS):
+        orders.setdefault(CONSUMER_HOP, [])
+    return Plan(
+        seed=seed,
+        duration=duration,
+        faults=chosen,
+        senders=tuple(senders),
+        orders=orders,
+        actions=tuple(sorted(actions, key=lambda action: action.at)),
+        topics=aside.topics,
+    )
+
+
+def _orders(
+    chance: random.Random,
+    duration: float,
+    chosen: Sequence[str],
+    hops: Sequence[str],
+    rate: float | None,
+) -> dict[str, list[Order]]:
+    """Every fault on the wire on one hop; loss and duplication also together, corruption also on
+    the other kind of hop."""
+    taken: dict[tuple[str, int], str] = {}
+    orders: dict[str, list[Order]] = {}
+
+    def place(kind: str, hop: str, slot: int) -> None:
+        taken[hop, slot] = kind
+        start, end = _slot(duration, slot)
+        share = _RATES[kind] if rate is None else rate
+        order = Order(kind, start, end, share, _MOST.get(kind, 1_000_000), _DELAY_SECONDS)
+        orders.setdefault(hop, []).append(order)
+
+    if faults.DROP_FETCHED in chosen:
+        place(faults.DROP_FETCHED, CONSUMER_HOP, chance.randrange(SLOTS))
+    on_wire = [kind for kind in chosen if kind in _ON_WIRE and kind != faults.DROP_FETCHED]
+    together = [kind for kind in on_wire if kind in (faults.DROP, faults.DUPLICATE)]
+    if len(together) > 1:
+        hop, slot = chance.choice(hops), chance.randrange(SLOTS)
+        for kind in together:
+            place(kind, hop, slot)
+
+    def free(where: Sequence[str]) -> list[tuple[str, int]]:
+        return [(hop, slot) for hop in where for slot in range(SLOTS) if (hop, slot) not in taken]
+
+    for kind in on_wire:
+        if not free(hops):
+            raise UserError(f"there is no time left for {kind}", "drill fewer faults at once")
+        place(kind, *chance.choice(free(hops)))
+    if faults.CORRUPT in on_wire:
+        # Once more on the other side: a mirror that is killed makes copies, which hide it there.
+        (first,) = [hop for hop, slot in taken if taken[hop, slot] == faults.CORRUPT]
+        there = [
+            hop for hop in hops if hop.startswith("producer-") != first.startswith("producer-")
+        ]
+        if free(there):
+            place(faults.CORRUPT, *chance.choice(free(there)))
+    return orders
+
+
+def _slot(duration: float, slot: int) -> tuple[int, int]:
+    """The middle of a slot (ms): nothing begins before all is well, or is not over at the end."""
+    length = duration * 1000 / (SLOTS + 1)
+    start = length * (slot + 0.5)
+    return int(start), int(start + length * 0.8)
+
+
+def _actions(chance: random.Random, duration: float, chosen: Sequence[str]) -> list[Action]:
+    """Kills, pauses and surgery one after the other, so that each finds its process running."""
+    kinds = [kind for kind in chosen if kind in _ACTIONS]
+    chance.shuffle(kinds)
+    found: list[Action] = []
+    for place, kind in enumerate(kinds):
+        at = duration * (0.15 + 0.7 * (place + chance.random() * 0.3) / max(1, len(kinds)))
+        seconds = _PAUSE_SECONDS if kind in PAUSE else 0.0
+        found.append(Action(round(at, 3), kind, _victim(chance, kind), seconds))
+    return found
+
+
+def _victim(chance: random.Random, kind: str) -> str:
+    if kind in SURGERY:
+        return AGGREGATE
+    if kind == LOST_HOST:  # another one than those that are killed and paused
+        return f"producer-{chance.choice(DATACENTERS)}-2"
+    what = kind.partition("-")[2]
+    if what == "producer":
+        return f"producer-{chance.choice(DATACENTERS)}-1"
+    if what == "mirror":
+        return f"mirror-{chance.choice(DATACENTERS)}-to-{AGGREGATE}"
+    cluster = chance.choice((*DATACENTERS, AGGREGATE))
+    return f"collector-{cluster}" if what == "collector" else f"broker-{cluster}-0"
+
+
+def _check(what: str, given: Sequence[str], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise UserError(f"there is no {what} {name!r}", f"there are: {', '.join(known)}")

@@ -1,0 +1,99 @@
+"""What happens beside the main traffic: to which topics, where, and how late. Pure, part of
+:mod:`.plan`.
+
+A fault on the wire is one among many of its hop. What is planned here happens to a topic as a whole
+(it is made again, its segments rot) or to a group, so it gets a topic of its own, named like the
+fault, or a hop of its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tallymark_audit.proof.drill import faults
+from tallymark_audit.proof.drill.topology import (
+    AGGREGATE,
+    CONSUMER_HOP,
+    DATACENTERS,
+    PARTITIONS,
+    SideTopic,
+)
+
+SHRINKS_FROM: Final = 4
+"""Partitions of the topic that comes back with half of them."""
+SEGMENT_BYTES: Final = 16_384
+"""Of topics that lose closed segments: several a partition within the shortest drill."""
+_STEPS: Final = (3, 7, 4, 6)
+"""How far apart a seed's two faults are in their list, by the decade of the seed."""
+_WITH_TOPIC: Final = (*faults.TOPIC_FAULTS, *faults.REST_FAULTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """``kind`` happens at ``place`` (a cluster, a hop) after this ``share`` of the traffic."""
+
+    kind: str
+    place: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """See the module."""
+
+    topics: tuple[SideTopic, ...]
+    deeds: tuple[Deed, ...]
+    chance: random.Random
+
+    def flips(self, hops: Sequence[str]) -> list[str]:
+        """The hops on which events' bits are turned: one of producers and one of a mirror, where
+        there are both."""
+        found: list[str] = []
+        for producers in (True, False):
+            there = [hop for hop in hops if hop.startswith("producer-") is producers]
+            if there:
+                found.append(self.chance.choice(there))
+        return found
+
+
+def side_faults_of(seed: int) -> tuple[str, str]:
+    """The two side faults of a seed: of any ten seeds from a full ten on each kind is in two, and
+    who meets whom changes from ten to ten."""
+    known = faults.SIDE_FAULTS
+    step = _STEPS[seed // len(known) % len(_STEPS)]
+    return known[seed % len(known)], known[(seed + step) % len(known)]
+
+
+def side_plan(chance: random.Random, chosen: Sequence[str]) -> Beside:
+    """The plan of those of the chosen kinds that happen beside the main traffic."""
+    topics = tuple(_topic(chance, kind) for kind in chosen if kind in _WITH_TOPIC)
+    homes = {topic.name: topic.home for topic in topics}
+    deeds = [
+        _deed(chance, kind, homes.get(kind, ""))
+        for kind in chosen
+        if kind in _WITH_TOPIC or kind in faults.CONSUMER_KILLS
+    ]
+    return Beside(topics, tuple(deeds), chance)
+
+
+def _topic(chance: random.Random, kind: str) -> SideTopic:
+    home = chance.choice(DATACENTERS)
+    if kind in faults.TOPIC_FAULTS:
+        return SideTopic(kind, home, SHRINKS_FROM if kind == faults.SHRINK_TOPIC else PARTITIONS)
+    # One partition: its segments are closed sooner, and what holds it holds the whole window.
+    return SideTopic(kind, home, 1, SEGMENT_BYTES)
+
+
+def _deed(chance: random.Random, kind: str, home: str) -> Deed:
+    """Topics are made again in the middle; damage at rest comes late, when something rests."""
+    late = chance.random() * 0.3
+    if kind in faults.CONSUMER_KILLS:
+        return Deed(kind, CONSUMER_HOP, 0.35 + late)
+    if kind in faults.TOPIC_FAULTS:
+        return Deed(kind, home, 0.35 + late)
+    # What is wrong upstream only, downstream still has: both are drilled where both are mended.
+    place = chance.choice((home, AGGREGATE)) if kind in faults.SCRUBBED_FAULTS else AGGREGATE
+    return Deed(kind, place, 0.6 + late)

@@ -1,0 +1,234 @@
+"""The story of a drill. The order matters for honesty: verdicts are read before the seals, the
+producers' books and the logs are opened, and the audit gets nothing but its settings."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from typing import Any, Final
+
+from tallymark.clock import now_ms
+from tallymark.errors import UserError
+from tallymark_audit.proof.drill import faults
+from tallymark_audit.proof.drill.beside import SideScore
+from tallymark_audit.proof.drill.compare import Comparison, compare
+from tallymark_audit.proof.drill.deeds import Deeds
+from tallymark_audit.proof.drill.deeds_beside import DeedsBeside
+from tallymark_audit.proof.drill.expected import LOSS, Expectation, Item
+from tallymark_audit.proof.drill.faults import write_orders
+from tallymark_audit.proof.drill.fleet import Fleet, wait_until
+from tallymark_audit.proof.drill.found import items_of, located, read_skewed, read_verdicts
+from tallymark_audit.proof.drill.lost_journals import retire_lost
+from tallymark_audit.proof.drill.plan import Plan
+from tallymark_audit.proof.drill.report import Outcome, hits_of, named
+from tallymark_audit.proof.drill.scoring import Scorer
+from tallymark_audit.proof.drill.seal import Note, Seal, open_seals
+from tallymark_audit.proof.drill.second_looks import look_again, looks_for
+from tallymark_audit.proof.drill.sightings import Watcher, times_of
+from tallymark_audit.proof.drill.stage import (
+    COMMAND_SECONDS,
+    REPAIR_SECONDS,
+    SETTLE_SECONDS,
+    Stage,
+)
+from tallymark_audit.proof.drill.taken_back import (
+    Place,
+    alerts_taken_back,
+    in_alarm,
+    read_alerts,
+    read_history,
+    taken_back,
+)
+from tallymark_audit.proof.drill.topology import CONSUMER_HOP, Topology
+from tallymark_audit.proof.drill.whole_truth import Gone, expect_all, read_truth
+from tallymark_audit.proof.harness.narrate import Narrator
+
+PARTLY: Final = 3
+"""Exit code of a repair that could not copy everything."""
+
+
+class Drill:
+    """One drill of one plan. ``rate``: messages a second of each producer."""
+
+    def __init__(self, plan: Plan, topology: Topology, narrator: Narrator, rate: float) -> None:
+        self._plan = plan
+        self._topology = topology
+        self._narrator = narrator
+        self._fleet = Fleet(topology)
+        self._stage = Stage(topology, self._fleet, narrator)
+        self._seal = Seal(topology.sealed / "drill.sealed")
+        self._deeds = Deeds(self._stage, self._seal, random.Random(plan.seed), rate)
+        chance = random.Random(f"beside {plan.seed}")
+        self._beside = DeedsBeside(self._stage, self._seal, chance)
+        self._start = 0
+
+    def run(self) -> Outcome:
+        """Everything, from the first process to the last comparison. UserError: the drill itself
+        could not go on; what it started is ended in any case."""
+        with ExitStack() as stack:
+            stack.callback(self._topology.release)
+            stack.callback(self._seal.close)
+            stack.callback(self._fleet.close)
+            self._stage.begin(self._plan.seed, self._plan.topics)
+            watcher = Watcher(self._stage.store)
+            stack.callback(watcher.close)
+            self._traffic()
+            unheld = list(retire_lost(self._stage, self._deeds.lost, self._beside.lost_members))
+            problems = list(unheld)
+            rows, waiting = self._verdicts("letting the windows settle")
+            if looks := looks_for(self._plan.faults):
+                problems += look_again(self._stage, looks)
+                rows, waiting = self._verdicts("letting the windows settle after a second look")
+            found = items_of(rows) | read_skewed(self._stage.store)
+            with self._narrator.step("opening the seals: what was really done?"):
+                expectation = self._expect()
+                comparison = compare(expectation, found, located(rows), waiting)
+                notes = open_seals(self._topology.sealed)
+                outcome = Outcome(
+                    seed=self._plan.seed,
+                    faults=self._plan.faults,
+                    messages=sum(expectation.messages.values()),
+                    duration=self._plan.duration,
+                    hits=hits_of(notes),
+                    comparison=comparison,
+                    hidden=expectation.hidden,
+                    times=times_of(expectation.items, notes, watcher.seen),
+                    beside=self._score(rows, notes, expectation, comparison, unheld),
+                    taken_back=self._taken_back(rows),
+                    problems=problems,
+                )
+                self._tell(comparison)
+            before = in_alarm(rows)
+            self._repair(expectation, outcome, before)
+            self._fleet.check()
+            outcome.deaths = list(self._fleet.deaths)
+        return outcome
+
+    # -- traffic and faults ---------------------------------------------------------------------
+
+    def _traffic(self) -> None:
+        senders = self._plan.senders
+        title = f"{len(senders)} producers for {self._plan.duration:g} s, and the faults"
+        with self._narrator.step(title):
+            for name in [self._deeds.send(sender) for sender in senders]:
+                self._fleet.wait_ready(name)
+            if CONSUMER_HOP in self._topology.hops:
+                self._beside.consume()
+            self._start = now_ms()
+            for hop in self._topology.hops:
+                orders = self._plan.orders_from(hop, self._start)
+                write_orders(self._fleet.orders_file(hop), orders)
+            for action in self._plan.actions:
+                self._until(action.at)
+                if action.kind in faults.SIDE_FAULTS:
+                    self._beside.do(action, self._plan.topics)
+                else:
+                    self._deeds.do(action)
+            self._until(self._plan.duration)
+            self._until_all_have_hit()
+            for hop in self._topology.hops:
+                write_orders(self._fleet.orders_file(hop), [])
+            self._fleet.finish("producer-", COMMAND_SECONDS)
+
+    def _until_all_have_hit(self) -> None:
+        """Go on as long as a fault has hit nothing (its hop stood still), up to as long again."""
+        wanted = [(hop, one.kind) for hop, orders in self._plan.orders.items() for one in orders]
+        end = self._start + 2 * self._plan.duration * 1000
+        while now_ms() < end and not all(self._fleet.has_hit(*one) for one in wanted):
+            self._fleet.check()
+            time.sleep(0.2)
+
+    def _until(self, seconds: float) -> None:
+        while now_ms() < self._start + seconds * 1000:
+            self._fleet.check()
+            time.sleep(0.05)
+
+    # -- verdicts and truth ---------------------------------------------------------------------
+
+    def _verdicts(self, title: str) -> tuple[list[dict[str, Any]], list[str]]:
+        def unreadable(row: Mapping[str, Any]) -> bool:
+            places = self._beside.unreadable
+            return any(one.covers(row["edge"], row["topic"], row["window"]) for one in places)
+
+        return self._stage.verdicts(title, unreadable=unreadable)
+
+    def _expect(self) -> Expectation:
+        beside = self._beside
+        truth = read_truth(self._topology, self._plan.topics, beside.old_logs, beside.unreadable)
+        gone = Gone(self._deeds.lost, beside.lost_members, beside.unreadable)
+        return expect_all(truth, self._topology, self._start, gone)
+
+    def _score(
+        self,
+        rows: list[dict[str, Any]],
+        notes: list[Note],
+        expectation: Expectation,
+        comparison: Comparison,
+        unheld: list[str],
+    ) -> tuple[SideScore, ...]:
+        """One line for each kind that happened beside the main traffic."""
+        scorer = Scorer(self._stage, rows, notes, self._beside.unreadable, unheld)
+        kinds = [kind for kind in self._plan.faults if kind in faults.SIDE_FAULTS]
+        return tuple(scorer.score(kind, expectation, comparison) for kind in kinds)
+
+    def _taken_back(
+        self, rows: list[dict[str, Any]], since: int = 0, but: Iterable[Place] = ()
+    ) -> list[str]:
+        store = self._stage.store
+        return [
+            *taken_back(read_history(store), rows, since, but),
+            *alerts_taken_back(read_alerts(store), self._plan.faults, since),
+        ]
+
+    def _tell(self, comparison: Comparison) -> None:
+        for what in ("missed", "invented", "unplaced"):
+            for line in named(getattr(comparison, what)):
+                self._narrator.say(f"[red]{what}[/] {line}")
+        for line in comparison.undecided:
+            self._narrator.say(f"[red]undecided[/] {line}")
+
+    # -- repair ---------------------------------------------------------------------------------
+
+    def _repair(self, before: Expectation, outcome: Outcome, called: set[Place]) -> None:
+        """Copy what is still upstream, and see that only what cannot be repaired is left, and that
+        nothing else was called wrong meanwhile; ``called``: what was before."""
+        lost = {item for item in before.items if item.kind == LOSS}
+        mirrored = {item for item in lost if item.mirrored} - before.gone
+        if not mirrored:
+            return
+        since = now_ms()
+        began = time.monotonic()
+        with self._narrator.step(f"repairing {len(mirrored)} messages"):
+            command = self._fleet.command("repair", ["audit", "repair", "--apply"])
+            code = command.wait(REPAIR_SECONDS)
+            if code not in ((0, PARTLY) if lost > mirrored else (0,)):
+                outcome.problems.append(str(command.fail(f"ended with exit {code}")))
+            self._wait_for_green(mirrored, outcome)
+        outcome.repair_seconds = time.monotonic() - began
+        rows, waiting = self._verdicts("letting the windows settle again")
+        found = items_of(rows) | read_skewed(self._stage.store)
+        with self._narrator.step("comparing once more"):
+            after = self._expect()
+            left = after.items & mirrored
+            outcome.repaired = len(mirrored) - len(left)
+            outcome.problems += [f"not repaired: {line}" for line in named(left)]
+            outcome.after = compare(after, found, located(rows), waiting)
+            more = self._taken_back(rows, since, called)
+            outcome.taken_back += [line for line in more if line not in outcome.taken_back]
+            self._tell(outcome.after)
+
+    def _wait_for_green(self, mended: set[Item], outcome: Outcome) -> None:
+        # A window may lack for good what another fault has taken.
+        windows = {(item.cell.edge, item.cell.topic, item.cell.window) for item in mended}
+
+        def is_green() -> bool:
+            rows: list[dict[str, Any]] = read_verdicts(self._stage.store)
+            short = [row for row in rows if row["missing"]]
+            return windows.isdisjoint((row["edge"], row["topic"], row["window"]) for row in short)
+
+        try:
+            wait_until(is_green, SETTLE_SECONDS, "repaired windows are still short", self._fleet)
+        except UserError as error:
+            outcome.problems.append(str(error))

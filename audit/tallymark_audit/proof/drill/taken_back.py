@@ -1,0 +1,98 @@
+"""Alarms that were taken back: something was called wrong, and later was not, although nobody had
+mended it. Whoever is woken by one of those soon sleeps through the others.
+
+Pure but for the reading: history and alerts come from the store, as anybody would read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from sqlalchemy import select
+
+from tallymark_audit.proof.drill import faults
+from tallymark_audit.proof.drill.found import ALARMS
+from tallymark_audit.store import open_store
+from tallymark_audit.store.tables import alerts, verdict_history
+
+Row = Mapping[str, Any]
+Place = tuple[str, str, int]
+"""Edge, topic, window."""
+
+_SILENCES: Final[Mapping[str, tuple[str, ...]]] = {
+    "TallymarkReporterSilent": ("-producer", "-host", "-consumer", "-broker", faults.TORN_TAIL),
+    "TallymarkMirrorSilent": ("-mirror", "-broker", faults.TORN_TAIL, *faults.REST_FAULTS),
+    "TallymarkCollectorSilent": (
+        "-collector",
+        "-broker",
+        faults.CUT_OUT,
+        faults.TORN_TAIL,
+        *faults.REST_FAULTS,
+    ),
+}
+"""What an alert about somebody's silence is about, by the ends of the faults' names."""
+_OF_VERDICTS: Final = (
+    "TallymarkMissingMessages",
+    "TallymarkCorruptMessages",
+    "TallymarkDuplicateMessages",
+)
+
+
+def read_history(store: str) -> list[dict[str, Any]]:
+    """Every revision of every verdict that was an alarm: edge, topic, window, state, judged_at,
+    reasons."""
+    columns = ("edge", "topic", "window", "source", "revision", "state", "judged_at", "reasons")
+    query = select(*[verdict_history.c[name] for name in columns])
+    query = query.where(verdict_history.c.state.in_(ALARMS))
+    with open_store(store) as opened, opened.read() as connection:
+        rows = connection.execute(query.order_by(verdict_history.c.judged_at)).mappings().all()
+    return [dict(row) for row in rows]
+
+
+def read_alerts(store: str) -> list[dict[str, Any]]:
+    """Every alert there was: rule, status, labels, starts_at, ends_at."""
+    columns = ("rule", "status", "labels", "starts_at", "ends_at")
+    query = select(*[alerts.c[name] for name in columns]).order_by(alerts.c.starts_at)
+    with open_store(store) as opened, opened.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings().all()]
+
+
+def in_alarm(rows: Iterable[Row]) -> set[Place]:
+    """The windows that these verdicts call wrong."""
+    return {_place(row) for row in rows if row["state"] in ALARMS}
+
+
+def taken_back(
+    history: Iterable[Row], rows: Iterable[Row], since: int = 0, but: Iterable[Place] = ()
+) -> list[str]:
+    """Windows that were called wrong from ``since`` (ms) on and are not in ``rows``, the verdicts
+    that hold; of each the first time. ``but``: windows that may have been mended."""
+    still = in_alarm(rows) | set(but)
+    first: dict[Place, Row] = {}
+    for row in history:
+        if row["judged_at"] >= since and _place(row) not in still:
+            first.setdefault(_place(row), row)
+    return [
+        f"{row['edge']} {row['topic']} {row['window']} was {row['state']}: "
+        f"{'; '.join(row['reasons'][:2])}"
+        for row in first.values()
+    ]
+
+
+def alerts_taken_back(found: Iterable[Row], done: Iterable[str], since: int = 0) -> list[str]:
+    """Alerts that began ``since`` (ms), fired and are over, and are not of what the drill has done
+    (kinds of faults). Those of verdicts follow the verdicts: see :func:`taken_back`."""
+    kinds = tuple(done)
+    return [
+        f"{alert['rule']} {alert['labels']} from {alert['starts_at']} to {alert['ends_at']}"
+        for alert in found
+        if alert["status"] == "resolved"
+        and alert["starts_at"] >= since
+        and alert["rule"] not in _OF_VERDICTS
+        and not any(kind.endswith(_SILENCES.get(alert["rule"], ())) for kind in kinds)
+    ]
+
+
+def _place(row: Row) -> Place:
+    return row["edge"], row["topic"], row["window"]

@@ -1,0 +1,109 @@
+"""The topics a confluent-kafka producer sends to, with one lane a partition."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from tallymark_audit.reporters.adapters.lanes import Lane
+from tallymark_audit.reporters.adapters.placing import Chooser, Partitioner
+from tallymark_audit.reporters.adapters.run import ForeignRun
+
+log: Final = logging.getLogger(__name__)
+FIRST_SECONDS: Final = 5.0
+"""How long the first record of a topic waits until its partitions are known."""
+_AGAIN_SECONDS: Final = 1.0
+REFRESH_SECONDS: Final = 60.0
+"""How often to look whether a topic has got more partitions."""
+
+
+TopicPlaces: TypeAlias = Chooser[Lane]
+
+
+class Topics:
+    """Finds out how many partitions topics have, and makes their lanes."""
+
+    def __init__(
+        self,
+        inner: Any,
+        run: ForeignRun,
+        partitioner: Partitioner,
+        audited: str,
+        deliver: Callable[[Lane], Callable[..., None]],
+    ) -> None:
+        """``audited``: the regular expression of what is; internal topics never are."""
+        self.known: dict[str, TopicPlaces] = {}
+        self.cluster_id: str | None = None
+        """As the brokers told it."""
+        self._inner = inner
+        self._run = run
+        self._partitioner = partitioner
+        self._audited = re.compile(audited)
+        self._deliver = deliver
+        self._left: set[str] = set()
+        self._again: dict[str, float] = {}
+        self._asking = threading.Lock()
+        self._refreshed = time.monotonic()
+
+    def learn(self, topic: str) -> TopicPlaces | None:
+        """A topic that is not known yet. None: its records go without a stamp, because it is not
+        audited, or because nobody can tell its partitions now."""
+        if self._run.over or topic in self._left:
+            return None
+        if topic.startswith("_") or not self._audited.fullmatch(topic):
+            self._left.add(topic)
+            return None
+        with self._asking:
+            if topic not in self.known and time.monotonic() >= self._again.get(topic, 0.0):
+                self._ask(topic)
+        return self.known.get(topic)
+
+    def forget(self) -> None:
+        """Know none, so that whoever looks hears that the run is over."""
+        self.known.clear()
+
+    def refresh(self) -> None:
+        """Look for new partitions, if it is time to."""
+        if time.monotonic() - self._refreshed < REFRESH_SECONDS:
+            return
+        self._refreshed = time.monotonic()
+        for topic, places in list(self.known.items()):
+            count = self._count(topic, _AGAIN_SECONDS)
+            if count > len(places.places):
+                lanes = [*places.places, *self._lanes(topic, len(places.places), count)]
+                self.known[topic] = TopicPlaces(lanes, self._partitioner)
+
+    def _ask(self, topic: str) -> None:
+        patience = FIRST_SECONDS if topic not in self._again else _AGAIN_SECONDS / 5
+        deadline = time.monotonic() + patience
+        while (count := self._count(topic, patience)) == 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if count:
+            self._again.pop(topic, None)
+            self.known[topic] = TopicPlaces(self._lanes(topic, 0, count), self._partitioner)
+            return
+        if topic not in self._again:
+            log.warning(
+                "the partitions of %s are not known: its records go without a stamp until they "
+                "are, and the audit will show them as unclaimed",
+                topic,
+            )
+        self._again[topic] = time.monotonic() + _AGAIN_SECONDS
+
+    def _lanes(self, topic: str, first: int, count: int) -> list[Lane]:
+        return [self._run.lane(topic, number, self._deliver) for number in range(first, count)]
+
+    def _count(self, topic: str, seconds: float) -> int:
+        """Its partitions; 0: not known."""
+        try:
+            told = self._inner.list_topics(topic, timeout=seconds)
+        except Exception as error:
+            log.debug("no metadata of %s: %s", topic, error)
+            return 0
+        self.cluster_id = told.cluster_id or self.cluster_id
+        found = told.topics.get(topic)
+        return 0 if found is None or found.error is not None else len(found.partitions)

@@ -1,0 +1,196 @@
+"""``audited()`` for kafka-python: chooses the partition by its partitioner, stamps, and hands on.
+
+Its futures are resolved by its own thread, so nobody has to serve anything; the application's
+futures and their callbacks are its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from kafka.errors import BrokerResponseError
+from kafka.partitioner.default import DefaultPartitioner
+from kafka.partitioner.sticky import StickyPartitioner
+
+from tallymark.client.core.closing import ClosedByWith
+from tallymark.client.core.forks import tell_in_child
+from tallymark.client.producing.interceptors import ProducerContext
+from tallymark.clock import now_ms
+from tallymark_audit.reporters.adapters.adopt import Adoption
+from tallymark_audit.reporters.adapters.kafka_python_reports import KafkaPythonReports, fate
+from tallymark_audit.reporters.adapters.lanes import Lane
+from tallymark_audit.reporters.adapters.placing import PARTITIONERS, Chooser
+from tallymark_audit.reporters.adapters.run import ForeignRun
+
+LAST_SECONDS: Final = 5.0
+_JAVA: Final = PARTITIONERS["murmur2_random"]
+_KNOWN: Final = (DefaultPartitioner, StickyPartitioner)
+"""What these choose is known: murmur2 of the key, any partition without one."""
+
+
+class AuditedKafkaProducer(ClosedByWith):
+    """A ``kafka.KafkaProducer`` whose records are accounted for; see
+    :func:`tallymark_audit.reporters.adapters.audited`. Every method and attribute of the producer
+    is there and does what it did, from as many threads."""
+
+    def __init__(self, inner: Any, run: ForeignRun, topics: str) -> None:
+        """``topics``: the regular expression of what is audited."""
+        self._inner = inner
+        self._run = run
+        self._audited = re.compile(topics)
+        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._choosers: dict[str, Chooser[int]] = {}
+        self._partitioner = inner.config["partitioner"]
+        self._finalizer = weakref.finalize(self, finish, inner, run, os.getpid())
+        self._finalizer.atexit = False
+        atexit.register(self._finalizer)  # before that of the producer, which was registered first
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: list[tuple[str, bytes]] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Any:
+        """As ``kafka.KafkaProducer.send``."""
+        if self._run.over or topic.startswith("_") or not self._audited.fullmatch(topic):
+            return self._inner.send(topic, value, key, headers, partition, timestamp_ms)
+        try:
+            chosen = self._choose(topic, value, key, headers, partition)
+        except BrokerResponseError:  # the producer has a future for that
+            return self._inner.send(topic, value, key, headers, partition, timestamp_ms)
+        with self._run.lock:
+            lane = self._lane(topic, chosen)
+            now = now_ms()
+            header, deliver = next(lane.items)
+            number = lane.next
+            when = now if timestamp_ms is None else timestamp_ms
+            lane.times.append(when)
+            try:
+                future = self._inner.send(
+                    topic, value, key, [*(headers or ()), header], chosen, when
+                )
+            except BaseException:
+                self._run.refuse(lane, deliveries(lane), number)
+                raise
+            lane.size += _size(value) + _size(key)
+        future.add_callback(partial(deliver, None))
+        future.add_errback(deliver, None)
+        return future
+
+    def flush(self, timeout: float | None = None) -> Any:
+        """As ``kafka.KafkaProducer.flush``. The books hold what was delivered when it returns."""
+        try:
+            return self._inner.flush(timeout)
+        finally:
+            self._run.flushed()
+
+    def begin_transaction(self) -> None:
+        """As the producer's; so with the following. What is acknowledged in a transaction is
+        claimed when that is committed, and known to be aborted when it is aborted."""
+        self._inner.begin_transaction()
+        self._run.begin()
+
+    def commit_transaction(self) -> None:
+        self._inner.commit_transaction()
+        self._run.commit()
+
+    def abort_transaction(self) -> None:
+        self._inner.abort_transaction()
+        self._run.abort()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Deliver what is under way, send the last report, and close the producer."""
+        begin = time.monotonic()
+        try:
+            self.flush(timeout)
+        finally:
+            self._finalizer()
+            atexit.unregister(self._finalizer)
+            left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begin))
+            self._inner.close(left)
+
+    def forked(self) -> None:
+        """In a child its threads are not there: what is sent goes nowhere, and uncounted."""
+        self._run.forked()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def _choose(self, topic: str, value: Any, key: Any, headers: Any, partition: int | None) -> int:
+        """The partition that the producer would choose."""
+        if partition is not None:
+            return partition
+        inner = self._inner
+        known = inner.partitions_for(topic)
+        serialize = partial(inner._serialize, topic=topic, headers=headers or [])
+        key_bytes = serialize(inner.config["key_serializer"], data=key)
+        if type(self._partitioner) not in _KNOWN:
+            value_bytes = serialize(inner.config["value_serializer"], data=value)
+            chosen: int = inner._partition(topic, None, key, value, key_bytes, value_bytes)
+            return chosen
+        chooser = self._choosers.get(topic)
+        if chooser is None or len(chooser.places) != len(known):
+            chooser = self._choosers[topic] = Chooser(sorted(known), _JAVA)
+        return chooser.choose(bytes(key_bytes) if key_bytes is not None else None, now_ms())
+
+    def _lane(self, topic: str, partition: int) -> Lane:
+        lane = self._lanes.get((topic, partition))
+        if lane is None:
+            lane = self._lanes[topic, partition] = self._run.lane(topic, partition, deliveries)
+        return lane
+
+
+def deliveries(lane: Lane) -> Callable[..., None]:
+    """What the futures of a lane call: ``(number, None, result)``; a result may be an exception."""
+    done, failed = lane.done.append, lane.failed.append
+
+    def deliver(number: int, _: None, result: object) -> None:
+        if isinstance(result, Exception):
+            failed((number, fate(result)))
+        else:
+            done(number)
+
+    return deliver
+
+
+def adopt_kafka_python(producer: Any, adoption: Adoption) -> AuditedKafkaProducer:
+    """See :func:`tallymark_audit.reporters.adapters.adopt.audited`."""
+    reports = KafkaPythonReports(producer)
+    context = ProducerContext(
+        instance=adoption.instance,
+        server=adoption.server,
+        client_id=adoption.application or str(producer.config.get("client_id") or "kafka-python"),
+        acks=int(producer.config["acks"]),
+        backfill=adoption.backfill,
+        publish=reports.queue.publish,
+        create_topic=reports.queue.create_topic,
+        read_cluster_id=lambda: producer._metadata.cluster_id,
+    )
+    run = ForeignRun(adoption.interceptor, context, reports)
+    wrapper = AuditedKafkaProducer(producer, run, adoption.topics)
+    tell_in_child(wrapper)
+    return wrapper
+
+
+def finish(inner: Any, run: ForeignRun, process: int) -> None:
+    """The end of a producer that nobody closed."""
+    if not run.over and os.getpid() == process:
+        try:
+            inner.flush(LAST_SECONDS)
+        finally:
+            run.close()
+
+
+def _size(data: Any) -> int:
+    """Bytes, where that is plain to see; what is serialized later counts as none."""
+    return len(data) if isinstance(data, bytes | bytearray | str) else 0

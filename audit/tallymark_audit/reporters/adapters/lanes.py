@@ -1,0 +1,247 @@
+"""The records of one partition on their way through somebody else's producer. No I/O, no clock.
+
+::
+
+    produce ──► take a number ──► hand over ──► delivery report
+                    │ times                        │ done, failed
+                    ▼                              ▼
+                 drain: ─────► a batch of what was handed over, and what became of earlier ones
+
+What happens for each record is kept to a few operations, most of them without Python code between
+them: stamps come from an iterator that is made of C parts, reports append a number to a list. The
+rest is done now and then, for all records at once, by :meth:`Lane.drain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, count, repeat
+from types import MethodType
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from tallymark.client.producing.interceptors import BatchTally
+from tallymark.client.producing.stamps import STAMP_HEADER, stamp_ends, uvarint
+from tallymark_audit.model.ranges import Range, RangeSet
+from tallymark_audit.reporters.books.tally_cell import Outcome
+
+T = TypeVar("T")
+Header: TypeAlias = tuple[str, bytes]
+Report: TypeAlias = MethodType
+"""``report(error, message)``: what librdkafka calls when a record is delivered or given up. It is a
+function bound to the record's number, which costs a third of what a ``partial`` does."""
+Item: TypeAlias = tuple[Header, Report]
+
+_PAGE: Final = 128
+_ONLY: Final = tuple(bytes((low,)) for low in range(_PAGE))
+_LOW: Final = tuple(bytes((low | 0x80,)) for low in range(_PAGE))
+"""The first byte of a sequence's uvarint, without and with further ones behind it."""
+
+
+class Who(NamedTuple):
+    """What the stamps of one run have in common."""
+
+    instance: bytes
+    server: str
+    backfill: bool = False
+
+
+class Fate(NamedTuple):
+    """What became of a batch; None: it is not known yet."""
+
+    batch: BatchTally
+    outcome: Outcome | None
+
+
+@dataclass(slots=True)
+class Drained:
+    """``begun``: what was handed over since. ``split``: each batch of before of which some is
+    known now, and its parts."""
+
+    begun: BatchTally | None = None
+    split: list[tuple[BatchTally, list[Fate]]] = field(
+        default_factory=list[tuple[BatchTally, list[Fate]]]
+    )
+
+
+def stamps(who: Who, partition: int, first: int) -> Iterator[bytes]:
+    """The stamps of the sequences from ``first`` on."""
+    prefix, server = stamp_ends(who.instance, partition, who.server)
+
+    def pages() -> Iterator[Iterator[bytes]]:
+        page, start = divmod(first, _PAGE)
+        while True:
+            low, tail = (_LOW, uvarint(page) + server) if page else (_ONLY, server)
+            yield map(b"".join, zip(repeat(prefix), low[start:], repeat(tail)))
+            page, start = page + 1, 0
+
+    return chain.from_iterable(pages())
+
+
+class Lane:
+    """One partition. Whoever hands over and whoever drains holds the owner's lock; reports come
+    from any thread without it.
+
+    ``items`` are the header and report of the next sequence, and those of all that follow;
+    ``times`` (ms, one a record, the first of sequence ``first``) and ``size`` (bytes of keys and
+    values) are of what was handed over since the last drain. ``done`` and ``failed`` are what was
+    reported since.
+    """
+
+    __slots__ = (
+        "_open",
+        "done",
+        "failed",
+        "first",
+        "items",
+        "partition",
+        "size",
+        "times",
+        "topic",
+        "who",
+    )
+
+    def __init__(self, topic: str, partition: int, who: Who) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.who = who
+        self.first = 0
+        self.times: list[int] = []
+        self.size = 0
+        self.done: list[int] = []
+        self.failed: list[tuple[int, Outcome]] = []
+        self._open: list[BatchTally] = []
+        self.items: Iterator[Item] = iter(())
+
+    @property
+    def next(self) -> int:
+        """The next sequence."""
+        return self.first + len(self.times)
+
+    def begin(self, deliver: Callable[..., None]) -> None:
+        """Have ``deliver(number, error, message)`` called by the reports of the numbers from
+        ``next`` on."""
+        headers = zip(repeat(STAMP_HEADER), stamps(self.who, self.partition, self.next))
+        reports = map(MethodType, repeat(deliver), count(self.next))
+        self.items = zip(headers, reports, strict=False)
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is anything whose end is not known."""
+        return bool(self._open or self.times)
+
+    @property
+    def oldest(self) -> int | None:
+        """The smallest timestamp (ms) among what is pending."""
+        lows = [min(batch.timestamps) for batch in self._open]
+        if self.times:
+            lows.append(min(self.times))
+        return min(lows, default=None)
+
+    def drain(self) -> Drained:
+        """What has happened since the last time."""
+        drained = Drained()
+        if self.times:
+            drained.begun = self._begun()
+            self._open.append(drained.begun)
+        fates = self._reported()
+        if fates:
+            drained.split = self._settle(fates)
+        return drained
+
+    def settle_open(self, outcome: Outcome) -> Drained:
+        """Drain, and give this end to all that is still pending."""
+        drained = self.drain()
+        fate = [(batch, [Fate(batch, outcome)]) for batch in self._open]
+        self._open = []
+        drained.split += fate
+        return drained
+
+    def _begun(self) -> BatchTally:
+        times, size, first, who = self.times, self.size, self.first, self.who
+        self.first, self.times, self.size = self.next, [], 0
+        return BatchTally(
+            self.topic,
+            self.partition,
+            who.instance,
+            who.server,
+            first,
+            times,
+            size,
+            who.backfill,
+        )
+
+    def _reported(self) -> list[tuple[RangeSet, Outcome]]:
+        """The ranges of what was reported. Others append meanwhile."""
+        done = _take(self.done)
+        failed = _take(self.failed)
+        fates = [(runs(done), Outcome.ACKNOWLEDGED)] if done else []
+        for outcome in {outcome for _, outcome in failed}:
+            numbers = [number for number, each in failed if each is outcome]
+            fates.append((RangeSet.of(numbers), outcome))
+        return fates
+
+    def _settle(
+        self, fates: Sequence[tuple[RangeSet, Outcome]]
+    ) -> list[tuple[BatchTally, list[Fate]]]:
+        split: list[tuple[BatchTally, list[Fate]]] = []
+        still: list[BatchTally] = []
+        for batch in self._open:
+            parts = cut(batch, fates)
+            if any(part.outcome is not None for part in parts):
+                split.append((batch, parts))
+                still += [part.batch for part in parts if part.outcome is None]
+            else:
+                still.append(batch)
+        self._open = still
+        return split
+
+
+def runs(numbers: list[int]) -> RangeSet:
+    """The set of distinct numbers, which mostly are one run."""
+    low, high = min(numbers), max(numbers)
+    if high - low + 1 == len(numbers):
+        return RangeSet.single(low, high)
+    return RangeSet.of(numbers)
+
+
+def cut(batch: BatchTally, fates: Sequence[tuple[RangeSet, Outcome]]) -> list[Fate]:
+    """A batch in parts that each came to one end, in order."""
+    whole = RangeSet.single(batch.first_sequence, batch.last_sequence)
+    rest = whole
+    found: list[tuple[Range, Outcome | None]] = []
+    for ranges, outcome in fates:
+        common = whole & ranges
+        found += [(each, outcome) for each in common]
+        rest -= common
+    found += [(each, None) for each in rest]
+    if len(found) == 1:
+        return [Fate(batch, found[0][1])]
+    return [Fate(part_of(batch, *each), outcome) for each, outcome in sorted(found, key=_first)]
+
+
+def part_of(batch: BatchTally, first: int, last: int) -> BatchTally:
+    """The records ``first..last`` of a batch; its size in proportion."""
+    start, stop = first - batch.first_sequence, last - batch.first_sequence + 1
+    return BatchTally(
+        batch.topic,
+        batch.partition,
+        batch.instance,
+        batch.server,
+        first,
+        batch.timestamps[start:stop],
+        batch.sizes * (stop - start) // batch.count,
+        batch.backfill,
+    )
+
+
+def _first(found: tuple[Range, Outcome | None]) -> int:
+    return found[0][0]
+
+
+def _take(reported: list[T]) -> list[T]:
+    """What is in a list that others append to, taken out of it."""
+    number = len(reported)
+    taken = reported[:number]
+    del reported[:number]
+    return taken

@@ -1,0 +1,197 @@
+"""One run of somebody else's producer, tallied by the same interceptor as one of ours.
+
+The wrapper hands records over, each under a number of its :class:`~.lanes.Lane`; a thread looks
+now and then what has happened since, tells the interceptor in the words of
+:mod:`tallymark.client.producing.interceptors`, and lets it report. Whoever wants the books up to
+date at once, before the application is told what became of its records, calls :meth:`settle`.
+
+Inside a transaction acknowledgements are kept back: they hold when it is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from tallymark.client.producing.interceptors import BatchTally, ProducerContext
+from tallymark.clock import now_ms
+from tallymark_audit.reporters.adapters.lanes import Drained, Lane, Who
+from tallymark_audit.reporters.books.tally_cell import Outcome
+from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
+
+log: Final = logging.getLogger(__name__)
+_LEAST_SECONDS: Final = 0.1
+_SECONDS_PER_LANE: Final = 0.002
+_MOST_SECONDS: Final = 1.0
+"""How often the thread looks: the more partitions, the less often, so that it costs little."""
+
+
+class Publisher(Protocol):
+    """How reports leave: the thread calls ``serve`` each time it looks."""
+
+    def serve(self) -> None:
+        """Do what is due without waiting, such as serving delivery reports."""
+
+    def close(self, seconds: float) -> None:
+        """Wait so long at most until what was published is acknowledged."""
+
+
+class ForeignRun:
+    """The books of one run. ``lock`` is held by whoever hands over, takes numbers or drains."""
+
+    def __init__(
+        self, interceptor: AuditInterceptor, context: ProducerContext, publisher: Publisher
+    ) -> None:
+        self.lock = threading.RLock()
+        self.who = Who(context.instance, context.server, context.backfill)
+        self.over = False
+        """After :meth:`close`, and in a forked child: nothing is counted any more."""
+        self._interceptor = interceptor
+        self._publisher = publisher
+        self._lanes: list[Lane] = []
+        self._telling = threading.RLock()  # the interceptor is called by one thread at a time
+        self._in_transaction = False
+        self._held: list[BatchTally] = []
+        self._stop = threading.Event()
+        self._process = os.getpid()
+        interceptor.attach(context)
+        self._thread = threading.Thread(target=self._look, name="tallymark-audit", daemon=True)
+        self._thread.start()
+
+    def lane(
+        self, topic: str, partition: int, deliver: Callable[[Lane], Callable[..., None]]
+    ) -> Lane:
+        """A partition that was not sent to before; ``deliver`` makes what its reports call."""
+        lane = Lane(topic, partition, self.who)
+        lane.begin(deliver(lane))
+        with self.lock:
+            self._lanes.append(lane)
+        return lane
+
+    def refuse(self, lane: Lane, deliver: Callable[..., None], number: int) -> None:
+        """The record that ``number`` was taken for was not accepted; hold the lock. The number is
+        taken anew, unless others were taken since: then it failed."""
+        if lane.next == number + 1 and lane.times:
+            lane.times.pop()
+            lane.begin(deliver)
+        else:
+            lane.failed.append((number, Outcome.FAILED))
+
+    def settle(self) -> None:
+        """Bring the books up to date with what was handed over and reported so far."""
+        with self._telling:
+            self._tell(self._drained())
+
+    def flushed(self) -> None:
+        """The application has flushed: let the books, brought up to date, be published soon."""
+        with self._telling:
+            self.settle()
+            with self.lock:
+                now, oldest = now_ms(), self._oldest()
+            self._guarded(self._interceptor.on_flush, now, oldest)
+
+    def begin(self) -> None:
+        """A transaction begins."""
+        self.settle()
+        self._in_transaction = True
+
+    def commit(self) -> None:
+        """It was committed: what was acknowledged in it holds."""
+        self._end(Outcome.ACKNOWLEDGED)
+
+    def abort(self) -> None:
+        """It was aborted: nobody will see what was written in it."""
+        with self._telling:
+            with self.lock:
+                drained = [lane.settle_open(Outcome.ABORTED) for lane in self._lanes]
+            self._tell(drained)
+            self._end(Outcome.ABORTED)
+
+    def close(self, seconds: float = 10.0) -> None:
+        """What is still pending is in doubt; the last report closes the run. Waits ``seconds`` at
+        most for it to be acknowledged; else the journal stays, and the next run publishes it."""
+        with self.lock:
+            if self.over or os.getpid() != self._process:
+                return
+            self.over = True
+        self._stop.set()
+        with self._telling:
+            with self.lock:
+                drained = [lane.settle_open(Outcome.IN_DOUBT) for lane in self._lanes]
+            self._tell(drained)
+            self._end(Outcome.IN_DOUBT)
+            self._guarded(self._interceptor.on_close, now_ms())
+        self._publisher.close(seconds)
+
+    def forked(self) -> None:
+        """In the child: this run is the parent's, and its producer's threads are not here."""
+        self.lock = threading.RLock()
+        self._telling = threading.RLock()
+        self.over = True
+
+    def tick(self) -> None:
+        """Tell what has happened, and report when it is time to."""
+        with self._telling:
+            with self.lock:
+                now = now_ms()
+                drained = [lane.drain() for lane in self._lanes]
+                oldest = self._oldest()
+            self._tell(drained)
+            self._guarded(self._interceptor.on_tick, now, oldest)
+        self._publisher.serve()
+
+    def _look(self) -> None:
+        while not self._stop.wait(self._pause):
+            self._guarded(self.tick)
+
+    @property
+    def _pause(self) -> float:
+        return min(max(_LEAST_SECONDS, len(self._lanes) * _SECONDS_PER_LANE), _MOST_SECONDS)
+
+    def _oldest(self) -> int | None:
+        lows = [low for lane in self._lanes if lane.pending and (low := lane.oldest) is not None]
+        lows += [min(batch.timestamps) for batch in self._held]
+        return min(lows, default=None)
+
+    def _drained(self) -> list[Drained]:
+        with self.lock:
+            return [lane.drain() for lane in self._lanes if lane.times or lane.done or lane.failed]
+
+    def _tell(self, drained: Iterable[Drained]) -> None:
+        with self._telling:
+            for each in drained:
+                if each.begun is not None:
+                    self._guarded(self._interceptor.on_send, each.begun)
+                for batch, parts in each.split:
+                    if len(parts) > 1:
+                        split = [part.batch for part in parts]
+                        self._guarded(self._interceptor.on_split, batch, split)
+                    for part, outcome in parts:
+                        if outcome is not None:
+                            self._settled(part, outcome)
+
+    def _settled(self, batch: BatchTally, outcome: Outcome) -> None:
+        if self._in_transaction and outcome is Outcome.ACKNOWLEDGED:
+            self._held.append(batch)
+        else:
+            self._guarded(self._interceptor.run.settle, batch, outcome)
+
+    def _end(self, outcome: Outcome) -> None:
+        """The transaction, if there is one, ended so."""
+        with self._telling:
+            if outcome is Outcome.ACKNOWLEDGED:
+                self.settle()
+            self._in_transaction = False
+            held, self._held = self._held, []
+            for batch in held:
+                self._guarded(self._interceptor.run.settle, batch, outcome)
+
+    def _guarded(self, call: Callable[..., None], *arguments: object) -> None:
+        """What goes wrong with the audit never reaches the application."""
+        try:
+            call(*arguments)
+        except Exception:
+            log.exception("the audit of a producer failed; its records are not touched by that")

@@ -1,0 +1,117 @@
+"""Messages that an application says one by one it is done with. Pure.
+
+Those that follow one another are put together to runs, since each would take as long to count as a
+thousand at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tallymark_audit.model.record_runs import SeenRun
+from tallymark_audit.reporters.books.tally_cell import Outcome
+from tallymark_audit.reporters.consumer.hand import Place
+from tallymark_audit.reporters.consumer.messages import Told, run_of
+
+MOST_OPEN = 1000
+"""Runs under way at a time, one a partition and origin."""
+
+
+class Done(NamedTuple):
+    """A run the application is done with, read from ``place``."""
+
+    place: Place
+    run: SeenRun
+    outcome: Outcome
+
+
+class DeskState(NamedTuple):
+    """What a desk holds: runs under way by place, origin (instance, partition) and outcome; of what
+    is open the timestamps (ms) by offset; the offset behind the last that is done."""
+
+    open: dict[tuple[Place, str, int, Outcome], SeenRun]
+    pending: dict[Place, dict[int, int]]
+    next: dict[Place, int]
+
+
+class Desk:
+    """What is being put together, and what is still open. Timestamps in ms."""
+
+    def __init__(self, window_ms: int) -> None:
+        self._window_ms = window_ms
+        self._open: dict[tuple[Place, str, int, Outcome], SeenRun] = {}
+        self._pending: dict[Place, dict[int, int]] = {}
+        self._next: dict[Place, int] = {}
+
+    def put(self, message: Told) -> None:
+        """It is open from now on."""
+        if message.offset >= 0:
+            self._pending.setdefault(message.place, {})[message.offset] = message.timestamp
+
+    def done(self, message: Told, outcome: Outcome) -> list[Done]:
+        """It is done. Returns the runs that this one does not continue."""
+        place, offset = message.place, message.offset
+        self._pending.get(place, {}).pop(offset, None)
+        if offset >= 0:
+            self._next[place] = max(self._next.get(place, 0), offset + 1)
+        run = run_of(message, self._window_ms)
+        who = place, run.key.instance, run.key.partition, outcome
+        before = self._open.get(who)
+        if before is not None and _continues(before, run):
+            _join(before, run)
+            return []
+        finished = self.settle() if len(self._open) >= MOST_OPEN else []
+        self._open[who] = run
+        return finished if before is None or finished else [Done(place, before, outcome)]
+
+    def settle(self) -> list[Done]:
+        """All runs, as far as they are."""
+        found = [Done(place, run, outcome) for (place, _, _, outcome), run in self._open.items()]
+        self._open.clear()
+        return found
+
+    def release(self, place: Place) -> None:
+        """Somebody else's now: what is open comes again there."""
+        self._pending.pop(place, None)
+        self._next.pop(place, None)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was ever told here and not given up since."""
+        return bool(self._open or self._next)
+
+    def state(self) -> DeskState:
+        """All that is on it."""
+        return DeskState(dict(self._open), dict(self._pending), dict(self._next))
+
+    def restore(self, state: DeskState) -> None:
+        """Have on it what was on another."""
+        self._open, self._pending, self._next = state
+
+    @property
+    def positions(self) -> dict[Place, int]:
+        """By partition, the offset before which all is done."""
+        found: dict[Place, int] = {}
+        for place, offset in self._next.items():
+            found[place] = min((offset, *self._pending.get(place, ())))
+        return found
+
+    @property
+    def oldest(self) -> int | None:
+        """The smallest timestamp of what is open; one without is as old as can be."""
+        lows = [at for pending in self._pending.values() for at in pending.values()]
+        return max(0, min(lows)) if lows else None
+
+
+def _continues(run: SeenRun, more: SeenRun) -> bool:
+    if run.key != more.key:
+        return False
+    return not run.key.stamped or more.first == run.last + 1
+
+
+def _join(run: SeenRun, more: SeenRun) -> None:
+    run.count += 1
+    run.bytes += more.bytes
+    run.malformed += more.malformed
+    run.min_timestamp = min(run.min_timestamp, more.min_timestamp)
+    run.max_timestamp = max(run.max_timestamp, more.max_timestamp)

@@ -1,0 +1,130 @@
+"""What an application has in hand: records it was given and has not said it is done with. Pure.
+
+They are kept as runs, one for a healthy batch, so that having much in hand costs little.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from tallymark_audit.model.record_runs import SeenRun
+
+Place = tuple[str, int]
+"""Topic and partition, as read."""
+MOST_RUNS: Final = 50_000
+"""Of a partition, some 20 MB: an application that never stores its offsets has everything in
+hand."""
+
+
+class Hand:
+    """By partition, in the order of their offsets; ``most`` runs of each."""
+
+    def __init__(self, most: int = MOST_RUNS) -> None:
+        self._most = most
+        self._runs: dict[Place, deque[SeenRun]] = {}
+
+    def take(self, place: Place, runs: Iterable[SeenRun]) -> list[SeenRun]:
+        """These were handed out. What was in hand from their first offset on was handed out before
+        and comes again, since the application went back. Returns the oldest runs, for which there
+        is no room any more: nobody will hear that they were processed."""
+        mine = self._runs.setdefault(place, deque())
+        for run in runs:
+            while mine and mine[-1].offset >= run.offset:
+                mine.pop()
+            if mine and mine[-1].last_offset >= run.offset:
+                mine.append(_before(mine.pop(), run.offset))
+            if mine and _continues(mine[-1], run):
+                mine.append(_joined(mine.pop(), run))
+            else:
+                mine.append(run)
+        return [mine.popleft() for _ in range(len(mine) - self._most)]
+
+    def done(self, positions: Mapping[Place, int]) -> list[tuple[Place, SeenRun]]:
+        """All before these offsets is processed: it leaves the hand."""
+        found: list[tuple[Place, SeenRun]] = []
+        for place, offset in positions.items():
+            mine = self._runs.get(place, deque())
+            while mine and mine[0].last_offset < offset:
+                found.append((place, mine.popleft()))
+            if mine and mine[0].offset < offset:
+                run = mine.popleft()
+                found.append((place, _before(run, offset)))
+                mine.appendleft(_from(run, offset))
+        return found
+
+    def cut(self, place: Place, offset: int) -> list[SeenRun]:
+        """The log was cut there: what was handed out from that offset on leaves the hand."""
+        mine, gone = self._runs.get(place, deque()), list[SeenRun]()
+        while mine and mine[-1].last_offset >= offset:
+            run = mine.pop()
+            if run.offset < offset:
+                mine.append(_before(run, offset))
+                run = _from(run, offset)
+            gone.append(run)
+        return gone[::-1]
+
+    def drop(self, places: Collection[Place]) -> None:
+        """These partitions are somebody else's now."""
+        for place in places:
+            self._runs.pop(place, None)
+
+    @property
+    def places(self) -> list[Place]:
+        """Where something may be in hand."""
+        return list(self._runs)
+
+    def runs(self) -> list[tuple[Place, SeenRun]]:
+        """All that is in hand."""
+        return [(place, run) for place, runs in self._runs.items() for run in runs]
+
+    @property
+    def oldest(self) -> int | None:
+        """The smallest timestamp (ms) in hand; a record without one is as old as can be."""
+        lows = [run.min_timestamp for runs in self._runs.values() for run in runs]
+        return max(0, min(lows)) if lows else None
+
+
+def _continues(run: SeenRun, more: SeenRun) -> bool:
+    if (run.key, run.last_offset + 1) != (more.key, more.offset):
+        return False
+    if bool(run.malformed) != bool(more.malformed):
+        return False
+    return not run.key.stamped or run.last + 1 == more.first
+
+
+def _joined(run: SeenRun, more: SeenRun) -> SeenRun:
+    return replace(
+        run,
+        count=run.count + more.count,
+        bytes=run.bytes + more.bytes,
+        malformed=run.malformed + more.malformed,
+        skewed=run.skewed + more.skewed,
+        min_timestamp=min(run.min_timestamp, more.min_timestamp),
+        max_timestamp=max(run.max_timestamp, more.max_timestamp),
+    )
+
+
+def _before(run: SeenRun, offset: int) -> SeenRun:
+    """The records of a run before an offset."""
+    return _part(run, 0, offset - run.offset)
+
+
+def _from(run: SeenRun, offset: int) -> SeenRun:
+    return _part(run, offset - run.offset, run.last_offset - offset + 1)
+
+
+def _part(run: SeenRun, skip: int, count: int) -> SeenRun:
+    """``count`` records after the first ``skip``; of what is known of the whole run only, a
+    share."""
+    return replace(
+        run,
+        first=run.first + skip if run.key.stamped else run.first,
+        offset=run.offset + skip,
+        count=count,
+        bytes=run.bytes * count // run.count,
+        malformed=count if run.malformed else 0,
+        skewed=min(run.skewed, count),
+    )

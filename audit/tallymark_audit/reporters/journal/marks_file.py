@@ -1,0 +1,76 @@
+"""What a consumer has in hand, in a file beside its journal, written without a call a message.
+
+``<instance>.marks``, 64 KiB, mapped and shared: the page cache keeps what a killed process wrote.
+
+::
+
+    0        8        16       24
+    +--------+--------+--------+--------+-- - -
+    |  done  |  last  |  done  |  last  |          i64, in the machine's order
+    +--------+--------+--------+--------+-- - -
+      slot 0            slot 1
+
+Which partition a slot is of stands in the journal (VIEW). What the numbers mean:
+:class:`tallymark_audit.reporters.consumer.processing.Hold`. Each is written in one step, so that a
+death leaves the old or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from tallymark_audit.reporters.consumer.processing import Hold
+from tallymark_audit.reporters.journal.disk import Disk, Mapped
+
+log: Final = logging.getLogger(__name__)
+MARKS_SUFFIX: Final = ".marks"
+SIZE: Final = 64 * 1024
+SLOTS: Final = SIZE // 16
+"""Partitions beyond that have none: of what is in hand of them nothing is known after a death."""
+
+
+class MarksFile:
+    """The file of one run. The memory stays as long as anybody has a view of it."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        """Make the file. OSError: the disk does not take it."""
+        self.path = path
+        self._disk = disk
+        self._mapped: Mapped | None = disk.create(path, SIZE)
+        self._numbers = memoryview(self._mapped.map).cast("q")
+        self._next = 0
+
+    def take(self) -> tuple[int, memoryview] | None:
+        """Another slot, and its view. None: there is no more."""
+        slot = self._next
+        if slot == SLOTS:
+            return None
+        self._next += 1
+        view = self._numbers[2 * slot : 2 * slot + 2]
+        view[0], view[1] = Hold()
+        return slot, view
+
+    def close(self, remove: bool) -> None:
+        """Let go of the file, not of the memory: a stream may still write there."""
+        if self._mapped is None:
+            return
+        os.close(self._mapped.file)
+        self._mapped = None
+        if remove:
+            with contextlib.suppress(OSError):
+                self._disk.remove(self.path)
+
+
+def read_marks(path: Path) -> dict[int, Hold]:
+    """What a dead run had in hand, by slot; empty if the file is not there or is none."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        log.warning("cannot read the marks %s: %s", path, error)
+        return {}
+    numbers = memoryview(data[: len(data) // 16 * 16]).cast("q")
+    return {at // 2: Hold(numbers[at], numbers[at + 1]) for at in range(0, len(numbers), 2)}

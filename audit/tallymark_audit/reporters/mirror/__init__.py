@@ -1,0 +1,4 @@
+"""What a mirror reports of what it copied.
+
+Read :mod:`.mirror_report`.
+"""

@@ -1,0 +1,128 @@
+"""The audit in the producer: tells the audit topic what was accepted and what became of it.
+
+Every :class:`tallymark.Producer` gets one through the entry point ``tallymark.interceptors``. The
+producer calls from its I/O thread, so nothing here waits, and whatever goes wrong with the audit
+never touches the application's records: reports are kept and tried again, one log line says so.
+
+Against ``kill -9`` the books are mirrored in a journal, which the next producer on the host, or
+the host's collector, publishes: see :mod:`tallymark_audit.reporters.journal`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tallymark.client.producing.interceptors import BatchTally, ProducerContext
+from tallymark.deployment import Deployment, find_settings, load
+from tallymark.errors import UserError
+from tallymark_audit.events.audit_topic import RETENTION_MS
+from tallymark_audit.reporters.books.tally_cell import Outcome
+from tallymark_audit.reporters.producer.producer_run import ProducerRun, RunSettings, RunTroubles
+
+log: Final = logging.getLogger(__name__)
+
+
+class AuditInterceptor:
+    """Tallies one producer; a :class:`tallymark.client.producing.interceptors.ProducerInterceptor`.
+
+    Times in ms. ``journal_dir`` None: no journal, so that a sudden death leaves the last claims
+    unknown. ``max_ranges`` are kept of a cell; beyond, it is only counted and hashed.
+    ``content_check``: keys and values are hashed too, which costs some 0.4 µs a record."""
+
+    def __init__(
+        self,
+        window_ms: int = 60_000,
+        journal_dir: Path | None = None,
+        report_interval_ms: int = 2000,
+        skew_ms: int = 86_400_000,
+        max_ranges: int = 10_000,
+        content_check: bool = False,
+        retention_ms: int = RETENTION_MS,
+    ) -> None:
+        self.settings = RunSettings(
+            window_ms,
+            journal_dir,
+            report_interval_ms,
+            skew_ms,
+            max_ranges,
+            content_check,
+            retention_ms,
+        )
+        self._run: ProducerRun | None = None
+
+    def attach(self, context: ProducerContext) -> None:
+        """Begin the books of this run; a forked child is another run."""
+        self._run = ProducerRun(context, self.settings)
+
+    def on_send(self, batch: BatchTally) -> None:
+        """The batch's records are accepted: on record before their first byte leaves."""
+        self.run.accept(batch)
+
+    def on_acknowledged(self, batch: BatchTally, base_offset: int) -> None:
+        """In the log; with acks=0 only handed over, which settles them as far as it ever will."""
+        self.run.settle(batch, Outcome.ACKNOWLEDGED)
+
+    def on_failed(self, batch: BatchTally, error: Exception, in_doubt: bool) -> None:
+        """Given up: refused for good, or nobody knows."""
+        self.run.settle(batch, Outcome.IN_DOUBT if in_doubt else Outcome.FAILED)
+
+    def on_split(self, batch: BatchTally, parts: Sequence[BatchTally]) -> None:
+        """Too large for the broker: it goes on as ``parts``, which are settled one by one."""
+        self.run.split(batch, parts)
+
+    def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
+        """Report if it is time to: with news, and without as a sign of life."""
+        self.run.tick(now_ms, oldest_pending_ms)
+
+    def on_flush(self, now_ms: int, oldest_pending_ms: int | None) -> None:
+        """Report what was settled, without being waited for."""
+        self.run.flush(now_ms, oldest_pending_ms)
+
+    def on_close(self, now_ms: int) -> None:
+        """The last report. The journal goes when it has arrived, else the next start tries."""
+        self.run.close(now_ms)
+
+    @property
+    def troubles(self) -> RunTroubles:
+        """What went wrong with the audit itself, for who watches it."""
+        return self.run.troubles
+
+    @property
+    def run(self) -> ProducerRun:
+        """The run that is tallied."""
+        if self._run is None:
+            raise RuntimeError("the interceptor is not attached to a producer")
+        return self._run
+
+
+def default_interceptor() -> AuditInterceptor:
+    """The interceptor that every Producer gets: by the deployment's settings, else the defaults."""
+    try:
+        settings = find_settings()
+        deployment = load(settings) if settings else Deployment()
+    except UserError as error:
+        log.warning("audit: the defaults are used, since %s", error)
+        settings, deployment = None, Deployment()
+    return interceptor_for(deployment, None if settings else state_journal())
+
+
+def interceptor_for(deployment: Deployment, journal_dir: Path | None = None) -> AuditInterceptor:
+    """The interceptor of a deployment; its journals where the deployment has them, unless it is
+    said where."""
+    return AuditInterceptor(
+        window_ms=deployment.audit.window_ms,
+        journal_dir=journal_dir or deployment.journal_dir,
+        report_interval_ms=deployment.audit.report_interval_ms,
+        skew_ms=deployment.audit.skew_ms,
+        max_ranges=deployment.audit.max_ranges,
+        content_check=deployment.audit.content_check,
+        retention_ms=deployment.audit.retention_ms,
+    )
+
+
+def state_journal() -> Path:
+    """Where journals are on a host that has no settings."""
+    return Path.home() / ".local" / "state" / "tallymark" / "journal"
