@@ -15,9 +15,9 @@ import pytest
 
 from tallymark_audit.collector.chores import Chores, Doing
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.collector.service import one_round
 from tallymark_audit.collector.trouble import Troubles
-from tallymark_audit.edges import AUDIT_TOPIC
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.service import one_round
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.testing import MemoryCluster, Told
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from tallymark_audit.cells import Edge
-from tallymark_audit.reports.events import Gap
+from tallymark_audit.events.events import Gap
+from tallymark_audit.model.cells import Edge
 from tallymark_audit.store import Store, carried, open_store
 from tallymark_audit.store.incidents import Incident, add_gap, fold_incident
 
