@@ -34,7 +34,7 @@ from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store import open_store, queries
 from tallymark_audit.store.counts import load_positions
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.process, pytest.mark.soak, pytest.mark.timeout(3600)]
 
 MIB = 1 << 20
 SEED = 20_261_122
@@ -234,6 +234,5 @@ def test_4_000_inputs_of_a_stranger(tmp_path: Path) -> None:
     attack(tmp_path, 4_000, 15, 60 * MIB, 4 * MIB)
 
 
-@pytest.mark.soak
 def test_100_000_inputs_of_a_stranger(tmp_path: Path) -> None:
     attack(tmp_path, 100_000, 60, 300 * MIB, 20 * MIB)
