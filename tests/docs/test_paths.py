@@ -16,6 +16,12 @@ ROOTS = (
     "schema_registry/tallymark_schema_registry",
     "spark_jobs/tallymark_spark_jobs",
 )
+MODULE = re.compile(r":mod:`~?(\.*)([\w.]+)`")
+PACKAGE_FILES = [
+    file
+    for folder in ("platform", "audit", "schema_registry", "spark_jobs", "dashboards")
+    for file in (ROOT / folder).rglob("*.py")
+]
 
 
 def test_the_file_map_is_up_to_date() -> None:
@@ -33,3 +39,28 @@ def test_every_path_that_is_walked_is_there() -> None:
     assert len(paths) > 80
     missing = [path for path in paths if not any((ROOT / top / path).exists() for top in ROOTS)]
     assert sorted(missing) == []
+
+
+def test_every_module_that_a_docstring_names_is_there() -> None:
+    """Docstrings went on naming modules by the rooms that they had left."""
+    found = {name: file for file in PACKAGE_FILES if (name := _module(file))}
+    lost = [
+        (str(file.relative_to(ROOT)), dots + name)
+        for module, file in found.items()
+        for dots, name in MODULE.findall(file.read_text())
+        if _absolute(module, file, dots, name) not in found
+    ]
+    assert len(found) > 1_000
+    assert lost == []
+
+
+def _module(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _absolute(module: str, file: Path, dots: str, name: str) -> str:
+    if not dots:
+        return name
+    up = len(dots) - (file.name == "__init__.py")
+    return ".".join([*module.split(".")[: -up or None], name])

@@ -46,7 +46,7 @@ AT_ONCE: Final = 500
 """Windows judged in one step, of each topic those first that wait longest and in fair turns
 (:mod:`tallymark_audit.model.turns`); the others are for the next one."""
 FOUND_MS: Final = 2 * SLICE_MS
-"""Of processor time, for all groups that nobody declared, at each step; in a hurry less."""
+"""Processor time that one step gives to all undeclared groups together; in a hurry it gives less."""
 SLACK_MS: Final = 30_000
 """Changes are looked for this far back: clocks differ, and transactions take their time."""
 LATEST_MS: Final = 300_000
@@ -104,7 +104,7 @@ class JudgeLoop:
         self._answers = Answers()
         self._hops: dict[str, _HopLoop] = {}
         self._found: deque[str] = deque()
-        """Of these the groups that nobody declared."""
+        """The names of the undeclared groups among them."""
         self._history: History | None = None
         self._noted: set[str] = set()
 
@@ -168,7 +168,7 @@ class JudgeLoop:
 
     def _hold(self, edges: Sequence[Edge], owed_from: OwedFrom, found: bool = False) -> None:
         """Judge these edges, where they are this cluster's and not judged already. ``found``:
-        nobody declared them."""
+        they are undeclared groups."""
         for hop in hops_into(edges, self._ledger.cluster):
             name = hop.edge.name
             known = self._hops.get(name)

@@ -107,8 +107,8 @@ class _Look:
         }
 
     def _bad_windows(self, edge: str, topic: str) -> list[Judged]:
-        """The bad windows that the watermark needs: it ends at the first one that nobody has
-        accepted, and a row keeps :data:`MAX_HOLES` of them."""
+        """The bad windows that the watermark needs. It ends at the first one without an acceptance,
+        and a row keeps :data:`MAX_HOLES` of them."""
         query = select(verdicts.c.window, verdicts.c.state, verdicts.c.accepted_by).where(
             verdicts.c.edge == edge,
             verdicts.c.topic == topic,

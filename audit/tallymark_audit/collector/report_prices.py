@@ -60,7 +60,7 @@ def price_of(event: AuditEvent, heard: Heard, budget: Budget, now: int) -> int:
 
 
 def cell_of(event: AuditEvent, cell: CellReport) -> int:
-    """Whose cell it is, and which: a hash that nobody can foresee, as Python's are."""
+    """A hash of the reporter and the cell. Its seed is random: no sender can choose collisions."""
     place = cell.topic, cell.partition, cell.window_start
     return hash((event.reporter, *place, cell.server, cell.instance))
 

@@ -41,7 +41,7 @@ class Settler:
         self._origin = (instance, server)
         self._backfill = backfill
         self.metrics: Metrics | None = None
-        """Told of every batch (:mod:`.metrics`)."""
+        """Told of every batch (:mod:`tallymark.client.metrics`)."""
         self._waiters: list[tuple[set[ProducerBatch], asyncio.Future[None]]] = []
 
     def announce(self, batch: ProducerBatch) -> None:
