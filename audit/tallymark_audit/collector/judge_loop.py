@@ -46,7 +46,7 @@ AT_ONCE: Final = 500
 """Windows judged in one step, of each topic those first that wait longest and in fair turns
 (:mod:`tallymark_audit.model.turns`); the others are for the next one."""
 FOUND_MS: Final = 2 * SLICE_MS
-"""Processor time that one step gives to all undeclared groups together; in a hurry it gives less."""
+"""Processor time that a step gives to all undeclared groups together; in a hurry it gives less."""
 SLACK_MS: Final = 30_000
 """Changes are looked for this far back: clocks differ, and transactions take their time."""
 LATEST_MS: Final = 300_000
