@@ -186,8 +186,8 @@ def test_a_retry_is_no_second_acceptance(broker: ScriptedBroker) -> None:
 
 def test_refused_for_good_is_failed_and_unanswered_is_in_doubt(broker: ScriptedBroker) -> None:
     recorder = Recorder()
-    with producer(broker, recorder, delivery_timeout_ms=250, batch_size=1) as p:
-        broker.script(ApiKey.PRODUCE, Refuse(CODES["INVALID_RECORD"]), Late(2.0))
+    with producer(broker, recorder, delivery_timeout_ms=1_200, batch_size=1) as p:
+        broker.script(ApiKey.PRODUCE, Refuse(CODES["INVALID_RECORD"]), Late(4))
         with pytest.raises(KafkaError):
             p.send("t", b"refused").result(5)
         with pytest.raises(TimedOutError):

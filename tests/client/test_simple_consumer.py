@@ -184,7 +184,7 @@ def test_an_address_where_nobody_is_fails_at_once(broker: ScriptedBroker) -> Non
 
 
 def test_one_that_does_not_answer_is_a_typed_error(broker: ScriptedBroker) -> None:
-    with consumer(broker, request_timeout_ms=150) as c:
+    with consumer(broker, request_timeout_ms=800) as c:
         c.topics()
         broker.script(ApiKey.FETCH, *[Late(5.0)] * 10)
         with pytest.raises(KafkaError, match="no response to Fetch within"):

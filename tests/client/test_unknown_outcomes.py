@@ -432,8 +432,8 @@ def test_a_producer_does_not_claim_what_took_the_place_of_another_record(code: i
             bootstrap_servers=broker.address,
             batch_size=1,
             linger_ms=0,
-            delivery_timeout_ms=300,
-            request_timeout_ms=200,
+            delivery_timeout_ms=1_500,
+            request_timeout_ms=1_000,
             interceptors=[outcomes],
         )
         with producer:
@@ -457,8 +457,8 @@ def test_a_hang_up_after_the_append_is_in_doubt_when_time_runs_out() -> None:
         producer = Producer(
             bootstrap_servers=broker.address,
             batch_size=1,
-            delivery_timeout_ms=300,
-            request_timeout_ms=200,
+            delivery_timeout_ms=1_500,
+            request_timeout_ms=1_000,
             interceptors=[outcomes],
         )
         with producer:
