@@ -17,8 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallymark.cli.stack.checks import check_java
 from tallymark.errors import UserError
+from tallymark.processes.checks.machine import check_java
 from tallymark_spark_jobs.errors import as_user_error
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from tallymark.cli.stack import checks
 from tallymark.cli.stack.doctor import command as doctor
 from tallymark.deployment import Deployment, dump_toml
+from tallymark.processes.checks import machine as checks
 from tallymark.processes.ports import is_taken, with_free_ports
 from tallymark.protocol import record_check, record_walk
 

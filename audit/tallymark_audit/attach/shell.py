@@ -8,18 +8,18 @@ from pathlib import Path
 
 import click
 
-from tallymark.cli.stack.checks import is_running
-from tallymark.cli.stack.up import refuse_early, run_stack
 from tallymark.client import Admin
 from tallymark.client.core.security.deployment import ConnectionSettings, security_settings
 from tallymark.client.core.security.security import SecuritySettings
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
+from tallymark.processes.checks.machine import is_running
 from tallymark.processes.ports import with_free_ports
 from tallymark.processes.process import die_with_parent
 from tallymark.shell.command_config import read_command_config
 from tallymark.shell.confirm import confirmed
+from tallymark.shell.run_stack import refuse_early, run_stack
 from tallymark_audit.attach.asked import Asked, ClusterAsked, Place
 from tallymark_audit.attach.found import ClusterFound
 from tallymark_audit.attach.going_on import differences

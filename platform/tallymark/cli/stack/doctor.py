@@ -8,9 +8,9 @@ from dataclasses import asdict
 
 import click
 
-from tallymark.cli.stack.reach import Finding, check_one
 from tallymark.deployment import load
 from tallymark.deployment.places import find_places
+from tallymark.processes.checks.reach import Finding, check_one
 from tallymark.shell.output import json_option
 
 COLOUR = {"ok": "green", "warning": "yellow", "failure": "red"}
@@ -37,7 +37,8 @@ def command(settings: str | None, reach: str | None, as_json: bool) -> None:
 
 
 def _all(settings: str | None) -> list[Finding]:
-    from tallymark.cli.stack.checks import run_checks  # --reach does not need what they need
+    # imported here, since --reach needs none of it
+    from tallymark.processes.checks.machine import run_checks
 
     return run_checks(load(settings))
 

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tallymark.cli.stack.reach import Finding
 from tallymark.deployment import Deployment
+from tallymark.processes.checks.reach import Finding
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _MOST: Final = 20_000

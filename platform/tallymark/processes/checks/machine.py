@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 
-from tallymark.cli.stack.file_modes import check_modes
-from tallymark.cli.stack.reach import Finding, reach
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark.private_files import write_private
+from tallymark.processes.checks.file_modes import check_modes
+from tallymark.processes.checks.reach import Finding, reach
 from tallymark.processes.ports import is_taken, listening
 from tallymark.processes.supervisor.control import NotRunningError, ask
 from tallymark.processes.supervisor.run import control_file

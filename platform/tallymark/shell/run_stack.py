@@ -1,0 +1,78 @@
+"""Run a stack in the foreground of a command, with one line for each change of a process.
+
+``tallymark up``, ``tallymark attach`` and other commands that start a deployment call this.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from tallymark.deployment import Deployment
+from tallymark.errors import UserError
+from tallymark.processes.checks.machine import check_disk, check_java, check_packages, check_ports
+from tallymark.processes.descriptors import raise_descriptor_limit
+from tallymark.processes.process import stop_signals
+from tallymark.processes.supervisor.plan import ProcessSpec
+from tallymark.processes.supervisor.run import POLL_SECONDS, Supervisor
+from tallymark.processes.supervisor.state import Child, State
+from tallymark.processes.zookeeper_credentials import password_file, prepare_credentials
+
+
+def run_stack(deployment: Deployment, announce: Callable[[], None]) -> None:
+    """Start what the deployment embeds and keep it running until SIGINT or SIGTERM; ``announce`` is
+    called once, when all of it serves. UserError: it cannot be started here, and why."""
+    raise_descriptor_limit()
+    refuse_early(deployment)
+    supervisor = Supervisor(deployment, report)
+    supervisor.start()
+    if prepare_credentials(deployment):
+        click.echo(f"ZooKeeper is closed to others from now on: {password_file(deployment)}")
+    with stop_signals() as stopped:
+        try:
+            announced = False
+            while not stopped.is_set():
+                supervisor.step()
+                _give_up(supervisor)
+                if not announced and supervisor.all_ready():
+                    announced = True
+                    announce()
+                time.sleep(POLL_SECONDS)
+            click.echo("stopping")
+        finally:
+            supervisor.stop()
+
+
+def report(spec: ProcessSpec, child: Child, log: Path) -> None:
+    """One line for each change of a process that a person would want to know."""
+    if child.state is State.READY:
+        click.echo(f"{spec.name:<26} ready      {spec.address}")
+    elif child.state in (State.BACKOFF, State.GIVEN_UP):
+        wait = f", again in {child.delay_ms / 1000:g} s" if child.state is State.BACKOFF else ""
+        click.echo(f"{spec.name:<26} died       {child.reason}{wait} (log: {log})", err=True)
+    elif child.state is State.HELD:
+        click.echo(f"{spec.name:<26} held       {child.reason}")
+
+
+def refuse_early(deployment: Deployment) -> None:
+    """One clear line instead of ten processes that cannot start: UserError, and what to do."""
+    checks = [check_packages(deployment), check_disk(deployment), check_ports(deployment)]
+    if deployment.zookeeper.embedded or _starts_apache_kafka(deployment):
+        checks.append(check_java())
+    for findings in checks:
+        for finding in findings:
+            if finding.grade == "failure":
+                raise UserError(f"cannot start: {finding.what}: {finding.text}", finding.do)
+
+
+def _starts_apache_kafka(deployment: Deployment) -> bool:
+    return any(one.embedded and one.kind == "apache-kafka" for one in deployment.clusters)
+
+
+def _give_up(supervisor: Supervisor) -> None:
+    for child in supervisor.given_up():
+        log = supervisor.log_path(child.name)
+        raise UserError(f"{child.name} does not start: {child.reason}", f"see {log}")
