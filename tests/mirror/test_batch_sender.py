@@ -14,10 +14,10 @@ from tallymark.client.core.bootstrap import Bootstrap
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.io_thread import IoThread
 from tallymark.errors import CODES, KafkaError, TimedOutError
-from tallymark.mirror import batch_sender
-from tallymark.mirror.batch_sender import BatchSender
 from tallymark.mirror.damage import UnfitBatchError
-from tallymark.mirror.ready_batch import Origin, ReadyBatch
+from tallymark.mirror.target import batch_sender
+from tallymark.mirror.target.batch_sender import BatchSender
+from tallymark.mirror.target.ready_batch import Origin, ReadyBatch
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.record_writer import encode_batch
 from tallymark.protocol.records import Batch, split_batches

@@ -13,8 +13,8 @@ from mirror_rig import Rig, numbers, rig, zookeeper
 
 from tallymark.client.admin.admin import Admin
 from tallymark.deployment import Mirror as MirrorSettings
-from tallymark.mirror import metrics
-from tallymark.mirror.status import mirror_status
+from tallymark.mirror.monitoring import metrics
+from tallymark.mirror.monitoring.status import mirror_status
 from tallymark.protocol.records import iterate_batches
 from tallymark.testing.flaky_proxy import FlakyProxy
 

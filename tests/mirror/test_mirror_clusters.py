@@ -21,11 +21,12 @@ from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.errors import UserError
-from tallymark.mirror import OffsetTranslator, checkpoints
-from tallymark.mirror import batch_sender as sender_module
-from tallymark.mirror.metrics import MirrorMetrics
-from tallymark.mirror.origins import TOPIC as PRODUCERS
+from tallymark.mirror import OffsetTranslator
+from tallymark.mirror.monitoring.metrics import MirrorMetrics
+from tallymark.mirror.offsets import checkpoints
 from tallymark.mirror.several import Mirrors
+from tallymark.mirror.target import batch_sender as sender_module
+from tallymark.mirror.target.origins import TOPIC as PRODUCERS
 from tallymark.protocol.murmur2 import partition_of
 
 __all__ = ["rig", "zookeeper"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tallymark.mirror.offset_syncs import (
+from tallymark.mirror.offsets.offset_syncs import (
     LAST_SLOT,
     OffsetSync,
     SyncBook,

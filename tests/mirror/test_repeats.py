@@ -7,8 +7,8 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tallymark.mirror.copying.repeats import Repeats
 from tallymark.mirror.progress import CopyProgress, PartitionCopy
-from tallymark.mirror.repeats import Repeats
 
 OURS = {("clicks", 0), ("clicks", 1)}
 

@@ -1,12 +1,13 @@
 """One mirror: consume a cluster, produce into another, store offsets once they are acknowledged.
 
 The copied record keeps key, value, headers (so the stamp) and timestamp; it is neither stamped nor
-tallied again, and mostly not even looked at (:mod:`tallymark.mirror.copier`). It is copied at least
-once: a mirror that is killed goes on at the last offsets it stored, so what it copied since is
-there twice. How much that can be is a setting, whatever the speed (:mod:`.repeats`), and the audit
-names those messages by their identity. A rebalance repeats nothing: before partitions are given up,
-what is in flight is waited for and stored; and what is handed out again after all, because the
-session was lost or the target kept us waiting, is known (:mod:`tallymark.mirror.progress`).
+tallied again, and mostly not even looked at (:mod:`tallymark.mirror.copying.copier`). It is copied
+at least once: a mirror that is killed goes on at the last offsets it stored, so what it copied
+since is there twice. How much that can be is a setting, whatever the speed
+(:mod:`tallymark.mirror.copying.repeats`), and the audit names those messages by their identity. A
+rebalance repeats nothing: before partitions are given up, what is in flight is waited for and
+stored; and what is handed out again after all, because the session was lost or the target kept us
+waiting, is known (:mod:`tallymark.mirror.progress`).
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from tallymark.clock import now_ms
 from tallymark.coordination import CoordinationError, SessionLostError
 from tallymark.deployment import Deployment
 from tallymark.errors import ConnectError, KafkaError, TimedOutError
-from tallymark.mirror.checkpoints import Checkpoints
 from tallymark.mirror.damage import Stopped
 from tallymark.mirror.finding import find_mirror
-from tallymark.mirror.lag import MirrorState
-from tallymark.mirror.news import News
+from tallymark.mirror.monitoring.lag import MirrorState
+from tallymark.mirror.monitoring.news import News
 from tallymark.mirror.observer import DAMAGED, MirrorObserver, ObserverChain, load_observers
-from tallymark.mirror.offset_syncs import TOPIC as SYNC_TOPIC
-from tallymark.mirror.offset_syncs import TOPIC_CONFIGS as SYNC_CONFIGS
-from tallymark.mirror.offset_syncs import OffsetSync, SyncBook
+from tallymark.mirror.offsets.checkpoints import Checkpoints
+from tallymark.mirror.offsets.offset_syncs import TOPIC as SYNC_TOPIC
+from tallymark.mirror.offsets.offset_syncs import TOPIC_CONFIGS as SYNC_CONFIGS
+from tallymark.mirror.offsets.offset_syncs import OffsetSync, SyncBook
 from tallymark.mirror.opening import open_parts
 from tallymark.mirror.progress import UNKNOWN, Partition
-from tallymark.mirror.source import Piece
+from tallymark.mirror.source.source import Piece
 
 STORE_SECONDS = 1.0
 """How often offsets are stored at least, where there is news."""

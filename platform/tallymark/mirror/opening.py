@@ -15,17 +15,17 @@ from tallymark.coordination import ZooKeeper
 from tallymark.deployment import Cluster, Deployment
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.errors import UserError
-from tallymark.mirror.catalog import BrokerCatalog, ZooKeeperCatalog
-from tallymark.mirror.copier import Copier
-from tallymark.mirror.identity import TopicIdentities
+from tallymark.mirror.copying.copier import Copier
+from tallymark.mirror.copying.repeats import Repeats
+from tallymark.mirror.copying.topics import TopicCopier
 from tallymark.mirror.observer import MirrorContext, ObserverChain
-from tallymark.mirror.origins import Origins
 from tallymark.mirror.progress import Partition
 from tallymark.mirror.reach import REQUEST_TIMEOUT_MS, reach
-from tallymark.mirror.repeats import Repeats
-from tallymark.mirror.source import Source, SourceSettings
-from tallymark.mirror.target import Target
-from tallymark.mirror.topics import TopicCopier
+from tallymark.mirror.source.catalog import BrokerCatalog, ZooKeeperCatalog
+from tallymark.mirror.source.identity import TopicIdentities
+from tallymark.mirror.source.source import Source, SourceSettings
+from tallymark.mirror.target.origins import Origins
+from tallymark.mirror.target.target import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from contextlib import ExitStack, closing
 from tallymark.client.core.closing import ClosedByWith
 from tallymark.deployment import Deployment
 from tallymark.deployment import Mirror as MirrorSettings
-from tallymark.mirror.lag import MirrorState
 from tallymark.mirror.mirror import Mirror
+from tallymark.mirror.monitoring.lag import MirrorState
 
 _log = logging.getLogger("mirror")
 

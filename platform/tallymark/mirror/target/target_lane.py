@@ -11,7 +11,7 @@ from collections import deque
 from typing import Final
 
 from tallymark.client.producing.pipeline import Pipeline
-from tallymark.mirror.ready_batch import Origin, ReadyBatch
+from tallymark.mirror.target.ready_batch import Origin, ReadyBatch
 
 IN_FLIGHT: Final = 5
 """As many as brokers remember of a producer (KIP-98)."""

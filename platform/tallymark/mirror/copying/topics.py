@@ -11,7 +11,7 @@ from tallymark.client.admin.admin import Admin
 from tallymark.client.core.partition_layout import Layout
 from tallymark.deployment import Mirror
 from tallymark.errors import CODES, KafkaError
-from tallymark.mirror.catalog import Catalog
+from tallymark.mirror.source.catalog import Catalog
 
 KEPT: Final = frozenset(
     {"retention.ms", "retention.bytes", "cleanup.policy", "max.message.bytes", "segment.bytes"}

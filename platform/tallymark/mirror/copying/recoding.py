@@ -7,7 +7,7 @@ from typing import Final
 
 from tallymark.client.core.partition_layout import Layout
 from tallymark.mirror.progress import UNKNOWN, Range
-from tallymark.mirror.ready_batch import batch_of
+from tallymark.mirror.target.ready_batch import batch_of
 from tallymark.protocol.records import Batch, Record
 
 SMALL_RECORDS: Final = 24

@@ -3,8 +3,8 @@ producer.
 
 One function, :meth:`BatchSender._pump`, runs in the I/O thread whenever something may have become
 possible, and waits for nothing. The order of a partition is the business of its
-:class:`~tallymark.mirror.target_lane.TargetLane`. What passes is tried for ever; a target that
-answers, and keeps refusing, is believed after :data:`PATIENCE`.
+:class:`~tallymark.mirror.target.target_lane.TargetLane`. What passes is tried for ever; a target
+that answers, and keeps refusing, is believed after :data:`PATIENCE`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tallymark.errors import (
     TallymarkError,
     TimedOutError,
 )
-from tallymark.mirror.batch_request import Parcel, read_response, request_writer
 from tallymark.mirror.damage import UnfitBatchError, is_unfit
-from tallymark.mirror.identities import Announce, Identities
-from tallymark.mirror.ready_batch import ReadyBatch
-from tallymark.mirror.target_lane import IN_FLIGHT, TargetLane
+from tallymark.mirror.target.batch_request import Parcel, read_response, request_writer
+from tallymark.mirror.target.identities import Announce, Identities
+from tallymark.mirror.target.ready_batch import ReadyBatch
+from tallymark.mirror.target.target_lane import IN_FLIGHT, TargetLane
 from tallymark.net import Address, Stream
 from tallymark.protocol.messages import ProduceResponse
 from tallymark.protocol.produce_client_wire import Appended, read_produced

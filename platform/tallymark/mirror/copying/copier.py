@@ -19,20 +19,20 @@ from typing import Final
 
 from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
+from tallymark.mirror.copying.gathering import MERGED_BYTES, MERGED_RECORDS, gather, is_absurd
+from tallymark.mirror.copying.recoding import gaps_of, is_small, ranges_of, recode
+from tallymark.mirror.copying.repeats import Repeats
+from tallymark.mirror.copying.stretch import Stretch
+from tallymark.mirror.copying.topics import TopicCopier
 from tallymark.mirror.damage import UnfitBatchError
-from tallymark.mirror.gathering import MERGED_BYTES, MERGED_RECORDS, gather, is_absurd
-from tallymark.mirror.holes import COMPACTION, CORRUPT, UNKNOWN
 from tallymark.mirror.observer import ObserverChain
-from tallymark.mirror.origins import Origins
 from tallymark.mirror.progress import UNKNOWN as NONE
 from tallymark.mirror.progress import CopyProgress, Partition, PartitionCopy, Turn
-from tallymark.mirror.ready_batch import Origin, ReadyBatch, Settled
-from tallymark.mirror.recoding import gaps_of, is_small, ranges_of, recode
-from tallymark.mirror.repeats import Repeats
-from tallymark.mirror.source import Piece, Source
-from tallymark.mirror.stretch import Stretch
-from tallymark.mirror.target import Target
-from tallymark.mirror.topics import TopicCopier
+from tallymark.mirror.source.holes import COMPACTION, CORRUPT, UNKNOWN
+from tallymark.mirror.source.source import Piece, Source
+from tallymark.mirror.target.origins import Origins
+from tallymark.mirror.target.ready_batch import Origin, ReadyBatch, Settled
+from tallymark.mirror.target.target import Target
 from tallymark.net.rate_limit import RateLimit
 from tallymark.protocol.rebatch import is_dense
 from tallymark.protocol.records import Record

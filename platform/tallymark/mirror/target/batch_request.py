@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.producing.produce_request import produce_version
 from tallymark.errors import CODES, KafkaError
-from tallymark.mirror.ready_batch import ReadyBatch
-from tallymark.mirror.target_lane import TargetLane
+from tallymark.mirror.target.ready_batch import ReadyBatch
+from tallymark.mirror.target.target_lane import TargetLane
 from tallymark.net import Stream
 from tallymark.net.connection import Writer
 from tallymark.protocol.messages import ProduceResponse, ProduceResponsePartition

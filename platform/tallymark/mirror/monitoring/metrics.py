@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from tallymark.client.core.metrics_page import MetricsPage
-from tallymark.mirror.lag import MirrorState
+from tallymark.mirror.monitoring.lag import MirrorState
 from tallymark.net.web_access import WebAccess
 
 PREFIX: Final = "tallymark_mirror_"

@@ -13,7 +13,7 @@ from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark.mirror.finding import find_mirror
-from tallymark.mirror.offset_syncs import TOPIC, OffsetSync, decode, translate
+from tallymark.mirror.offsets.offset_syncs import TOPIC, OffsetSync, decode, translate
 from tallymark.mirror.progress import Partition
 from tallymark.protocol.schema import ZERO_UUID
 
@@ -36,9 +36,10 @@ class Translated(NamedTuple):
 class OffsetTranslator(ClosedByWith):
     """Translates offsets of a mirror's source into those of its target. Close it, or use ``with``.
 
-    It reads the pairs that the mirror left in the target (:mod:`~tallymark.mirror.offset_syncs`) at
-    its making, and whatever came since with :meth:`refresh`. The result is conservative: nothing is
-    skipped, some messages may be read twice. Raises UserError for an unknown mirror, ConnectError.
+    It reads the pairs that the mirror left in the target
+    (:mod:`~tallymark.mirror.offsets.offset_syncs`) at its making, and whatever came since with
+    :meth:`refresh`. The result is conservative: nothing is skipped, some messages may be read
+    twice. Raises UserError for an unknown mirror, ConnectError.
     """
 
     def __init__(self, deployment: Deployment, source: str, target: str) -> None:

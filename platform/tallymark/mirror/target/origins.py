@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CODES, KafkaError
-from tallymark.mirror.ready_batch import Origin
+from tallymark.mirror.target.ready_batch import Origin
 
 TOPIC: Final = "_tallymark_mirror_producers"
 TOPIC_CONFIGS: Final = {"cleanup.policy": "compact"}

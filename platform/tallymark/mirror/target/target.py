@@ -21,9 +21,9 @@ from tallymark.client.producing.interceptors import BatchTally, ProducerContext
 from tallymark.client.producing.producer import Producer
 from tallymark.deployment import Cluster as ClusterSettings
 from tallymark.errors import CODES, KafkaError, TimedOutError
-from tallymark.mirror import origins
-from tallymark.mirror.batch_sender import BatchSender
-from tallymark.mirror.ready_batch import Origin, ReadyBatch
+from tallymark.mirror.target import origins
+from tallymark.mirror.target.batch_sender import BatchSender
+from tallymark.mirror.target.ready_batch import Origin, ReadyBatch
 
 DELIVERY_TIMEOUT_MS: Final = 2**31 - 1
 """A target that is away for hours is waited for: giving up would only mean to copy again."""

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from tallymark.mirror.copier import Copier
-from tallymark.mirror.lag import Copied, MirrorState, lags_of
+from tallymark.mirror.copying.copier import Copier
+from tallymark.mirror.copying.stretch import Stretch
+from tallymark.mirror.monitoring.lag import Copied, MirrorState, lags_of
 from tallymark.mirror.observer import MirrorContext
 from tallymark.mirror.progress import Partition
-from tallymark.mirror.source import Source
-from tallymark.mirror.stretch import Stretch
+from tallymark.mirror.source.source import Source
 
 LINE_MS: Final = 60_000
 _log: Final = logging.getLogger("mirror")

@@ -14,8 +14,8 @@ import uuid
 from collections.abc import Iterable, Mapping
 
 from tallymark.coordination import OffsetRegistry, ZooKeeper, paths
-from tallymark.mirror.catalog import NO_ID, Catalog
 from tallymark.mirror.progress import Partition
+from tallymark.mirror.source.catalog import NO_ID, Catalog
 
 _log = logging.getLogger("mirror")
 

@@ -1,8 +1,8 @@
 """The producer ids under which a mirror writes, each announced before it is used.
 
 Copies tell by the producer id in the header of their batch where they come from: see
-:mod:`tallymark.mirror.origins`. So a mirror has one id for each *origin* (the clusters that the
-records were in before), and no batch goes out under an id of which the target does not hold the
+:mod:`tallymark.mirror.target.origins`. So a mirror has one id for each *origin* (the clusters that
+the records were in before), and no batch goes out under an id of which the target does not hold the
 announcement yet.
 """
 
@@ -19,7 +19,7 @@ from tallymark.client.core.cluster import Cluster
 from tallymark.client.producing.batch import NO_IDENTITY, Identity
 from tallymark.client.producing.producer_ids import ProducerIds
 from tallymark.errors import KafkaError, TallymarkError
-from tallymark.mirror.ready_batch import Origin
+from tallymark.mirror.target.ready_batch import Origin
 
 Announce = Callable[[int, Origin], Awaitable[None]]
 """``announce(producer id, origin)``: returns when the target has it."""
