@@ -7,8 +7,9 @@ upstream still has; :mod:`.apply` copies, :mod:`.placing` knows where to;
 """
 
 from tallymark_audit.repair.apply import Mended, apply_plan
+from tallymark_audit.repair.items import Item, Place
 from tallymark_audit.repair.looking import Clusters, Looked, look
-from tallymark_audit.repair.plan import Item, Left, Place, Plan, make_plan
+from tallymark_audit.repair.plan import Left, Plan, make_plan
 from tallymark_audit.repair.plan_file import read_plan, to_json, write_plan
 from tallymark_audit.repair.verify import Open, still_open, wait_until_good
 

@@ -20,6 +20,7 @@ from tallymark.protocol.topic_partition import LATEST
 from tallymark_audit.collector.locate import Stretch, records_in
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.repair.items import Item
 from tallymark_audit.repair.looking import (
     Clusters,
     Identity,
@@ -32,7 +33,7 @@ from tallymark_audit.repair.looking import (
     why_gone,
 )
 from tallymark_audit.repair.placing import layout_of, possible_partitions
-from tallymark_audit.repair.plan import Item, Plan
+from tallymark_audit.repair.plan import Plan
 
 DELIVERY_S: Final = 60.0
 

@@ -14,7 +14,8 @@ from tallymark.protocol.topic_partition import EARLIEST
 from tallymark_audit.collector.locate import Stretch, records_between
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.model.ranges import EMPTY, RangeSet
-from tallymark_audit.repair.plan import Item, Plan
+from tallymark_audit.repair.items import Item
+from tallymark_audit.repair.plan import Plan
 
 PORTION: Final = 5_000
 """Messages in memory at once, but for a cell that alone has more."""

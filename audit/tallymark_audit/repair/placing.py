@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.model.log_reader import LogReader, partitions_of
-from tallymark_audit.repair.plan import Item
+from tallymark_audit.repair.items import Item
 
 
 def layout_of(item: Item, upstream: LogReader, downstream: LogReader) -> Layout:

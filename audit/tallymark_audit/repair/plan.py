@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import Connection
 
 from tallymark.errors import UserError
 from tallymark_audit.collector.locate import Stretch, stretches
 from tallymark_audit.judge.verdicts import CellVerdict, State
-from tallymark_audit.model.cells import CellKey, Edge
-from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.cells import Edge
 from tallymark_audit.repair.elsewhere import Elsewhere, elsewhere
+from tallymark_audit.repair.items import Item, Place
 from tallymark_audit.repair.refusals import left_alone, refusal
 from tallymark_audit.store import queries
 from tallymark_audit.store.rows import Row, cell_from_json
@@ -26,38 +26,6 @@ from tallymark_audit.store.rows import Row, cell_from_json
 MOST: Final = 100_000
 """Verdicts in one plan."""
 WRONG: Final = (State.LOSS, State.MIXED, State.DUPLICATION, State.CORRUPT)
-
-
-class Place(NamedTuple):
-    """Missing messages that lie one after the other upstream; first and last are included."""
-
-    partition: int
-    first_offset: int
-    last_offset: int
-    first_sequence: int
-    last_sequence: int
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """The missing messages of one cell on one edge. ``topic`` is what it is called downstream;
-    upstream it is ``key.topic``. ``places``: where they lie upstream, as far as that was found out;
-    ``within``: where all of the cell lies. ``by_key``: the mirror lets keys decide on partitions.
-    ``refused``: why they cannot be copied, ``""`` if they can."""
-
-    edge: str
-    upstream: str
-    downstream: str
-    key: CellKey
-    topic: str
-    missing: RangeSet
-    count: int
-    within: tuple[Stretch, ...]
-    places: tuple[Place, ...] = ()
-    by_key: bool = False
-    source: str = ""
-    revision: int = 0
-    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

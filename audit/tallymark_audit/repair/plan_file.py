@@ -21,7 +21,8 @@ from tallymark.errors import UserError
 from tallymark_audit.collector.locate import Stretch
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.repair.plan import Item, Left, Place, Plan
+from tallymark_audit.repair.items import Item, Place
+from tallymark_audit.repair.plan import Left, Plan
 
 VERSION: Final = 2
 

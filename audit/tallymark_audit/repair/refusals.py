@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tallymark_audit.collector.locate import Stretch
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import Edge
-
-if TYPE_CHECKING:
-    from tallymark_audit.repair.elsewhere import Elsewhere
-    from tallymark_audit.repair.plan import Place
-    from tallymark_audit.store.rows import Row
+from tallymark_audit.repair.elsewhere import Elsewhere
+from tallymark_audit.repair.items import Place
+from tallymark_audit.store.rows import Row
 
 NAMED: Final = 5
 """Places named in one text."""

@@ -5,29 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tallymark.client.producing.settings import server_name
 from tallymark.client.producing.stamps import INSTANCE_BYTES, MAX_SERVER_BYTES
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
+from tallymark_audit.reporters.adapters.adoption import Adoption
 from tallymark_audit.reporters.effective_settings import settings_in_force, with_window
 from tallymark_audit.reporters.producer.interceptor import (
-    AuditInterceptor,
     interceptor_for,
     state_journal,
 )
-
-
-class Adoption(NamedTuple):
-    """How a producer is audited; ``topics`` is a regular expression on whole names."""
-
-    interceptor: AuditInterceptor
-    instance: bytes
-    server: str
-    application: str
-    backfill: bool
-    topics: str
 
 
 def audited(

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tallymark.client.core.forks import tell_in_child
 from tallymark.client.producing.interceptors import ProducerContext
 from tallymark.errors import UserError
-from tallymark_audit.reporters.adapters.adopt import Adoption
+from tallymark_audit.reporters.adapters.adoption import Adoption
 from tallymark_audit.reporters.adapters.confluent import AuditedProducer
 from tallymark_audit.reporters.adapters.confluent_produce import deliveries
 from tallymark_audit.reporters.adapters.confluent_reports import Attendance, ConfluentReports

@@ -23,7 +23,7 @@ from tallymark.client.core.closing import ClosedByWith
 from tallymark.client.core.forks import tell_in_child
 from tallymark.client.producing.interceptors import ProducerContext
 from tallymark.clock import now_ms
-from tallymark_audit.reporters.adapters.adopt import Adoption
+from tallymark_audit.reporters.adapters.adoption import Adoption
 from tallymark_audit.reporters.adapters.kafka_python_reports import KafkaPythonReports, fate
 from tallymark_audit.reporters.adapters.lanes import Lane
 from tallymark_audit.reporters.adapters.placing import PARTITIONERS, Chooser
