@@ -14,7 +14,7 @@ from tallymark_audit.collector import judge_loop
 from tallymark_audit.collector.judge_loop import WAITING_MS
 from tallymark_audit.collector.waiting import EACH_MS, LONGEST_MS, Waiting
 from tallymark_audit.collector.window_facts import judge_windows
-from tallymark_audit.judge.verdicts import State
+from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.store import claims
 
 
@@ -100,3 +100,27 @@ def test_windows_of_a_crowded_topic_do_not_make_others_wait(world: World) -> Non
     hop._due = {(f"t{n}", 0): world.now for n in range(2_000)}
     hop._many = Counter(topic for topic, _ in hop._due)
     assert hop._patience("t7") >= WAITING_MS + 2 * 2_000
+
+
+def test_a_crowd_of_young_windows_is_judged_when_it_is_old_enough(world: World) -> None:
+    """Somebody stamped records of two thousand windows, and so late that windows of the topic took
+    minutes to settle. Each was judged again every half minute meanwhile, which was known to be in
+    vain: long after it was over the collector took half as much processor again as before."""
+    world.run(1000)
+    (hop,) = (
+        one for one in world.judges["dc1"]._hops.values() if one.hop.edge.name == "producer-to-dc1"
+    )
+    now, name = world.now, hop.hop.edge.name
+
+    def again_in(topic: str, young_for: int) -> int:
+        settles = Verdict(name, topic, now - W, State.SETTLING, young_until=now + young_for)
+        hop._schedule(settles, now)
+        return hop._due[topic, now - W] - now
+
+    hop._due = {("crowded", n * W): now + 10**6 for n in range(2_000)}
+    hop._many = Counter(topic for topic, _ in hop._due)
+    assert again_in("crowded", 300_000) == 300_000
+    assert 30_000 <= again_in("crowded", 10_000) <= 31_000, "it has lots of others beside it"
+    assert again_in("crowded", 10**9) == pytest.approx(2_000 * EACH_MS, rel=0.01), "not for ever"
+    hop._due, hop._many = {}, Counter({"alone": 1})
+    assert again_in("alone", 300_000) <= WAITING_MS + 10, "records may come sooner than was thought"

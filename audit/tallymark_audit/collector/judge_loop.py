@@ -22,7 +22,7 @@ from tallymark.deployment import AuditSettings
 from tallymark.errors import TallymarkError
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.collector.marks import update_watermarks
-from tallymark_audit.collector.waiting import Signs, Waiting, those_waited_for
+from tallymark_audit.collector.waiting import EACH_MS, Signs, Waiting, those_waited_for
 from tallymark_audit.collector.window_facts import judge_windows, topics_known
 from tallymark_audit.judge.apart import is_unjudged, judge_apart
 from tallymark_audit.judge.hops import Hop, Known, hops_into
@@ -380,7 +380,7 @@ class _HopLoop:
         elif State.SETTLING in states:
             # What a clock that is ahead stamped settles by when it was written, not by its end.
             quiet = max(min(end, now), self._seen.get(key, 0)) + self._settings.settle_min_ms
-            self._due[key] = max(quiet, now + self._patience(key[0]))
+            self._due[key] = max(quiet, self._settled_at(verdict, now))
         elif State.UNKNOWN in states:
             first = max(self._patience(key[0]), LONGEST_WAIT_MS // 2)
             self._due[key] = self._waiting.again_at(key, now, first, self._crowd(key[0]))
@@ -388,6 +388,13 @@ class _HopLoop:
         else:
             self._due.pop(key, None)
         self._waiting.ended(key)
+
+    def _settled_at(self, verdict: Verdict, now: int) -> int:
+        """When to judge again what settles. That a window is old enough is known beforehand, but
+        for late records that change how long that takes: a crowd is seldom judged before."""
+        soon = self._patience(verdict.topic)
+        seldom = max(soon, self._crowd(verdict.topic) * EACH_MS)
+        return now + min(seldom, max(soon, verdict.young_until - now))
 
     def _patience(self, topic: str) -> int:
         """How long to leave a window that waits for others: the longer the more there are."""

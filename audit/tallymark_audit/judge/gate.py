@@ -31,7 +31,7 @@ class Gate:
     by instance, members of a group by name. ``damage``: logs that cannot be read to their end.
     ``ahead``: by how much (ms) the window begins after it was written, 0 if it does not.
     ``unheard``: why what a run sent of which nothing was ever heard may still be claimed, None
-    when it has had its time."""
+    when it has had its time. ``young_until`` (ms): when it is old enough, as far as is known."""
 
     clock: Clock
     kind: str
@@ -44,6 +44,7 @@ class Gate:
     damage: Damage = UNDAMAGED
     ahead: int = 0
     unheard: Held | None = None
+    young_until: int = 0
 
     @classmethod
     def of(
@@ -58,7 +59,7 @@ class Gate:
         ahead = ahead_by(window, clock)
         end = clock.changed if ahead else window + clock.window_ms
         damage = damage.touching(min(window, end))
-        young = _young(end, clock)
+        young, young_until = _young(end, clock), _old_at(end, clock)
         downstream = _counter_held("downstream", end, clock.downstream_through, clock)
         upstream = _counter_held("upstream", end, clock.upstream_through, clock)
         held, by_instance, carriers = _worst_held((downstream, upstream)), {}, None
@@ -78,7 +79,7 @@ class Gate:
         held = young or _worst_held((damage.of_window(end), held))
         sides = young, downstream, upstream, held, carriers
         unheard = _unheard(end, clock) if edge.kind == "producer" else None
-        return cls(clock, edge.kind, by_instance, *sides, damage, ahead, unheard)
+        return cls(clock, edge.kind, by_instance, *sides, damage, ahead, unheard, young_until)
 
     def missing(self, in_flight: bool, partition: int = -1) -> Held | None:
         """Why what a cell of the (origin) partition lacks is not lost yet; None: it is."""
@@ -175,9 +176,13 @@ def _group(reporters: Sequence[ReporterFacts], clock: Clock) -> Held | None:
 def _young(end: int, clock: Clock) -> Held | None:
     if clock.now < end:
         return State.OPEN, "the window has not ended"
-    if clock.now < max(end, clock.changed) + clock.settle_ms:
+    if clock.now < _old_at(end, clock):
         return State.SETTLING, "records may still be under way"
     return None
+
+
+def _old_at(end: int, clock: Clock) -> int:
+    return max(end, clock.changed) + clock.settle_ms
 
 
 def _unheard(end: int, clock: Clock) -> Held | None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tallymark_audit.judge.counted import NAMELESS, is_nameless, weigh
 from tallymark_audit.judge.damage import UNDAMAGED, Damage
@@ -111,7 +111,8 @@ class Verdict:
     """The judgement of one window. Counts are messages, summed over the cells; ``observed`` counts
     distinct ones. ``cells`` holds every cell that is not simply complete, worst first. ``held``:
     what the window as a whole would be without them, where it waits for something; an alarm
-    outranks that, and is still worth another look."""
+    outranks that, and is still worth another look. ``young_until`` (ms): before it, as far as is
+    known when it was judged, it is too young to be decided."""
 
     edge: str
     topic: str
@@ -126,6 +127,7 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     cells: tuple[CellVerdict, ...] = ()
     held: State | None = None
+    young_until: int = field(default=0, compare=False)
 
 
 def judge(
@@ -166,6 +168,7 @@ def judge(
         reasons=_reasons(skewed_ahead(cells, gate), gate.held, judged),
         cells=tuple(bad),
         held=gate.held[0] if gate.held else None,
+        young_until=gate.young_until,
     )
 
 
