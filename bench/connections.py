@@ -22,7 +22,7 @@ from typing import Final, cast
 from support.measure import cpu_seconds, rss_bytes
 from support.own_broker import OwnBroker
 
-from tallymark.net.accept_errors import WAITING
+from tallymark.net.limits.accept_queue import WAITING
 from tallymark.protocol.frames import encode_request
 from tallymark.protocol.messages import ApiVersionsRequest
 

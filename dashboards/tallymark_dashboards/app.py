@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from tallymark.deployment import Deployment
-from tallymark.net.web_refusal import refusal_page, wants_page
+from tallymark.net.web.refusal import refusal_page, wants_page
 from tallymark_audit.api import PREFIX, AuditApi
 from tallymark_audit.api import router as audit_router
 from tallymark_audit.store import Store

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tallymark.client.core.security.http import http_access
 from tallymark.deployment import Deployment
-from tallymark.net.access_log import AccessLog, AccessLogFile
-from tallymark.net.web_server import WebServer, listen
+from tallymark.net.web.access_log import AccessLog, AccessLogFile
+from tallymark.net.web.server import WebServer, listen
 from tallymark_audit.store import open_store
 from tallymark_dashboards.app import create_app
 

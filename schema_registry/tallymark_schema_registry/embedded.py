@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tallymark.net.access_log import AccessLog, AccessLogFile
-from tallymark.net.web_access import WebAccess
-from tallymark.net.web_guard import OwnNames
-from tallymark.net.web_server import WebLimits, WebServer, listen
+from tallymark.net.web.access import WebAccess
+from tallymark.net.web.access_log import AccessLog, AccessLogFile
+from tallymark.net.web.guard import OwnNames
+from tallymark.net.web.server import WebLimits, WebServer, listen
 from tallymark_schema_registry.service import Registry
 from tallymark_schema_registry.store import Store, open_engine
 from tallymark_schema_registry.web import create_app

@@ -18,7 +18,7 @@ from tallymark.cli.messages import consume, produce
 from tallymark.client import Admin, ConsumerConnector, Producer, SimpleConsumer
 from tallymark.client.admin.users import NewPassword
 from tallymark.errors import AuthenticationError, ConnectError, KafkaError
-from tallymark.net.sasl import MECHANISMS, SCRAM_SHA_256, SCRAM_SHA_512
+from tallymark.net.sasl.mechanisms import MECHANISMS, SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.processes.apache_kafka import ApacheKafkaServer
 
 pytestmark = [pytest.mark.apache_kafka, pytest.mark.process]

@@ -13,7 +13,7 @@ import pytest
 from eventually import eventually
 
 from tallymark.net import parse_address
-from tallymark.net.server_connection import ServerConnection
+from tallymark.net.server.connection import ServerConnection
 from tallymark.protocol import frames
 from tallymark.protocol.messages import (
     FetchRequest,

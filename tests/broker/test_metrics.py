@@ -21,7 +21,7 @@ from tallymark.broker.metrics.error_codes import error_codes
 from tallymark.broker.monitoring.loop_lag import LoopLag
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, UserError
-from tallymark.net.metrics_http import MetricsServer, Page
+from tallymark.net.web.metrics_http import MetricsServer, Page
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.messages import (
     DescribeClusterResponse,

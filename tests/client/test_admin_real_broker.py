@@ -20,7 +20,7 @@ from tallymark.client.admin.reset import OffsetTarget
 from tallymark.client.admin.topic_admin import NewTopic
 from tallymark.client.admin.users import NewPassword
 from tallymark.errors import KafkaError, UserError
-from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
+from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark.testing.broker_thread import BrokerThread
 

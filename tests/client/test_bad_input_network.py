@@ -23,7 +23,8 @@ from tallymark.errors import (
     TimedOutError,
     WrongClusterError,
 )
-from tallymark.net import Address, stream
+from tallymark.net import Address
+from tallymark.net.client import broker_connection as stream
 from tallymark.protocol.api import ApiKey
 from tallymark.testing.flaky_proxy import FlakyProxy
 from tallymark.testing.scripted_broker import HangUp, Late, Refuse, ScriptedBroker

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from tallymark.errors import KafkaError, RemoteProtocolError
 from tallymark.net import ClientConnection
-from tallymark.net.versions import common_version
+from tallymark.net.client.versions import common_version
 from tallymark.protocol import frames
 from tallymark.protocol.messages import (
     ApiVersionsRequest,

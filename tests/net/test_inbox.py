@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tallymark.errors import RemoteProtocolError
 from tallymark.net.inbox import Inbox
-from tallymark.net.request_memory import RequestMemory
+from tallymark.net.limits.request_memory import RequestMemory
 
 SCRATCH = 64
 

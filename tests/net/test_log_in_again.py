@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tallymark.errors import CODES, ConnectError, KafkaError
-from tallymark.net import SaslCredentials, log_in_again
-from tallymark.net.log_in_again import LogInAgain
-from tallymark.net.sasl import OAUTHBEARER
+from tallymark.net import SaslCredentials
+from tallymark.net.client import reauthentication as log_in_again
+from tallymark.net.client.reauthentication import LogInAgain
+from tallymark.net.sasl.mechanisms import OAUTHBEARER
 from tallymark.protocol.messages import SaslAuthenticateResponse, SaslHandshakeResponse
 
 

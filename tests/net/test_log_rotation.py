@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.net import access_log
-from tallymark.net.access_log import AccessLogFile, combined_line
-from tallymark.net.log_rotation import KEEP, copied
+from tallymark.log_rotation import KEEP, copied
+from tallymark.net.web import access_log
+from tallymark.net.web.access_log import AccessLogFile, combined_line
 from tallymark.processes.supervisor import child
 from tallymark.processes.supervisor.child import ChildProcess
 from tallymark.processes.supervisor.plan import ProcessSpec
@@ -76,7 +76,7 @@ def test_output_is_no_file_to_set_aside(monkeypatch: pytest.MonkeyPatch) -> None
     """``--access-log /dev/stdout`` is how containers have it."""
     monkeypatch.setattr(access_log, "_LOOK_BYTES", 1)
     code = (
-        "from pathlib import Path; from tallymark.net.access_log import AccessLogFile;"
+        "from pathlib import Path; from tallymark.net.web.access_log import AccessLogFile;"
         "log = AccessLogFile(Path('/dev/stdout')); log('one'); log('two')"
     )
     done = subprocess.run(

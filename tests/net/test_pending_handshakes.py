@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark.net import Server
-from tallymark.net.connection_quota import ConnectionQuota
-from tallymark.net.pending_handshakes import MAX_PENDING, PendingHandshakes
-from tallymark.net.tls import server_context
+from tallymark.net.limits.connection_quota import ConnectionQuota
+from tallymark.net.limits.pending_handshakes import MAX_PENDING, PendingHandshakes
+from tallymark.net.tls.contexts import server_context
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.booleans())))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.net import refusal_pace
 from tallymark.net.addresses import sender
-from tallymark.net.refusal_pace import LONGEST_SECONDS, PER_SECOND, RefusalPace
+from tallymark.net.limits import failed_login_delay as refusal_pace
+from tallymark.net.limits.failed_login_delay import LONGEST_SECONDS, PER_SECOND, RefusalPace
 
 
 def test_the_refusals_of_one_address_stand_in_a_line() -> None:

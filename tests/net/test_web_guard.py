@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tallymark.net.web_guard import OwnNames, WebGuard, host_of, refusal
+from tallymark.net.web.guard import OwnNames, WebGuard, host_of, refusal
 
 NAMES = OwnNames(
     ("registry.example", "0.0.0.0", "https://console.example/audit", "proxy:8443", "fe80::1", "")

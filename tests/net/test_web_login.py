@@ -14,16 +14,16 @@ from eventually import eventually
 
 from tallymark.cli.admin.users import command as users_command
 from tallymark.errors import UserError
-from tallymark.net.refusal_pace import PER_SECOND
-from tallymark.net.web_access import WebAccess, check_exposed
-from tallymark.net.web_login import (
+from tallymark.net.limits.failed_login_delay import PER_SECOND
+from tallymark.net.web.access import WebAccess, check_exposed
+from tallymark.net.web.login import (
     AT_LEAST_SECONDS,
     MAX_WAITING_OF_ONE,
     MAX_WRONG,
     Attempt,
     BasicLogin,
 )
-from tallymark.net.web_users import WebUsers
+from tallymark.net.web.users import WebUsers
 
 
 def basic(name: str, password: str) -> bytes:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tallymark.net.access_log import Message
-from tallymark.net.web_guard import OwnNames, WebGuard
-from tallymark.net.web_login import BasicLogin, WebLogin
-from tallymark.net.web_refusal import refusal_page, wants_page
+from tallymark.net.web.access_log import Message
+from tallymark.net.web.guard import OwnNames, WebGuard
+from tallymark.net.web.login import BasicLogin, WebLogin
+from tallymark.net.web.refusal import refusal_page, wants_page
 
 BROWSER = b"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 

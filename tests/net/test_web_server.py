@@ -21,8 +21,8 @@ import trustme
 from eventually import eventually
 
 from tallymark.errors import UserError
-from tallymark.net.tls import server_context
-from tallymark.net.web_server import WebLimits, WebServer, listen
+from tallymark.net.tls.contexts import server_context
+from tallymark.net.web.server import WebLimits, WebServer, listen
 
 SHORT = WebLimits(max_connections=8, max_per_host=8, handshake=0.3, head=0.3, body=0.3, unread=0.3)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import UserError
-from tallymark.net.access_log import (
+from tallymark.net.web.access_log import (
     MAX_FIELD,
     AccessLog,
     AccessLogFile,

@@ -15,8 +15,8 @@ from security_world import PASSWORD, Certificates, add_users, log_in
 from tallymark.broker import listening as listeners_open
 from tallymark.broker.security.sasl_gate import MAX_BEFORE
 from tallymark.net import Server, ServerConnection
-from tallymark.net.accept_errors import FEW_ACCEPTS
-from tallymark.net.tls import server_context
+from tallymark.net.limits.accept_queue import FEW_ACCEPTS
+from tallymark.net.tls.contexts import server_context
 from tallymark.protocol.frames import RequestHeader, encode_request
 from tallymark.protocol.messages import ApiVersionsRequest
 from tallymark.testing.broker_thread import BrokerThread
@@ -54,7 +54,7 @@ def test_who_does_not_log_in_is_closed_and_who_has_is_not(
 ) -> None:
     """A thousand connections said how they would log in, and no more: they held their places for
     the ten minutes of connections.max.idle.ms."""
-    caplog.set_level(logging.WARNING, "tallymark.net.server")
+    caplog.set_level(logging.WARNING, "tallymark.net.server.server")
     with (
         WireClient(broker.bootstrap_servers, 60) as good,
         WireClient(broker.bootstrap_servers, 60) as silent,

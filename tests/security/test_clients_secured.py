@@ -15,7 +15,7 @@ from security_world import PASSWORD, Certificates, add_users
 from tallymark.client import Admin, Producer, SimpleConsumer
 from tallymark.client.core.security.security import PLAINTEXT, client_security
 from tallymark.errors import AuthenticationError, ConnectError, TallymarkError, UserError
-from tallymark.net.sasl import MECHANISMS
+from tallymark.net.sasl.mechanisms import MECHANISMS
 from tallymark.testing.broker_thread import BrokerThread
 
 LISTENERS = ",".join(

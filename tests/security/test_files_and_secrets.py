@@ -18,7 +18,7 @@ from tallymark.deployment import Cluster, Deployment, dump_toml, load
 from tallymark.deployment.secret_text import resolve
 from tallymark.errors import UserError
 from tallymark.log import OsFiles
-from tallymark.net.access_log import AccessLogFile
+from tallymark.net.web.access_log import AccessLogFile
 from tallymark.private_files import make_private, write_private
 from tallymark.processes.checks.file_modes import check_modes
 from tallymark_audit.reporters.journal.disk import Disk

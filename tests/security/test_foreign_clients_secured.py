@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka.errors import KafkaError as KafkaPythonError
 from security_world import PASSWORD, Certificates, add_users
 
-from tallymark.net.sasl import MECHANISMS
+from tallymark.net.sasl.mechanisms import MECHANISMS
 from tallymark.testing.broker_thread import BrokerThread
 
 pytestmark = pytest.mark.process

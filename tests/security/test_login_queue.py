@@ -14,10 +14,10 @@ from tallymark.broker.security import login_queue, password_checks
 from tallymark.broker.security.login_queue import LoginQueue, Purse
 from tallymark.broker.security.password_checks import AT_LEAST_SECONDS, PasswordChecks
 from tallymark.broker.security.users import Users
-from tallymark.net.credential_text import stored_text
-from tallymark.net.refusal_pace import RefusalPace
-from tallymark.net.sasl import SCRAM_SHA_512
-from tallymark.net.scram import ScramCredential
+from tallymark.net.limits.failed_login_delay import RefusalPace
+from tallymark.net.sasl.credential_text import stored_text
+from tallymark.net.sasl.mechanisms import SCRAM_SHA_512
+from tallymark.net.sasl.scram import ScramCredential
 
 
 def users(**passwords: str) -> Users:

@@ -23,8 +23,8 @@ from tallymark.broker.settings.listeners import (
 )
 from tallymark.broker.settings.text import log_effective, parse
 from tallymark.errors import UserError
-from tallymark.net.principals import PrincipalRules
-from tallymark.net.tls import client_context, distinguished_name, server_context
+from tallymark.net.tls.contexts import client_context, distinguished_name, server_context
+from tallymark.net.tls.principals import PrincipalRules
 
 HOSTS = st.sampled_from(["127.0.0.1", "broker.example", "::1", "", "10.0.0.7"])
 STANDARD = parse_protocol_map("")

@@ -13,9 +13,9 @@ from eventually import eventually
 from security_world import PASSWORD, add_users, log_in
 
 from tallymark.broker.security.sasl_logins import Logins
-from tallymark.net.refusal_pace import LONGEST_SECONDS, PER_SECOND
-from tallymark.net.sasl import MECHANISMS
-from tallymark.net.scram import ScramClient
+from tallymark.net.limits.failed_login_delay import LONGEST_SECONDS, PER_SECOND
+from tallymark.net.sasl.mechanisms import MECHANISMS
+from tallymark.net.sasl.scram import ScramClient
 from tallymark.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512, SaslCredentials, SaslError
-from tallymark.net.sasl_plain import PlainClient, PlainServer
-from tallymark.net.sasl_server import SaslSession
-from tallymark.net.scram import ScramClient, ScramCredential, ScramServer
+from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512, SaslCredentials, SaslError
+from tallymark.net.sasl.plain import PlainClient, PlainServer
+from tallymark.net.sasl.scram import ScramClient, ScramCredential, ScramServer
+from tallymark.net.sasl.server_session import SaslSession
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 MECHANISMS = st.sampled_from([SCRAM_SHA_256, SCRAM_SHA_512])

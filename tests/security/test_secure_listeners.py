@@ -23,9 +23,9 @@ from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.broker.security.file_store import FileSecurityStore
 from tallymark.errors import CODES, ConnectError
 from tallymark.net import SaslCredentials, Stream
-from tallymark.net.sasl import MECHANISMS
-from tallymark.net.scram import ScramClient
-from tallymark.net.tls import client_context
+from tallymark.net.sasl.mechanisms import MECHANISMS
+from tallymark.net.sasl.scram import ScramClient
+from tallymark.net.tls.contexts import client_context
 from tallymark.protocol.messages import (
     ApiVersionsRequest,
     MetadataRequest,

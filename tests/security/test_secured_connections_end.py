@@ -15,9 +15,9 @@ from cancel_everywhere import cancel_everywhere, reaches
 from security_world import Certificates
 
 from tallymark.net import Server, Stream
-from tallymark.net.connection_quota import ConnectionQuota
-from tallymark.net.tls import client_context, server_context
-from tallymark.net.tls_accept import TlsHandshake
+from tallymark.net.limits.connection_quota import ConnectionQuota
+from tallymark.net.tls.contexts import client_context, server_context
+from tallymark.net.tls.handshake import TlsHandshake
 from tallymark.protocol.frames import encode_response
 from tallymark.protocol.messages import ApiVersionsResponse, ApiVersionsResponseKey
 

@@ -17,11 +17,11 @@ from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.broker.security.file_store import FileSecurityStore
 from tallymark.broker.security.users import Users, check_user
 from tallymark.errors import KafkaError, UserError
-from tallymark.net.connection_quota import ConnectionQuota
-from tallymark.net.credential_text import parse_credential, stored_text
-from tallymark.net.rate_limit import RateLimit
-from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
-from tallymark.net.scram import ScramCredential
+from tallymark.net.limits.connection_quota import ConnectionQuota
+from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.sasl.credential_text import parse_credential, stored_text
+from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
+from tallymark.net.sasl.scram import ScramCredential
 
 ALICE = ScramCredential.of_password(SCRAM_SHA_256, "secret", b"salt" * 5, 5000)
 KNOWN = Users({"alice": {SCRAM_SHA_256: stored_text(ALICE)}}, b"key")

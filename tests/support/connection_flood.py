@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from tallymark.net.scram import ScramClient
+from tallymark.net.sasl.scram import ScramClient
 from tallymark.protocol.frames import encode_request
 from tallymark.protocol.messages import (
     ApiVersionsRequest,

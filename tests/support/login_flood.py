@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from tallymark.net.sasl_plain import PlainClient
+from tallymark.net.sasl.plain import PlainClient
 from tallymark.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 from tallymark.testing.wire import WireClient
 

@@ -9,9 +9,9 @@ from typing import Final
 import trustme
 
 from tallymark.broker.security.file_store import FileSecurityStore
-from tallymark.net.credential_text import stored_text
-from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
-from tallymark.net.scram import ScramCredential
+from tallymark.net.sasl.credential_text import stored_text
+from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
+from tallymark.net.sasl.scram import ScramCredential
 from tallymark.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 from tallymark.testing.wire import WireClient
 

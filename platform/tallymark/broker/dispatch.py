@@ -21,7 +21,7 @@ from tallymark.broker.trail.entries import TRAILED
 from tallymark.broker.trail.trail import Trail
 from tallymark.errors import ProtocolError, RemoteProtocolError
 from tallymark.net import ServerConnection
-from tallymark.net.server_connection import Answer
+from tallymark.net.server.connection import Answer
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.frames import RequestHeader, encode_response
 from tallymark.protocol.schema import Message

@@ -17,12 +17,12 @@ from tallymark.broker.settings.connection_limit import connections_allowed, is_s
 from tallymark.broker.settings.listeners import Endpoint, Listener, endpoints, off_loopback
 from tallymark.errors import UserError
 from tallymark.net import Address, Handler, Server, ServerLimits
-from tallymark.net.accept_errors import FEW_ACCEPTS, WAITING
-from tallymark.net.connection_quota import ConnectionQuota
-from tallymark.net.principals import PrincipalRules
-from tallymark.net.request_memory import RequestMemory
-from tallymark.net.server import ABANDON
-from tallymark.net.tls import server_context
+from tallymark.net.limits.accept_queue import FEW_ACCEPTS, WAITING
+from tallymark.net.limits.connection_quota import ConnectionQuota
+from tallymark.net.limits.request_memory import RequestMemory
+from tallymark.net.server.server import ABANDON
+from tallymark.net.tls.contexts import server_context
+from tallymark.net.tls.principals import PrincipalRules
 
 log: Final = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Listeners:
             raise
 
     async def stop(self, grace: float) -> None:
-        """Stop all at the same time; see :meth:`tallymark.net.server.Server.stop`."""
+        """Stop all at the same time; see :meth:`tallymark.net.server.server.Server.stop`."""
         await asyncio.gather(*(server.stop(grace) for server in self.servers.values()))
 
     def reload_certificates(self) -> None:

@@ -19,7 +19,7 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.dynamic import Dynamic
 from tallymark.broker.timed_changes import Patience
 from tallymark.log import LogManager
-from tallymark.net.rate_limit import RateLimit
+from tallymark.net.limits.log_rate import RateLimit
 
 
 @dataclass(slots=True)

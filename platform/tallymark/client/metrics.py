@@ -106,7 +106,7 @@ def guarded(metrics: Metrics | None) -> Metrics | None:
 
 
 class StreamMeter:
-    """Measures one connection; a :class:`~tallymark.net.meter.Meter`."""
+    """Measures one connection; a :class:`~tallymark.net.client.meter.Meter`."""
 
     def __init__(self, metrics: Metrics, address: Address) -> None:
         self._metrics = metrics

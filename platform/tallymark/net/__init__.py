@@ -1,12 +1,8 @@
-"""Bytes over TCP: a sans-io client connection, an asyncio stream around it, and a server shell.
+"""Bytes over TCP: framing, TLS, SASL, and the connections of both sides.
 
-Reading order: :mod:`.connection` (pure: requests in, bytes out, responses back in order),
-:mod:`.versions` (pure: which version of a request both sides speak), :mod:`.stream` (one asyncio
-connection to a broker), :mod:`.responses` (what a server may answer with, and the one writer that
-puts it on the wire in order), :mod:`.inbox` and :mod:`.request_memory` (what is received, and the
-memory it may take), :mod:`.server_connection` and :mod:`.server` (the shell that the
-broker stands on).
-Security: :mod:`.tls` and :mod:`.tls_accept`; :mod:`.sasl` and what it names.
+Reading order: :mod:`.addresses`, :mod:`.inbox` (bytes into frames), :mod:`.server` (the broker's
+side), :mod:`.client` (the side of clients), :mod:`.sasl` and :mod:`.tls`, :mod:`.limits` (what a
+peer may take), :mod:`.web` (HTTP).
 """
 
 from __future__ import annotations
@@ -16,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from tallymark.net.addresses import Address, parse_address, parse_addresses
-    from tallymark.net.connection import ClientConnection
-    from tallymark.net.responses import FileSliceLike, Payload
-    from tallymark.net.sasl import SaslCredentials
-    from tallymark.net.server import Server
-    from tallymark.net.server_connection import Handler, ServerConnection
-    from tallymark.net.server_limits import ServerLimits
-    from tallymark.net.stream import Stream
+    from tallymark.net.client.broker_connection import Stream
+    from tallymark.net.client.connection import ClientConnection
+    from tallymark.net.sasl.mechanisms import SaslCredentials
+    from tallymark.net.server.connection import Handler, ServerConnection
+    from tallymark.net.server.limits import ServerLimits
+    from tallymark.net.server.responses import FileSliceLike, Payload
+    from tallymark.net.server.server import Server
 
 __all__ = [
     "Address",
@@ -42,15 +38,15 @@ __all__ = [
 # Loaded at first use: a client does not wait for the parts of a server.
 _HOMES: Final = {
     "Address": "addresses",
-    "ClientConnection": "connection",
-    "FileSliceLike": "responses",
-    "Handler": "server_connection",
-    "Payload": "responses",
-    "SaslCredentials": "sasl",
-    "Server": "server",
-    "ServerConnection": "server_connection",
-    "ServerLimits": "server_limits",
-    "Stream": "stream",
+    "ClientConnection": "client.connection",
+    "FileSliceLike": "server.responses",
+    "Handler": "server.connection",
+    "Payload": "server.responses",
+    "SaslCredentials": "sasl.mechanisms",
+    "Server": "server.server",
+    "ServerConnection": "server.connection",
+    "ServerLimits": "server.limits",
+    "Stream": "client.broker_connection",
     "parse_address": "addresses",
     "parse_addresses": "addresses",
 }

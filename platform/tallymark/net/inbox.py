@@ -17,7 +17,7 @@ import struct
 from typing import Final
 
 from tallymark.errors import RemoteProtocolError
-from tallymark.net.request_memory import Owner, RequestMemory
+from tallymark.net.limits.request_memory import Owner, RequestMemory
 
 SCRATCH_BYTES: Final = 256 * 1024
 _SIZE: Final = struct.Struct(">i")

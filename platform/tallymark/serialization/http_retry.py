@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tallymark.errors import ConnectError, TimedOutError
-from tallymark.net.tls import client_context
+from tallymark.net.tls.contexts import client_context
 from tallymark.serialization.errors import RegistryError
 
 if TYPE_CHECKING:

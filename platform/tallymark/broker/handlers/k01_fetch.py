@@ -33,7 +33,7 @@ from tallymark.broker.requests.registry import register_raw
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.net import ServerConnection
-from tallymark.net.server_connection import Answer
+from tallymark.net.server.connection import Answer
 from tallymark.protocol.fetch_wire import read_fetch
 from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.messages import FetchRequest

@@ -17,7 +17,7 @@ import asyncio
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES
-from tallymark.net.sasl import SaslError
+from tallymark.net.sasl.mechanisms import SaslError
 from tallymark.protocol.messages import SaslHandshakeRequest, SaslHandshakeResponse
 
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES
-from tallymark.net.sasl import SaslError
-from tallymark.net.sasl_server import SaslState
+from tallymark.net.sasl.mechanisms import SaslError
+from tallymark.net.sasl.server_session import SaslState
 from tallymark.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 

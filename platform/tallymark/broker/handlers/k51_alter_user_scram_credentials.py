@@ -16,8 +16,8 @@ from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, Resour
 from tallymark.broker.security.users import MECHANISM_OF, check_iterations, check_user
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
-from tallymark.net.credential_text import stored_text
-from tallymark.net.scram import ScramCredential
+from tallymark.net.sasl.credential_text import stored_text
+from tallymark.net.sasl.scram import ScramCredential
 from tallymark.protocol.messages import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsRequestUpsertion,

@@ -17,7 +17,7 @@ from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import LogManager
-from tallymark.net.rate_limit import RateLimit
+from tallymark.net.limits.log_rate import RateLimit
 
 log = logging.getLogger(__name__)
 

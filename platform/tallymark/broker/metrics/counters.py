@@ -12,7 +12,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final
 
-from tallymark.net.connection_quota import ConnectionQuota
+from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.protocol.api import ApiKey
 
 BOUNDS: Final = (

@@ -33,11 +33,11 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.state import BrokerState
 from tallymark.net import Address
 from tallymark.net.addresses import is_loopback
-from tallymark.net.metrics_http import MetricsServer, Page
-from tallymark.net.tls import server_context
-from tallymark.net.web_access import WebAccess, check_exposed
-from tallymark.net.web_guard import OwnNames
-from tallymark.net.web_login import BasicLogin
+from tallymark.net.tls.contexts import server_context
+from tallymark.net.web.access import WebAccess, check_exposed
+from tallymark.net.web.guard import OwnNames
+from tallymark.net.web.login import BasicLogin
+from tallymark.net.web.metrics_http import MetricsServer, Page
 
 log = logging.getLogger(__name__)
 
@@ -137,17 +137,17 @@ class _BrokerUsers:
 
     @property
     def version(self) -> object:
-        """See :class:`~tallymark.net.web_login.Passwords`."""
+        """See :class:`~tallymark.net.web.login.Passwords`."""
         state = self._state()
         return None if state is None else state.security.users
 
     def knows(self, name: str) -> bool:
-        """See :class:`~tallymark.net.web_login.Passwords`."""
+        """See :class:`~tallymark.net.web.login.Passwords`."""
         state = self._state()
         return state is not None and state.security.users.password_credential(name) is not None
 
     def fits(self, name: str, password: str) -> bool:
-        """See :class:`~tallymark.net.web_login.Passwords`."""
+        """See :class:`~tallymark.net.web.login.Passwords`."""
         state = self._state()
         return state is not None and state.security.users.fits(name, password)
 

@@ -16,7 +16,7 @@ from tallymark.broker.requests.fetch_response import answer
 from tallymark.broker.requests.fetch_round import FetchRound, Wanted, length_of, resolve
 from tallymark.broker.state import BrokerState
 from tallymark.net import ServerConnection
-from tallymark.net.server_connection import Answer
+from tallymark.net.server.connection import Answer
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.fetch_wire import PlainFetch
 from tallymark.protocol.frames import RequestHeader

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Final
 
 from tallymark.broker.security.authorizer import Operation, ResourceType
-from tallymark.net.rate_limit import RateLimit
+from tallymark.net.limits.log_rate import RateLimit
 
 log: Final = logging.getLogger("tallymark.authorizer")
 

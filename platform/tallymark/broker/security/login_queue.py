@@ -3,8 +3,8 @@
 A hash takes milliseconds on purpose, so a flood of wrong passwords is a queue. Its order keeps
 those who send the flood to themselves: addresses take turns, users of one address take turns, and
 one user's log-ins at one address keep their order. What one address may have waiting is hashed
-before the refusals of that address are due (:mod:`tallymark.net.refusal_pace`), so that a refusal
-of a name that is there comes no later than one of a name that is not.
+before the refusals of that address are due (:mod:`tallymark.net.limits.failed_login_delay`), so
+that a refusal of a name that is there comes no later than one of a name that is not.
 
 A wrong password costs its price from a purse that fills up at a fixed rate, a right one nothing: so
 wrong ones take a bounded share of the processor, and a thousand clients that come back at the same
@@ -17,7 +17,7 @@ from collections import OrderedDict, deque
 from typing import Final, Generic, TypeVar
 
 from tallymark.net.addresses import sender
-from tallymark.net.refusal_pace import LONGEST_SECONDS, PER_SECOND
+from tallymark.net.limits.failed_login_delay import LONGEST_SECONDS, PER_SECOND
 
 T = TypeVar("T")
 

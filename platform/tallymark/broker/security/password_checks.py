@@ -24,14 +24,14 @@ from typing import Final, NamedTuple
 
 from tallymark.broker.security.login_queue import LoginQueue, Purse
 from tallymark.broker.security.users import Users
-from tallymark.net.scram import MIN_ITERATIONS, ScramCredential
+from tallymark.net.sasl.scram import MIN_ITERATIONS, ScramCredential
 
 THREADS: Final = 2
 AT_LEAST_SECONDS: Final = 0.1
 """From a log-in to the answer that it is wrong."""
 WRONG_PER_SECOND: Final = 100
-"""Wrong passwords that are hashed in a second (of :data:`~tallymark.net.scram.MIN_ITERATIONS`; a
-hash of twice the iterations counts twice): 40 % of a core."""
+"""Wrong passwords that are hashed in a second (of :data:`~tallymark.net.sasl.scram.MIN_ITERATIONS`;
+a hash of twice the iterations counts twice): 40 % of a core."""
 _MAX_PROVEN: Final = 10_000
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from tallymark.broker.security.live import Security
 from tallymark.broker.security.quotas import CONSUMER_BYTE_RATE, LONGEST_SECONDS, PRODUCER_BYTE_RATE
 from tallymark.net import Handler, ServerConnection
-from tallymark.net.server_connection import Answer
+from tallymark.net.server.connection import Answer
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.frames import RequestHeader
 
@@ -30,7 +30,7 @@ _FLEXIBLE_FROM: Final = {_PRODUCE: 9, _FETCH: 12}
 
 
 class QuotaGate:
-    """A :class:`~tallymark.net.server_connection.Handler` before ``handler``."""
+    """A :class:`~tallymark.net.server.connection.Handler` before ``handler``."""
 
     def __init__(self, handler: Handler, security: Security) -> None:
         self._handler = handler

@@ -20,9 +20,9 @@ from typing import Final
 from tallymark.broker.security.sasl_logins import Logins
 from tallymark.errors import RemoteProtocolError
 from tallymark.net import Handler, ServerConnection
-from tallymark.net.sasl import SaslError
-from tallymark.net.sasl_server import SaslState
-from tallymark.net.server_connection import BARE, Answer
+from tallymark.net.sasl.mechanisms import SaslError
+from tallymark.net.sasl.server_session import SaslState
+from tallymark.net.server.connection import BARE, Answer
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.frames import RequestHeader
 
@@ -37,7 +37,7 @@ and a log-in that fails waits for seconds to be told so."""
 
 
 class SaslGate:
-    """A :class:`~tallymark.net.server_connection.Handler` before ``handler``."""
+    """A :class:`~tallymark.net.server.connection.Handler` before ``handler``."""
 
     def __init__(self, handler: Handler, logins: Logins) -> None:
         self._handler = handler

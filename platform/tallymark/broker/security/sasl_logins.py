@@ -16,13 +16,13 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.config_types import split
 from tallymark.errors import UserError
 from tallymark.net import ServerConnection
-from tallymark.net.rate_limit import RateLimit
-from tallymark.net.refusal_pace import RefusalPace
-from tallymark.net.sasl import OAUTHBEARER, PLAIN, SaslError, ServerExchange
-from tallymark.net.sasl_oauthbearer import OAuthServer
-from tallymark.net.sasl_plain import PlainServer
-from tallymark.net.sasl_server import MakeExchange, SaslSession
-from tallymark.net.scram import ScramServer
+from tallymark.net.limits.failed_login_delay import RefusalPace
+from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.sasl.mechanisms import OAUTHBEARER, PLAIN, SaslError, ServerExchange
+from tallymark.net.sasl.oauthbearer import OAuthServer
+from tallymark.net.sasl.plain import PlainServer
+from tallymark.net.sasl.scram import ScramServer
+from tallymark.net.sasl.server_session import MakeExchange, SaslSession
 
 if TYPE_CHECKING:
     from tallymark.broker.security.oauth.logins import OAuth

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from tallymark.errors import CODES, KafkaError
-from tallymark.net.credential_text import parse_credential
-from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
-from tallymark.net.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential
+from tallymark.net.sasl.credential_text import parse_credential
+from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
+from tallymark.net.sasl.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential
 
 log: Final = logging.getLogger(__name__)
 

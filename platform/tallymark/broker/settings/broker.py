@@ -30,10 +30,10 @@ from tallymark.broker.settings.listeners import (
 )
 from tallymark.coordination import Access
 from tallymark.log.config import RecordValidation
-from tallymark.net.oauth_urls import check_oauth_url
-from tallymark.net.principals import PrincipalRules
-from tallymark.net.sasl import ALL_MECHANISMS, OAUTHBEARER
-from tallymark.net.tls import ClientAuth
+from tallymark.net.sasl.mechanisms import ALL_MECHANISMS, OAUTHBEARER
+from tallymark.net.sasl.oauth_urls import check_oauth_url
+from tallymark.net.tls.contexts import ClientAuth
+from tallymark.net.tls.principals import PrincipalRules
 
 WEEK_MS: Final = 7 * 24 * 3_600_000
 

@@ -10,8 +10,8 @@ from tallymark.broker.security.acl_names import kind_name, stored
 from tallymark.broker.security.acl_rules import Acl
 from tallymark.broker.security.store import SecurityStore
 from tallymark.clock import now_ms
-from tallymark.net.credential_text import parse_credential, stored_text
-from tallymark.net.scram import HASHES, ScramCredential
+from tallymark.net.sasl.credential_text import parse_credential, stored_text
+from tallymark.net.sasl.scram import HASHES, ScramCredential
 from tallymark.trail import record_command
 
 _SALT_BYTES = 32

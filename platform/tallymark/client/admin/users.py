@@ -12,8 +12,8 @@ from tallymark.client.admin.base import AdminBase
 from tallymark.client.admin.results import Outcomes, Results, refusal
 from tallymark.client.admin.routes import from_controller
 from tallymark.errors import UserError
-from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
-from tallymark.net.scram import MIN_ITERATIONS, salted_password
+from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
+from tallymark.net.sasl.scram import MIN_ITERATIONS, salted_password
 from tallymark.protocol import messages
 
 _MECHANISMS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}

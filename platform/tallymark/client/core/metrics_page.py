@@ -15,8 +15,8 @@ from prometheus_client.registry import Collector
 
 from tallymark.client.core.io_thread import IoThread
 from tallymark.net import Address
-from tallymark.net.metrics_http import MetricsServer, Page
-from tallymark.net.web_access import WebAccess
+from tallymark.net.web.access import WebAccess
+from tallymark.net.web.metrics_http import MetricsServer, Page
 
 
 class MetricsPage:

@@ -33,7 +33,7 @@ from tallymark.mirror.source.source import Piece, Source
 from tallymark.mirror.target.origins import Origins
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch, Settled
 from tallymark.mirror.target.target import Target
-from tallymark.net.rate_limit import RateLimit
+from tallymark.net.limits.log_rate import RateLimit
 from tallymark.protocol.rebatch import is_dense
 from tallymark.protocol.records import Record
 

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from tallymark.client.core.metrics_page import MetricsPage
 from tallymark.mirror.monitoring.lag import MirrorState
-from tallymark.net.web_access import WebAccess
+from tallymark.net.web.access import WebAccess
 
 PREFIX: Final = "tallymark_mirror_"
 _COUNTS: Final = (

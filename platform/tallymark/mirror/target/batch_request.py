@@ -12,7 +12,7 @@ from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.target.ready_batch import ReadyBatch
 from tallymark.mirror.target.target_lane import TargetLane
 from tallymark.net import Stream
-from tallymark.net.connection import Writer
+from tallymark.net.client.connection import Writer
 from tallymark.protocol.messages import ProduceResponse, ProduceResponsePartition
 from tallymark.protocol.produce_client_wire import Appended, Topic, write_produce
 

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tallymark.errors import UserError
-from tallymark.net.log_rotation import LOG_BYTES, copied
+from tallymark.log_rotation import LOG_BYTES, copied
 from tallymark.private_files import log_opener, write_private
 from tallymark.processes import die_with_parent
 from tallymark.processes.apache_kafka.jars import NotAvailableError, jars

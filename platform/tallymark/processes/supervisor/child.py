@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tallymark.deployment.load import ENVIRONMENT
-from tallymark.net.log_rotation import LOG_BYTES, copied
+from tallymark.log_rotation import LOG_BYTES, copied
 from tallymark.private_files import log_opener
 from tallymark.processes.process import PARENT
 from tallymark.processes.supervisor.plan import ProcessSpec

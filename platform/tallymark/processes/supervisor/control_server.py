@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.errors import UserError
-from tallymark.net.accept_errors import FEW_ACCEPTS, rate_accept_errors
+from tallymark.net.limits.accept_queue import FEW_ACCEPTS, rate_accept_errors
 from tallymark.processes.supervisor.control import ANSWER_SECONDS, socket_path
 
 Request = tuple[dict[str, Any], "Future[dict[str, Any]]"]

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from tallymark.broker.security.oauth.tokens import KeySet
-from tallymark.net.oauth_urls import LOOPBACK, file_of
+from tallymark.net.sasl.oauth_urls import LOOPBACK, file_of
 
 log: Final = logging.getLogger("tallymark.logins")
 

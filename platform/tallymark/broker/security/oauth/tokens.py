@@ -26,8 +26,8 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
 from joserfc.jws import JWSRegistry
 
-from tallymark.net.sasl import SaslError
-from tallymark.net.sasl_oauthbearer import Bearer
+from tallymark.net.sasl.mechanisms import SaslError
+from tallymark.net.sasl.oauthbearer import Bearer
 
 ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from tallymark.client.core.security.security import SecuritySettings
 from tallymark.deployment import Cluster, ClusterSecurity
 from tallymark.errors import UserError
-from tallymark.net.sasl import OAUTHBEARER
+from tallymark.net.sasl.mechanisms import OAUTHBEARER
 
 
 class ConnectionSettings(SecuritySettings, total=False):

@@ -12,11 +12,11 @@ from typing import TypedDict
 from tallymark.client.core.security.deployment import secret_in
 from tallymark.deployment import Deployment, HttpSecurity
 from tallymark.errors import UserError
-from tallymark.net.tls import server_context
-from tallymark.net.web_access import WebAccess, check_exposed
-from tallymark.net.web_guard import OwnNames
-from tallymark.net.web_login import BasicLogin
-from tallymark.net.web_users import WebUsers
+from tallymark.net.tls.contexts import server_context
+from tallymark.net.web.access import WebAccess, check_exposed
+from tallymark.net.web.guard import OwnNames
+from tallymark.net.web.login import BasicLogin
+from tallymark.net.web.users import WebUsers
 
 
 def http_access(

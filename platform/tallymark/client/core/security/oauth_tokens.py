@@ -18,11 +18,11 @@ from urllib.parse import quote, urlsplit
 
 from tallymark.client.core.calls import in_thread
 from tallymark.errors import AuthenticationError, ConnectError, TallymarkError
-from tallymark.net.oauth_urls import LOOPBACK
+from tallymark.net.sasl.oauth_urls import LOOPBACK
 
 USED_FOR: Final = 0.8
-"""Less than where a connection logs in again (:data:`tallymark.net.log_in_again.EARLIEST`), so that
-it does so with a fresh one."""
+"""Less than where a connection logs in again
+(:data:`tallymark.net.client.reauthentication.EARLIEST`), so that it does so with a fresh one."""
 MAX_BYTES: Final = 64 * 1024
 TIMEOUT: Final = 8.0
 """Seconds for a token, below those that a connection may take."""

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from tallymark.client.core.security.security import NAMES, SecuritySettings
 from tallymark.errors import UserError
-from tallymark.net.sasl import OAUTHBEARER
+from tallymark.net.sasl.mechanisms import OAUTHBEARER
 
 _OTHER_NAMES: Final = {
     # librdkafka's names, for files that are shared with its tools (kcat -F)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from tallymark.net.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential
+from tallymark.net.sasl.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential
 
 
 def stored_text(credential: ScramCredential) -> str:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Final
 
-from tallymark.net.sasl import SaslError, ServerExchange
+from tallymark.net.sasl.mechanisms import SaslError, ServerExchange
 
 MakeExchange = Callable[[], ServerExchange]
 AGAIN_SECONDS: Final = 1.0

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from tallymark.net.responses import Payload
+from tallymark.net.server.responses import Payload
 from tallymark.protocol.frames import RequestHeader
 
 if TYPE_CHECKING:
-    from tallymark.net.server_connection import ServerConnection
+    from tallymark.net.server.connection import ServerConnection
 
 BARE: Final = RequestHeader(-1, 0, 0, None)
 """Stands for the header of a frame that has none."""

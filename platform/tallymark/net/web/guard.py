@@ -22,9 +22,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from tallymark.net.access_log import App, Message, Receive, Send
-from tallymark.net.rate_limit import RateLimit
-from tallymark.net.web_refusal import send_refusal
+from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.web.access_log import App, Message, Receive, Send
+from tallymark.net.web.refusal import send_refusal
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def refusal(
 
 class WebGuard:
     """Wraps ``app``. What it refuses is logged, each address once in a while, and answered
-    by :mod:`.web_refusal`."""
+    by :mod:`.refusal`."""
 
     def __init__(self, app: App, names: OwnNames) -> None:
         self._app = app

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tallymark.net.sasl import SaslError
+from tallymark.net.sasl.mechanisms import SaslError
 
 _MAX_TOKEN: Final = 4096
 
@@ -29,11 +29,11 @@ class PlainServer:
 
     @property
     def user(self) -> str | None:
-        """See :class:`~tallymark.net.sasl.ServerExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ServerExchange`."""
         return self._user
 
     def respond(self, token: bytes) -> bytes:
-        """See :class:`~tallymark.net.sasl.ServerExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ServerExchange`."""
         assert self._check is not None
         user, password = self.read(token)
         return self.decide(user, self._check(user, password))
@@ -68,9 +68,9 @@ class PlainClient:
         self._token = f"\0{username}\0{password}".encode()
 
     def first(self) -> bytes:
-        """See :class:`~tallymark.net.sasl.ClientExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ClientExchange`."""
         return self._token
 
     def respond(self, token: bytes) -> bytes | None:
-        """See :class:`~tallymark.net.sasl.ClientExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ClientExchange`."""
         return None

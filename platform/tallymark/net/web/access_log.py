@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.errors import UserError
-from tallymark.net.log_rotation import LOG_BYTES, renamed
+from tallymark.log_rotation import LOG_BYTES, renamed
 from tallymark.private_files import log_opener
 
 Message = MutableMapping[str, Any]
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 class AccessLogFile:
     """Appends lines to a file, each with one write, so that several processes may share it and a
     reader that follows the file never sees half a line for long. A file that has grown long is set
-    aside (:mod:`tallymark.net.log_rotation`); the others notice that its name is another file.
+    aside (:mod:`tallymark.log_rotation`); the others notice that its name is another file.
 
     A line that cannot be written (disk full) is dropped and counted in ``dropped``: a log must not
     fail the request it describes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.net.accept_errors import WAITING
+from tallymark.net.limits.accept_queue import WAITING
 
 PRODUCE: Final = 0
 SYNC_GROUP: Final = 14

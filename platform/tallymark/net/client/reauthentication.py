@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
 from tallymark.errors import TallymarkError
-from tallymark.net.sasl import SaslCredentials
+from tallymark.net.sasl.mechanisms import SaslCredentials
 from tallymark.protocol.schema import Message, Request
 
 R = TypeVar("R", bound=Message)
@@ -93,7 +93,7 @@ class LogInAgain:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        from tallymark.net.sasl_client import authenticate
+        from tallymark.net.client.authentication import authenticate
 
         try:
             async with asyncio.timeout(self._patience):

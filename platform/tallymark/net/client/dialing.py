@@ -9,8 +9,8 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from tallymark.net import refusals
 from tallymark.net.addresses import Address
+from tallymark.net.client import connect_errors as refusals
 
 
 class Dialled(Protocol):

@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 from tallymark.errors import UserError
 from tallymark.net import Address
-from tallymark.net.accept_errors import FEW_ACCEPTS, rate_accept_errors
-from tallymark.net.tls_accept import TlsHandshake
-from tallymark.net.web_access import WebAccess
-from tallymark.net.web_guard import refusal
-from tallymark.net.web_login import OPEN_PATHS, refused
+from tallymark.net.limits.accept_queue import FEW_ACCEPTS, rate_accept_errors
+from tallymark.net.tls.handshake import TlsHandshake
+from tallymark.net.web.access import WebAccess
+from tallymark.net.web.guard import refusal
+from tallymark.net.web.login import OPEN_PATHS, refused
 
 log = logging.getLogger(__name__)
 

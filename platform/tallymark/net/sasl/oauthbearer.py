@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tallymark.net.sasl import SaslError
+from tallymark.net.sasl.mechanisms import SaslError
 
 MAX_TOKEN: Final = 16 * 1024
 """Bytes of a whole first message: a token of more is refused before anything looks into it."""
@@ -49,16 +49,16 @@ class OAuthServer:
 
     @property
     def user(self) -> str | None:
-        """See :class:`~tallymark.net.sasl.ServerExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ServerExchange`."""
         return self._bearer.user if self._bearer else None
 
     @property
     def expires(self) -> float | None:
-        """See :class:`~tallymark.net.sasl.ServerExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ServerExchange`."""
         return self._bearer.expires if self._bearer else None
 
     def respond(self, token: bytes) -> bytes:
-        """See :class:`~tallymark.net.sasl.ServerExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ServerExchange`."""
         if self._refused is not None:
             raise self._refused
         if self._bearer is not None:
@@ -84,11 +84,11 @@ class OAuthClient:
         self._token = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
 
     def first(self) -> bytes:
-        """See :class:`~tallymark.net.sasl.ClientExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ClientExchange`."""
         return self._token
 
     def respond(self, token: bytes) -> bytes | None:
-        """See :class:`~tallymark.net.sasl.ClientExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ClientExchange`."""
         return b"\x01" if token else None
 
 

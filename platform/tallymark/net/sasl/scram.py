@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512, SaslError
+from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512, SaslError
 
 HASHES: Final = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 """Mechanism -> name of its hash function."""
@@ -104,11 +104,11 @@ class ScramServer:
 
     @property
     def user(self) -> str | None:
-        """See :class:`~tallymark.net.sasl.ServerExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ServerExchange`."""
         return self._user
 
     def respond(self, token: bytes) -> bytes:
-        """See :class:`~tallymark.net.sasl.ServerExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ServerExchange`."""
         if self._user is not None:
             raise SaslError("a token came after the last one")
         if self._credential is None:
@@ -158,11 +158,11 @@ class ScramClient:
         self._signature: bytes | None = None
 
     def first(self) -> bytes:
-        """See :class:`~tallymark.net.sasl.ClientExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ClientExchange`."""
         return f"n,,{self._bare}".encode()
 
     def respond(self, token: bytes) -> bytes | None:
-        """See :class:`~tallymark.net.sasl.ClientExchange`."""
+        """See :class:`~tallymark.net.sasl.mechanisms.ClientExchange`."""
         text = _text(token)
         if self._signature is None:
             return self._prove(text).encode()

@@ -7,10 +7,10 @@ from collections.abc import Awaitable
 from typing import Final, Protocol, TypeVar
 
 from tallymark.errors import CODES, KafkaError
-from tallymark.net.sasl import PLAIN, ClientExchange, SaslCredentials, SaslError
-from tallymark.net.sasl_oauthbearer import OAuthClient
-from tallymark.net.sasl_plain import PlainClient
-from tallymark.net.scram import ScramClient
+from tallymark.net.sasl.mechanisms import PLAIN, ClientExchange, SaslCredentials, SaslError
+from tallymark.net.sasl.oauthbearer import OAuthClient
+from tallymark.net.sasl.plain import PlainClient
+from tallymark.net.sasl.scram import ScramClient
 from tallymark.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 from tallymark.protocol.schema import Message, Request
 

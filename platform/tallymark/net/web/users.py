@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.errors import UserError
-from tallymark.net.credential_text import parse_credential
-from tallymark.net.sasl import SCRAM_SHA_256, SCRAM_SHA_512
-from tallymark.net.scram import ScramCredential
+from tallymark.net.sasl.credential_text import parse_credential
+from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
+from tallymark.net.sasl.scram import ScramCredential
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tallymark.errors import UserError
-from tallymark.net.access_log import App
 from tallymark.net.addresses import is_loopback
-from tallymark.net.web_guard import OwnNames, WebGuard
-from tallymark.net.web_login import BasicLogin, WebLogin
+from tallymark.net.web.access_log import App
+from tallymark.net.web.guard import OwnNames, WebGuard
+from tallymark.net.web.login import BasicLogin, WebLogin
 
 log = logging.getLogger(__name__)
 

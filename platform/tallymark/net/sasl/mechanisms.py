@@ -1,9 +1,10 @@
 """SASL (RFC 4422) in the words that both sides share: errors, credentials, and an exchange.
 
-Who is who: :mod:`.scram` (SCRAM-SHA-256 and -512), :mod:`.sasl_plain` (PLAIN) and
-:mod:`.sasl_oauthbearer` (OAUTHBEARER) hold both sides of a mechanism, without I/O;
-:mod:`.sasl_server` is the order of steps on a broker's connection, :mod:`.sasl_client` on a
-client's, :mod:`.log_in_again` how that goes on while it is open.
+Who is who: :mod:`.scram` (SCRAM-SHA-256 and -512), :mod:`.plain` (PLAIN) and
+:mod:`.oauthbearer` (OAUTHBEARER) hold both sides of a mechanism, without I/O;
+:mod:`.server_session` is the order of steps on a broker's connection,
+:mod:`tallymark.net.client.authentication` on a client's,
+:mod:`tallymark.net.client.reauthentication` how that goes on while it is open.
 """
 
 from __future__ import annotations

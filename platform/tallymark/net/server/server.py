@@ -10,17 +10,17 @@ import ssl
 from typing import Final
 
 from tallymark.errors import UserError
-from tallymark.net.accept_errors import FEW_ACCEPTS, let_wait, rate_accept_errors
 from tallymark.net.addresses import Address
-from tallymark.net.connection_quota import ConnectionQuota
 from tallymark.net.inbox import SCRATCH_BYTES
-from tallymark.net.pending_handshakes import PendingHandshakes
-from tallymark.net.principals import PrincipalRules
-from tallymark.net.rate_limit import RateLimit
-from tallymark.net.request_memory import RequestMemory
-from tallymark.net.server_connection import Answer, Handler, OnClose, ServerConnection
-from tallymark.net.server_limits import ServerLimits
-from tallymark.net.tls_accept import TlsHandshake
+from tallymark.net.limits.accept_queue import FEW_ACCEPTS, let_wait, rate_accept_errors
+from tallymark.net.limits.connection_quota import ConnectionQuota
+from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.pending_handshakes import PendingHandshakes
+from tallymark.net.limits.request_memory import RequestMemory
+from tallymark.net.server.connection import Answer, Handler, OnClose, ServerConnection
+from tallymark.net.server.limits import ServerLimits
+from tallymark.net.tls.handshake import TlsHandshake
+from tallymark.net.tls.principals import PrincipalRules
 
 log: Final = logging.getLogger(__name__)
 

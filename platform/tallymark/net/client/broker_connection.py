@@ -1,8 +1,8 @@
 """One asyncio connection to a broker: pipelined requests, each with a deadline.
 
-:class:`Stream` feeds a sans-io :class:`~tallymark.net.connection.ClientConnection` from a socket.
-It promises three things. Requests leave in the order of the calls of :meth:`Stream.submit`, which
-does not wait. Every request ends: with its response, or with a retriable KafkaError when the
+:class:`Stream` feeds a sans-io :class:`~tallymark.net.client.connection.ClientConnection` from a
+socket. It promises three things. Requests leave in the order of the calls of :meth:`Stream.submit`,
+which does not wait. Every request ends: with its response, or with a retriable KafkaError when the
 deadline passes (REQUEST_TIMED_OUT) or the connection dies (NETWORK_EXCEPTION). And a connection on
 which one request timed out is closed, since the answers behind it are just as late.
 """
@@ -17,20 +17,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from tallymark.errors import CODES, KafkaError, ProtocolError, TallymarkError
-from tallymark.net import refusals
 from tallymark.net.addresses import Address
-from tallymark.net.connection import MAX_RESPONSE_BYTES, ClientConnection, Reader, Writer
-from tallymark.net.dialing import dial, resolved
+from tallymark.net.client import connect_errors as refusals
+from tallymark.net.client.connection import MAX_RESPONSE_BYTES, ClientConnection, Reader, Writer
+from tallymark.net.client.dialing import dial, resolved
+from tallymark.net.client.meter import Meter
+from tallymark.net.client.versions import common_version
 from tallymark.net.inbox import SCRATCH_BYTES, Inbox
-from tallymark.net.meter import Meter
-from tallymark.net.request_memory import RequestMemory
-from tallymark.net.sasl import SaslCredentials
-from tallymark.net.versions import common_version
+from tallymark.net.limits.request_memory import RequestMemory
+from tallymark.net.sasl.mechanisms import SaslCredentials
 from tallymark.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tallymark.protocol.schema import Message, Request
 
 if TYPE_CHECKING:
-    from tallymark.net.log_in_again import Held, LogInAgain
+    from tallymark.net.client.reauthentication import Held, LogInAgain
 
 R = TypeVar("R", bound=Message)
 Answered: TypeAlias = Callable[[Any, TallymarkError | None], None]
@@ -391,8 +391,8 @@ class Stream(asyncio.BufferedProtocol):
         self.served = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
 
     async def _log_in(self, credentials: SaslCredentials) -> None:
-        from tallymark.net.log_in_again import LogInAgain  # hashes, and their APIs
-        from tallymark.net.sasl_client import authenticate
+        from tallymark.net.client.authentication import authenticate
+        from tallymark.net.client.reauthentication import LogInAgain  # hashes, and their APIs
 
         lifetime = await authenticate(self, credentials)
         self._renewal = LogInAgain(self, credentials)

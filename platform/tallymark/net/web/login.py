@@ -10,7 +10,8 @@ may ask of them is bounded::
            a name that is not there -> 401
 
 Others at the same address get in meanwhile. What is refused waits for its turn
-(:mod:`.refusal_pace`), and no shorter than a hash takes, so the time tells nothing about the name.
+(:mod:`tallymark.net.limits.failed_login_delay`), and no shorter than a hash takes, so the time
+tells nothing about the name.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, Protocol
 
-from tallymark.net.access_log import App, Message, Receive, Send
 from tallymark.net.addresses import sender
-from tallymark.net.rate_limit import RateLimit
-from tallymark.net.refusal_pace import RefusalPace
-from tallymark.net.web_refusal import send_refusal
+from tallymark.net.limits.failed_login_delay import RefusalPace
+from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.web.access_log import App, Message, Receive, Send
+from tallymark.net.web.refusal import send_refusal
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ _MAX_CREDENTIALS: Final = 4_096
 
 
 class Passwords(Protocol):
-    """Whom to ask. :class:`~.web_users.WebUsers` is one, a broker's users another."""
+    """Whom to ask. :class:`~.users.WebUsers` is one, a broker's users another."""
 
     @property
     def version(self) -> object:

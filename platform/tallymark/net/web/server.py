@@ -30,12 +30,12 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tallymark.errors import TallymarkError, UserError
-from tallymark.net.accept_errors import ACCEPTS, rate_accept_errors
-from tallymark.net.access_log import App
-from tallymark.net.connection_quota import ConnectionQuota
-from tallymark.net.pending_handshakes import PendingHandshakes
-from tallymark.net.rate_limit import RateLimit
-from tallymark.net.tls_accept import Successor, TlsHandshake
+from tallymark.net.limits.accept_queue import ACCEPTS, rate_accept_errors
+from tallymark.net.limits.connection_quota import ConnectionQuota
+from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.pending_handshakes import PendingHandshakes
+from tallymark.net.tls.handshake import Successor, TlsHandshake
+from tallymark.net.web.access_log import App
 
 START_SECONDS: Final = 30.0
 CLOSE_SECONDS: Final = 10.0

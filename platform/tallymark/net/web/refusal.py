@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Final
 
-from tallymark.net.access_log import Send
+from tallymark.net.web.access_log import Send
 
 _TITLES: Final = {
     401: "You are not logged in",

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
-from tallymark.net.rate_limit import RateLimit
+from tallymark.net.limits.log_rate import RateLimit
 
 log: Final = logging.getLogger(__name__)
 

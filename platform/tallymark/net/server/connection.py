@@ -23,17 +23,17 @@ from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tallymark.errors import ProtocolError
-from tallymark.net.handler import BARE, Answer, Handler, OnClose, Slot
 from tallymark.net.inbox import Inbox
-from tallymark.net.responses import CutFileError, PayloadWriter
-from tallymark.net.sasl_server import SaslSession
-from tallymark.net.server_limits import ServerLimits
-from tallymark.net.tls import peer_name
-from tallymark.net.tls_accept import names_of
+from tallymark.net.sasl.server_session import SaslSession
+from tallymark.net.server.handler import BARE, Answer, Handler, OnClose, Slot
+from tallymark.net.server.limits import ServerLimits
+from tallymark.net.server.responses import CutFileError, PayloadWriter
+from tallymark.net.tls.contexts import peer_name
+from tallymark.net.tls.handshake import names_of
 from tallymark.protocol.frames import decode_request_header
 
 if TYPE_CHECKING:
-    from tallymark.net.server import Server
+    from tallymark.net.server.server import Server
 
 __all__ = ["BARE", "Answer", "Handler", "OnClose", "ServerConnection", "ServerLimits"]
 
@@ -50,7 +50,7 @@ _WRITE_AT: Final = 64 * 1024
 
 
 class ServerConnection(asyncio.BufferedProtocol):
-    """One client of a :class:`~tallymark.net.server.Server`."""
+    """One client of a :class:`~tallymark.net.server.server.Server`."""
 
     def __init__(self, server: Server) -> None:
         self.peer = "?"

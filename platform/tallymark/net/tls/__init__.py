@@ -1,0 +1,4 @@
+"""TLS: contexts from PEM files, the handshake of an accepted connection, and a certificate's user.
+
+Reading order: :mod:`.contexts`, :mod:`.handshake`, :mod:`.principals`.
+"""

@@ -1,0 +1,6 @@
+"""HTTP servers and their guards: what the metrics pages, the registry and the dashboards use.
+
+Reading order: :mod:`.access` (how a server is secured), :mod:`.guard` (foreign web pages),
+:mod:`.login` and :mod:`.users`, :mod:`.refusal`, :mod:`.access_log`; then the two servers,
+:mod:`.metrics_http` (small, on a loop) and :mod:`.server` (ASGI, in a thread).
+"""
