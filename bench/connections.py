@@ -51,7 +51,7 @@ def storms(count: int, backlog: int, rounds: int) -> None:
     """Time ``count`` connections that come at once, and print it, ``rounds`` times."""
     if _allowed(count + _SPARE) < count + _SPARE:
         raise SystemExit(f"ulimit -n does not allow {count} connections")
-    before = f"from tallymark.net import accept_errors; accept_errors.WAITING = {backlog}; "
+    before = f"from tallymark.net.limits import accept_queue; accept_queue.WAITING = {backlog}; "
     settings = {"max.connections": str(count + _SPARE)}
     with (
         tempfile.TemporaryDirectory(prefix="tallymark-bench-") as name,

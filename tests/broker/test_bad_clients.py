@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 import pytest
 from eventually import eventually
 
-from tallymark.net import parse_address
+from tallymark.net.addresses import parse_address
 from tallymark.net.server.connection import ServerConnection
 from tallymark.protocol import frames
 from tallymark.protocol.messages import (

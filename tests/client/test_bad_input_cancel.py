@@ -19,7 +19,7 @@ from tallymark.client.reading.fetched import FetchSpec
 from tallymark.client.reading.fetching import Fetcher
 from tallymark.client.reading.list_offsets import list_offset
 from tallymark.errors import TallymarkError
-from tallymark.net import parse_address
+from tallymark.net.addresses import parse_address
 from tallymark.protocol.api import ApiKey
 from tallymark.testing.scripted_broker import HangUp, Refuse, ScriptedBroker
 

@@ -23,7 +23,7 @@ from tallymark.errors import (
     TimedOutError,
     WrongClusterError,
 )
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.net.client import broker_connection as stream
 from tallymark.protocol.api import ApiKey
 from tallymark.testing.flaky_proxy import FlakyProxy

@@ -4,7 +4,7 @@ import uuid
 
 from tallymark.client.core.metadata import Leader, Metadata
 from tallymark.errors import CODES
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.protocol.messages import (
     MetadataResponse,
     MetadataResponseBroker,

@@ -10,7 +10,7 @@ from tallymark.client.producing.lane import Lane, TopicLanes
 from tallymark.client.producing.pipeline import Pipeline
 from tallymark.client.producing.produce_request import Parcel, learn_leaders, read_response
 from tallymark.errors import CODES
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.protocol.messages import (
     MetadataResponse,
     MetadataResponseBroker,

@@ -1,7 +1,7 @@
 import pytest
 
 from tallymark.errors import UserError
-from tallymark.net import Address, parse_address, parse_addresses
+from tallymark.net.addresses import Address, parse_address, parse_addresses
 
 
 def test_lists_keep_their_order_and_lose_repeats() -> None:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark.errors import KafkaError, RemoteProtocolError
-from tallymark.net import ClientConnection
+from tallymark.net.client.connection import ClientConnection
 from tallymark.net.client.versions import common_version
 from tallymark.protocol import frames
 from tallymark.protocol.messages import (

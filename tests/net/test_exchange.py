@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from tallymark.errors import CODES, KafkaError, TallymarkError
-from tallymark.net import Server, ServerConnection, Stream
+from tallymark.net.client.broker_connection import Stream
+from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.server import Server
 from tallymark.protocol import frames
 from tallymark.protocol.codec import decode
 from tallymark.protocol.frames import RequestHeader

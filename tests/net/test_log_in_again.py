@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tallymark.errors import CODES, ConnectError, KafkaError
-from tallymark.net import SaslCredentials
 from tallymark.net.client import reauthentication as log_in_again
 from tallymark.net.client.reauthentication import LogInAgain
-from tallymark.net.sasl.mechanisms import OAUTHBEARER
+from tallymark.net.sasl.mechanisms import OAUTHBEARER, SaslCredentials
 from tallymark.protocol.messages import SaslAuthenticateResponse, SaslHandshakeResponse
 
 

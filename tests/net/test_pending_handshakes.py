@@ -13,9 +13,9 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.net import Server
 from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.net.limits.pending_handshakes import MAX_PENDING, PendingHandshakes
+from tallymark.net.server.server import Server
 from tallymark.net.tls.contexts import server_context
 
 

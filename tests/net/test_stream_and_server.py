@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from tallymark.errors import ConnectError, KafkaError, UserError
-from tallymark.net import Handler, Payload, Server, ServerConnection, ServerLimits, Stream
+from tallymark.net.client.broker_connection import Stream
+from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Handler
+from tallymark.net.server.limits import ServerLimits
+from tallymark.net.server.responses import Payload
+from tallymark.net.server.server import Server
 from tallymark.protocol import frames
 from tallymark.protocol.codec import decode
 from tallymark.protocol.frames import RequestHeader

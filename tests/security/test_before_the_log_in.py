@@ -14,8 +14,9 @@ from security_world import PASSWORD, Certificates, add_users, log_in
 
 from tallymark.broker import listening as listeners_open
 from tallymark.broker.security.sasl_gate import MAX_BEFORE
-from tallymark.net import Server, ServerConnection
 from tallymark.net.limits.accept_queue import FEW_ACCEPTS
+from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.server import Server
 from tallymark.net.tls.contexts import server_context
 from tallymark.protocol.frames import RequestHeader, encode_request
 from tallymark.protocol.messages import ApiVersionsRequest

@@ -22,8 +22,8 @@ from tallymark.broker.security.acl_rules import Acl, Pattern
 from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.broker.security.file_store import FileSecurityStore
 from tallymark.errors import CODES, ConnectError
-from tallymark.net import SaslCredentials, Stream
-from tallymark.net.sasl.mechanisms import MECHANISMS
+from tallymark.net.client.broker_connection import Stream
+from tallymark.net.sasl.mechanisms import MECHANISMS, SaslCredentials
 from tallymark.net.sasl.scram import ScramClient
 from tallymark.net.tls.contexts import client_context
 from tallymark.protocol.messages import (

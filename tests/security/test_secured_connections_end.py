@@ -14,8 +14,9 @@ import pytest
 from cancel_everywhere import cancel_everywhere, reaches
 from security_world import Certificates
 
-from tallymark.net import Server, Stream
+from tallymark.net.client.broker_connection import Stream
 from tallymark.net.limits.connection_quota import ConnectionQuota
+from tallymark.net.server.server import Server
 from tallymark.net.tls.contexts import client_context, server_context
 from tallymark.net.tls.handshake import TlsHandshake
 from tallymark.protocol.frames import encode_response

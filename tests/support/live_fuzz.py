@@ -13,7 +13,7 @@ from random import Random
 from mutation import mutated
 from random_requests import random_frame
 
-from tallymark.net import parse_address
+from tallymark.net.addresses import parse_address
 from tallymark.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequestConfig,

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from tallymark.deployment import ClusterSecurity
 from tallymark.errors import UserError
-from tallymark.net import Address
-from tallymark.net.addresses import parse_addresses
+from tallymark.net.addresses import Address, parse_addresses
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,48}")
 _HOST_PART: Final = re.compile(r"[a-z][a-z0-9-]{0,40}")

@@ -12,7 +12,7 @@ from tallymark.client.core.metrics_page import MetricsPage
 from tallymark.client.core.security.http import http_access
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark_audit.alerts.alerter import Counts
 from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.collector.counters import Counters

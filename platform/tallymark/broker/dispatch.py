@@ -20,8 +20,8 @@ from tallymark.broker.state import BrokerState
 from tallymark.broker.trail.entries import TRAILED
 from tallymark.broker.trail.trail import Trail
 from tallymark.errors import ProtocolError, RemoteProtocolError
-from tallymark.net import ServerConnection
-from tallymark.net.server.connection import Answer
+from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Answer
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.frames import RequestHeader, encode_response
 from tallymark.protocol.schema import Message

@@ -45,7 +45,7 @@ from tallymark.clock import now_ms
 from tallymark.coordination import Access, ZooKeeper
 from tallymark.errors import ConnectError, TallymarkError, UserError
 from tallymark.log import Files, LogManager, OsFiles
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.trail import TrailFile
 
 log = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 
 Metrics: TypeAlias = Callable[[str, float, Mapping[str, str]], None]
 Series: TypeAlias = tuple[str | tuple[str, str], ...]

@@ -2,9 +2,9 @@
 
 Most lines that a stranger can cause are rated where they are written, by who caused them
 (:mod:`tallymark.net.limits.log_rate`); but strangers have many addresses, and lines are added. So
-every *place* in the code that logs has an allowance of its own: :data:`BURST` lines at once, one a second
-in the long run. What is left out is counted in the next line of that place, and other places do not
-notice. And no line is longer than :data:`MAX_TEXT`, nor its traceback.
+every *place* in the code that logs has an allowance of its own: :data:`BURST` lines at once, one a
+second in the long run. What is left out is counted in the next line of that place, and other places
+do not notice. And no line is longer than :data:`MAX_TEXT`, nor its traceback.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Final, Literal, Self
 
 from tallymark.client.core.io_thread import IoThread
-from tallymark.net import parse_address
+from tallymark.net.addresses import parse_address
 
 Direction = Literal["both", "to_target", "to_client"]
 _CHUNK: Final = 64 * 1024

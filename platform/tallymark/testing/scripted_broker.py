@@ -22,7 +22,9 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from tallymark.client.core.io_thread import IoThread
-from tallymark.net import Server, ServerConnection, parse_address
+from tallymark.net.addresses import parse_address
+from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.server import Server
 from tallymark.protocol import frames
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.codec import decode

@@ -7,7 +7,7 @@ import socket
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tallymark.net import parse_address
+from tallymark.net.addresses import parse_address
 from tallymark.protocol import frames
 from tallymark.protocol.schema import Message, Request
 

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from tallymark.clock import now_ms
 from tallymark.errors import ProtocolError
-from tallymark.net import parse_address
+from tallymark.net.addresses import parse_address
 from tallymark.processes.process import configure_logging, die_with_parent
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.codec import decode

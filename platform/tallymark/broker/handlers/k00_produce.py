@@ -32,8 +32,8 @@ from tallymark.broker.requests.produce import Outcomes, Producing, Refused
 from tallymark.broker.requests.registry import register_raw
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
-from tallymark.net import ServerConnection
-from tallymark.net.server.connection import Answer
+from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Answer
 from tallymark.protocol.frames import RequestHeader, encode_response
 from tallymark.protocol.messages import ProduceRequest
 from tallymark.protocol.produce_wire import (

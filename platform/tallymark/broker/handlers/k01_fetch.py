@@ -32,8 +32,8 @@ from tallymark.broker.requests.fetch_round import FetchRound
 from tallymark.broker.requests.registry import register_raw
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
-from tallymark.net import ServerConnection
-from tallymark.net.server.connection import Answer
+from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Answer
 from tallymark.protocol.fetch_wire import read_fetch
 from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.messages import FetchRequest

@@ -31,8 +31,7 @@ from tallymark.broker.monitoring.families import PREFIX, families
 from tallymark.broker.monitoring.loop_lag import LoopLag
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.state import BrokerState
-from tallymark.net import Address
-from tallymark.net.addresses import is_loopback
+from tallymark.net.addresses import Address, is_loopback
 from tallymark.net.tls.contexts import server_context
 from tallymark.net.web.access import WebAccess, check_exposed
 from tallymark.net.web.guard import OwnNames

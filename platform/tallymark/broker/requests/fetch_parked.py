@@ -15,8 +15,8 @@ from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.requests.fetch_response import answer
 from tallymark.broker.requests.fetch_round import FetchRound, Wanted, length_of, resolve
 from tallymark.broker.state import BrokerState
-from tallymark.net import ServerConnection
-from tallymark.net.server.connection import Answer
+from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Answer
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.fetch_wire import PlainFetch
 from tallymark.protocol.frames import RequestHeader

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from tallymark.broker.requests.fetch_round import FetchRound
-from tallymark.net.server.connection import Answer
+from tallymark.net.server.handler import Answer
 from tallymark.protocol.fetch_wire import Found, PlainFetch, Topic, write_fetched
 from tallymark.protocol.frames import RequestHeader, encode_response_parts
 from tallymark.protocol.messages import (

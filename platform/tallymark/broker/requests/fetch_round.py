@@ -14,7 +14,7 @@ from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log
 from tallymark.log.segment import ColdSegmentError
-from tallymark.net import ServerConnection
+from tallymark.net.server.connection import ServerConnection
 from tallymark.net.server.responses import SENDFILE_FROM
 from tallymark.protocol.fetch_wire import Ask, Found, PlainFetch, Topic
 from tallymark.protocol.messages import (

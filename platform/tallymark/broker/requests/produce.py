@@ -14,7 +14,7 @@ from tallymark.broker.security.authorizer import DENIED, Operation, ResourceType
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError, RecordsRefusedError
 from tallymark.log.results import AppendInfo
-from tallymark.net import ServerConnection
+from tallymark.net.server.connection import ServerConnection
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.messages import (
     ProduceResponse,

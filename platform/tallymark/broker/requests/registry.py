@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from tallymark.broker.state import BrokerState
-from tallymark.net import ServerConnection
-from tallymark.net.server.connection import Answer
+from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Answer
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.schema import Message, Request

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from tallymark.broker.security.live import Security
 from tallymark.broker.security.quotas import CONSUMER_BYTE_RATE, LONGEST_SECONDS, PRODUCER_BYTE_RATE
-from tallymark.net import Handler, ServerConnection
-from tallymark.net.server.connection import Answer
+from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Answer, Handler
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.frames import RequestHeader
 

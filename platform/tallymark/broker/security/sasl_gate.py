@@ -19,10 +19,10 @@ from typing import Final
 
 from tallymark.broker.security.sasl_logins import Logins
 from tallymark.errors import RemoteProtocolError
-from tallymark.net import Handler, ServerConnection
 from tallymark.net.sasl.mechanisms import SaslError
 from tallymark.net.sasl.server_session import SaslState
-from tallymark.net.server.connection import BARE, Answer
+from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import BARE, Answer, Handler
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.frames import RequestHeader
 

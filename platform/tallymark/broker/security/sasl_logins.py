@@ -15,7 +15,6 @@ from tallymark.broker.security.password_checks import PasswordChecks
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.config_types import split
 from tallymark.errors import UserError
-from tallymark.net import ServerConnection
 from tallymark.net.limits.failed_login_delay import RefusalPace
 from tallymark.net.limits.log_rate import RateLimit
 from tallymark.net.sasl.mechanisms import OAUTHBEARER, PLAIN, SaslError, ServerExchange
@@ -23,6 +22,7 @@ from tallymark.net.sasl.oauthbearer import OAuthServer
 from tallymark.net.sasl.plain import PlainServer
 from tallymark.net.sasl.scram import ScramServer
 from tallymark.net.sasl.server_session import MakeExchange, SaslSession
+from tallymark.net.server.connection import ServerConnection
 
 if TYPE_CHECKING:
     from tallymark.broker.security.oauth.logins import OAuth

@@ -24,8 +24,8 @@ from tallymark.broker.requests.create_topic import create_topic
 from tallymark.broker.state import BrokerState
 from tallymark.broker.trail.entries import changes, known_before, result_of
 from tallymark.errors import CODES, KafkaError, TallymarkError
-from tallymark.net import ServerConnection
 from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.server.connection import ServerConnection
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.records import encode_batch
 from tallymark.protocol.schema import Message

@@ -21,7 +21,7 @@ from tallymark.client.core.io_thread import IoThread
 from tallymark.client.core.security.security import SecuritySettings, client_security
 from tallymark.client.metrics import Metrics
 from tallymark.errors import ConnectError
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tallymark.client.admin.base import AdminBase
 from tallymark.client.admin.results import Results
 from tallymark.errors import CODES, KafkaError
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.protocol import messages
 from tallymark.protocol.api import ApiKey
 

@@ -13,7 +13,7 @@ from tallymark.client.admin.base import AdminBase
 from tallymark.client.admin.results import Outcomes, Results, refusal
 from tallymark.client.admin.routes import find_coordinators
 from tallymark.errors import CODES, KafkaError, RemoteProtocolError, TallymarkError
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.protocol import messages
 from tallymark.protocol.consumer_protocol import decode_assignment
 from tallymark.protocol.topic_partition import TopicPartition

@@ -12,7 +12,7 @@ from tallymark.client.admin.results import Outcomes, Results, V, by_topic, refus
 from tallymark.client.admin.routes import ask_at_most
 from tallymark.client.reading.isolation import Isolation, isolation_level
 from tallymark.errors import KafkaError, TallymarkError
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.protocol import messages
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from tallymark.client.admin.offsets import OffsetAdmin
 from tallymark.client.admin.results import Outcomes, Results, by_topic, refusal
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.protocol import messages
 from tallymark.protocol.topic_partition import TopicPartition
 

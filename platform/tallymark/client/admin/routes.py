@@ -22,7 +22,7 @@ from tallymark.errors import (
     TallymarkError,
     TimedOutError,
 )
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.protocol import messages
 from tallymark.protocol.schema import Message, Request
 from tallymark.protocol.topic_partition import TopicPartition

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tallymark.client.core.calls import in_thread
 from tallymark.client.core.security.security import PLAINTEXT, ClientSecurity
 from tallymark.errors import UserError
-from tallymark.net import Address, parse_addresses
+from tallymark.net.addresses import Address, parse_addresses
 
 
 @dataclass(frozen=True, slots=True)

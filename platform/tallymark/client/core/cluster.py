@@ -23,7 +23,8 @@ from tallymark.errors import (
     UserError,
     WrongClusterError,
 )
-from tallymark.net import Address, Stream
+from tallymark.net.addresses import Address
+from tallymark.net.client.broker_connection import Stream
 from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tallymark.protocol.schema import Message, Request
 

@@ -11,7 +11,8 @@ from tallymark.client.core import supervised
 from tallymark.client.core.security.security import PLAINTEXT, ClientSecurity
 from tallymark.client.metrics import Metrics, StreamMeter
 from tallymark.errors import ClosedError, ConnectError, KafkaError
-from tallymark.net import Address, Stream
+from tallymark.net.addresses import Address
+from tallymark.net.client.broker_connection import Stream
 
 FIRST_BACKOFF: Final = 0.05
 LONGEST_BACKOFF: Final = 1.0

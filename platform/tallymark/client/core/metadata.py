@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tallymark.errors import CODES, KafkaError
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.protocol.messages import MetadataResponse, MetadataResponseTopic
 from tallymark.protocol.schema import ZERO_UUID
 

@@ -14,7 +14,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from tallymark.client.core.io_thread import IoThread
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.net.web.access import WebAccess
 from tallymark.net.web.metrics_http import MetricsServer, Page
 

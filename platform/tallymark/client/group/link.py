@@ -16,7 +16,7 @@ from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.connections import Connections
 from tallymark.client.core.io_thread import IoThread
 from tallymark.errors import CODES, KafkaError
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.protocol.messages import FindCoordinatorRequest
 from tallymark.protocol.schema import Message, Request
 

@@ -12,7 +12,7 @@ from tallymark.client.core import supervised
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.producing.producer_ids import ProducerIds
 from tallymark.errors import ConnectError, TallymarkError
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 
 log: Final = logging.getLogger(__name__)
 

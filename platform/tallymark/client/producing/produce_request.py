@@ -9,7 +9,8 @@ from tallymark.client.core.metadata import Metadata
 from tallymark.client.producing.batch import ProducerBatch
 from tallymark.client.producing.lane import Lane
 from tallymark.errors import CODES, KafkaError
-from tallymark.net import Address, Stream
+from tallymark.net.addresses import Address
+from tallymark.net.client.broker_connection import Stream
 from tallymark.protocol.messages import (
     ProduceRequest,
     ProduceResponse,

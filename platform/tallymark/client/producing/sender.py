@@ -32,7 +32,8 @@ from tallymark.client.producing.sender_answers import Answers, SendRules
 from tallymark.client.producing.settlement import Settler
 from tallymark.clock import now_ms
 from tallymark.errors import KafkaError, LocalProtocolError, TallymarkError, TimedOutError
-from tallymark.net import Address, Stream
+from tallymark.net.addresses import Address
+from tallymark.net.client.broker_connection import Stream
 from tallymark.protocol.produce_client_wire import read_produced
 
 TICK: Final = 0.2

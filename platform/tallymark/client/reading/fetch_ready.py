@@ -21,7 +21,7 @@ from tallymark.client.core.cluster import Cluster
 from tallymark.client.reading.fetch_request import FetchLimits
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.fetching import Fetcher, Outcome, may_pass
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 
 _SLACK: Final = 0.05
 """Seconds that a call may take longer than the wait that the brokers are asked for."""

@@ -16,7 +16,7 @@ from tallymark.errors import (
     CorruptRecordError,
     KafkaError,
 )
-from tallymark.net import Stream
+from tallymark.net.client.broker_connection import Stream
 from tallymark.protocol.messages import (
     FetchRequest,
     FetchRequestPartition,

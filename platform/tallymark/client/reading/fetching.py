@@ -12,7 +12,7 @@ from tallymark.client.reading.fetch_request import FetchLimits, build_request, r
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.truncation import TruncationCheck
 from tallymark.errors import CODES, AuthenticationError, ConnectError, KafkaError, TallymarkError
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 
 Outcome: TypeAlias = Fetched | KafkaError
 

@@ -19,7 +19,8 @@ from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.metadata import NO_EPOCH
 from tallymark.client.reading.fetched import FetchSpec
 from tallymark.errors import CODES, KafkaError, LogTruncatedError
-from tallymark.net import Address, Stream
+from tallymark.net.addresses import Address
+from tallymark.net.client.broker_connection import Stream
 from tallymark.protocol.messages import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestPartition,

@@ -11,7 +11,7 @@ from tallymark.client.producing.produce_request import produce_version
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.target.ready_batch import ReadyBatch
 from tallymark.mirror.target.target_lane import TargetLane
-from tallymark.net import Stream
+from tallymark.net.client.broker_connection import Stream
 from tallymark.net.client.connection import Writer
 from tallymark.protocol.messages import ProduceResponse, ProduceResponsePartition
 from tallymark.protocol.produce_client_wire import Appended, Topic, write_produce

@@ -35,7 +35,8 @@ from tallymark.mirror.target.batch_request import Parcel, read_response, request
 from tallymark.mirror.target.identities import Announce, Identities
 from tallymark.mirror.target.ready_batch import ReadyBatch
 from tallymark.mirror.target.target_lane import IN_FLIGHT, TargetLane
-from tallymark.net import Address, Stream
+from tallymark.net.addresses import Address
+from tallymark.net.client.broker_connection import Stream
 from tallymark.protocol.messages import ProduceResponse
 from tallymark.protocol.produce_client_wire import Appended, read_produced
 

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tallymark.errors import ProtocolError
 from tallymark.net.inbox import Inbox
 from tallymark.net.sasl.server_session import SaslSession
-from tallymark.net.server.handler import BARE, Answer, Handler, OnClose, Slot
-from tallymark.net.server.limits import ServerLimits
+from tallymark.net.server.handler import BARE, Answer, Slot
 from tallymark.net.server.responses import CutFileError, PayloadWriter
 from tallymark.net.tls.contexts import peer_name
 from tallymark.net.tls.handshake import names_of
@@ -34,8 +33,6 @@ from tallymark.protocol.frames import decode_request_header
 
 if TYPE_CHECKING:
     from tallymark.net.server.server import Server
-
-__all__ = ["BARE", "Answer", "Handler", "OnClose", "ServerConnection", "ServerLimits"]
 
 log: Final = logging.getLogger(__name__)
 

@@ -17,7 +17,8 @@ from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.net.limits.log_rate import RateLimit
 from tallymark.net.limits.pending_handshakes import PendingHandshakes
 from tallymark.net.limits.request_memory import RequestMemory
-from tallymark.net.server.connection import Answer, Handler, OnClose, ServerConnection
+from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Answer, Handler, OnClose
 from tallymark.net.server.limits import ServerLimits
 from tallymark.net.tls.handshake import TlsHandshake
 from tallymark.net.tls.principals import PrincipalRules

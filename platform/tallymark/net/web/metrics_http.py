@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from tallymark.errors import UserError
-from tallymark.net import Address
+from tallymark.net.addresses import Address
 from tallymark.net.limits.accept_queue import FEW_ACCEPTS, rate_accept_errors
 from tallymark.net.tls.handshake import TlsHandshake
 from tallymark.net.web.access import WebAccess

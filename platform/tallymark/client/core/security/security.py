@@ -22,8 +22,7 @@ from typing import Any, Final, Literal, TypedDict
 
 from tallymark.client.core.setting_types import NAMES_OF_OTHERS, unknown_keyword
 from tallymark.errors import UserError
-from tallymark.net import SaslCredentials
-from tallymark.net.sasl.mechanisms import ALL_MECHANISMS, OAUTHBEARER
+from tallymark.net.sasl.mechanisms import ALL_MECHANISMS, OAUTHBEARER, SaslCredentials
 from tallymark.net.sasl.oauth_urls import check_oauth_url, file_of
 from tallymark.net.tls.contexts import client_context
 
