@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallymark.client.producing.delivery import RecordMetadata
-from tallymark.client.producing.interceptors import ProducerContext, ProducerInterceptor
+from tallymark.client.producing.interceptors.producer_interceptor import (
+    ProducerContext,
+    ProducerInterceptor,
+)
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.events.claim_book import fold
 from tallymark_audit.events.events import AuditEvent, decode_event

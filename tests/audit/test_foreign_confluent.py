@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.client.producing.delivery import RecordMetadata
-from tallymark.client.producing.interceptors import ProducerContext
+from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark_audit.events.claim_book import fold
 from tallymark_audit.events.events import AuditEvent, decode_event

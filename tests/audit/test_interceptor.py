@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 
 from tallymark.client.producing.delivery import RecordMetadata
-from tallymark.client.producing.interceptors import BatchTally, ProducerContext, ProducerInterceptor
+from tallymark.client.producing.interceptors.producer_interceptor import (
+    BatchTally,
+    ProducerContext,
+    ProducerInterceptor,
+)
 from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark_audit.events.claim_book import ClaimBook, Reporter, fold

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.client.producing import accumulator as accumulator_module
-from tallymark.client.producing.accumulator import NO_WAIT, Accumulator, BatchRules
-from tallymark.client.producing.backpressure import AHEAD, LONGEST, LOW
-from tallymark.client.producing.batch import ProducerBatch
-from tallymark.client.producing.budget import MemoryBudget
-from tallymark.client.producing.lane import Lane, TopicLanes
-from tallymark.client.producing.many_records import ManyRecords
-from tallymark.client.producing.pipeline import Pipeline
+from tallymark.client.producing.batches import accumulator as accumulator_module
+from tallymark.client.producing.batches.accumulator import NO_WAIT, Accumulator, BatchRules
+from tallymark.client.producing.batches.backpressure import AHEAD, LONGEST, LOW
+from tallymark.client.producing.batches.batch import ProducerBatch
+from tallymark.client.producing.batches.buffer_memory import MemoryBudget
+from tallymark.client.producing.batches.many_records import ManyRecords
+from tallymark.client.producing.batches.partition_queue import Lane, TopicLanes
+from tallymark.client.producing.batches.pipeline import Pipeline
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import BufferFullError, ClosedError, KafkaError, TimedOutError
 from tallymark.protocol.records import Record, split_batches

@@ -14,7 +14,7 @@ import pytest
 
 from tallymark.client import Admin, Producer, SimpleConsumer
 from tallymark.client.core import bootstrap
-from tallymark.client.producing import accumulator
+from tallymark.client.producing.batches import accumulator
 from tallymark.client.reading.simple_consumer import FetchSpec
 from tallymark.errors import (
     ConnectError,

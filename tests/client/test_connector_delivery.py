@@ -10,10 +10,10 @@ import pytest
 
 from tallymark.client.consuming import commit as connector_commit
 from tallymark.client.consuming.commit import OffsetCommitter
-from tallymark.client.consuming.progress import ProgressBook
-from tallymark.client.consuming.slowness import Pace, PollWatch
+from tallymark.client.consuming.poll_watchdog import Pace, PollWatch
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
-from tallymark.client.group.hands import place_in_streams
+from tallymark.client.consuming.subscription_state import ProgressBook
+from tallymark.client.group.stream_control import place_in_streams
 from tallymark.coordination.offsets import Position
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import CODES, CommitFailedError, KafkaError

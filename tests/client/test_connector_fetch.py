@@ -11,8 +11,8 @@ from eventually import eventually
 
 from tallymark.client.consuming.brokers import BrokerLink
 from tallymark.client.consuming.fetcher import Fetcher, FetchSettings
-from tallymark.client.consuming.progress import PartitionProgress
 from tallymark.client.consuming.stream import Gate, Stream
+from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.core.metadata import TopicInfo
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.message import Gap

@@ -13,8 +13,8 @@ from tallymark.client import ConsumerConnector
 from tallymark.client.consuming import commit as connector_commit
 from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.hooks import ConsumerHook, Hooks
-from tallymark.client.consuming.progress import ProgressBook
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
+from tallymark.client.consuming.subscription_state import ProgressBook
 from tallymark.coordination.offsets import Position
 from tallymark.errors import UserError
 from tallymark.protocol.record_columns import RecordColumns

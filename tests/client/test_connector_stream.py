@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import pytest
 from eventually import eventually
 
-from tallymark.client.consuming.progress import PartitionProgress, ProgressBook
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
+from tallymark.client.consuming.subscription_state import PartitionProgress, ProgressBook
 from tallymark.coordination.offsets import Position
 from tallymark.errors import (
     ClosedError,

@@ -14,9 +14,9 @@ from group_settings import consumer_settings
 
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
-from tallymark.client.group.questions import Questions
-from tallymark.client.group.routine import next_due_ms
+from tallymark.client.group.coordinator_requests import Questions
 from tallymark.client.group.state import Phase
+from tallymark.client.group.timers import next_due_ms
 from tallymark.client.group.worker import Worker
 from tallymark.errors import CODES, ClientFailedError, KafkaError, TallymarkError
 from tallymark.protocol.messages import JoinGroupResponse, SyncGroupResponse

@@ -10,11 +10,18 @@ from typing import Any
 
 import pytest
 
-from tallymark.client.producing import interceptor_chain
 from tallymark.client.producing.delivery import RecordMetadata
-from tallymark.client.producing.interceptor_chain import load_interceptors
-from tallymark.client.producing.interceptors import BatchTally, ProducerContext, ProducerInterceptor
-from tallymark.client.producing.interceptors_queue import OutgoingRecord, QueueInterceptor
+from tallymark.client.producing.interceptors import chain as interceptor_chain
+from tallymark.client.producing.interceptors.chain import load_interceptors
+from tallymark.client.producing.interceptors.producer_interceptor import (
+    BatchTally,
+    ProducerContext,
+    ProducerInterceptor,
+)
+from tallymark.client.producing.interceptors.queue_interceptor import (
+    OutgoingRecord,
+    QueueInterceptor,
+)
 from tallymark.client.producing.producer import Producer
 from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
 from tallymark.protocol.api import ApiKey

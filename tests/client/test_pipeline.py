@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.client.producing.batch import Identity, ProducerBatch
-from tallymark.client.producing.pipeline import Pipeline, Verdict
+from tallymark.client.producing.batches.batch import Identity, ProducerBatch
+from tallymark.client.producing.batches.pipeline import Pipeline, Verdict
 from tallymark.errors import CODES, KafkaError
 
 FIRST: Identity = (7, 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 
 from tallymark.client.core.metadata import Leader, Metadata
-from tallymark.client.producing.batch import ProducerBatch
-from tallymark.client.producing.lane import Lane, TopicLanes
-from tallymark.client.producing.pipeline import Pipeline
-from tallymark.client.producing.produce_request import Parcel, learn_leaders, read_response
+from tallymark.client.producing.batches.batch import ProducerBatch
+from tallymark.client.producing.batches.partition_queue import Lane, TopicLanes
+from tallymark.client.producing.batches.pipeline import Pipeline
+from tallymark.client.producing.sending.produce_request import Parcel, learn_leaders, read_response
 from tallymark.errors import CODES
 from tallymark.net.addresses import Address
 from tallymark.protocol.messages import (

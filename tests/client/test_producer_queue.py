@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tallymark.client.producing.delivery import Delivery
-from tallymark.client.producing.interceptors import BatchTally, ProducerContext
-from tallymark.client.producing.interceptors_queue import (
+from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
+from tallymark.client.producing.interceptors.queue_interceptor import (
     EventKind,
     OutgoingRecord,
     QueuedBatch,

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from tallymark.client.producing.batch_delivery import BatchMetadata, OffsetRange
-from tallymark.client.producing.interceptors_queue import OutgoingRecord, QueueInterceptor
+from tallymark.client.producing.interceptors.queue_interceptor import (
+    OutgoingRecord,
+    QueueInterceptor,
+)
 from tallymark.client.producing.producer import Producer
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CODES, BufferFullError, ClosedError, KafkaError, TimedOutError

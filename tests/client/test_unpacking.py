@@ -10,8 +10,8 @@ from hostile_batches import MB, bomb, garbage, good
 
 from tallymark.cli.messages.reading.reader import ROUND_BYTES, SpanReader
 from tallymark.cli.messages.reading.spans import Span
-from tallymark.client.consuming.progress import PartitionProgress
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
+from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.fetched import Fetched
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.coordination.offsets import Position

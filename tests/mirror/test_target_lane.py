@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tallymark.client.producing.pipeline import Verdict
+from tallymark.client.producing.batches.pipeline import Verdict
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.target.ready_batch import ReadyBatch
 from tallymark.mirror.target.target_lane import TargetLane

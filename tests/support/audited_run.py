@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tallymark.client.producing.delivery import RecordMetadata
-from tallymark.client.producing.interceptors import BatchTally, ProducerContext
+from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
 from tallymark_audit.events.claim_book import ClaimBook, fold
 from tallymark_audit.events.events import AuditEvent, decode_event
 from tallymark_audit.model.cells import Block

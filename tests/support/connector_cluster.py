@@ -13,7 +13,7 @@ import pytest
 
 from tallymark.client.admin.admin import Admin
 from tallymark.client.connector.connector import ConsumerConnector
-from tallymark.client.connector.sides import ZooKeeperSide
+from tallymark.client.connector.group_protocols import ZooKeeperSide
 from tallymark.client.consuming.stream import Stream
 from tallymark.client.producing.producer import Producer
 from tallymark.client.reading.message import Message

@@ -14,7 +14,7 @@ from tallymark.client.admin.admin import Admin
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.client.consuming.stream import Stream
 from tallymark.client.core.bootstrap import Bootstrap
-from tallymark.client.group.link import GroupLink
+from tallymark.client.group.coordinator_connection import GroupLink
 from tallymark.client.group.offsets import BrokerOffsets
 from tallymark.client.reading.message import Message
 

@@ -4,11 +4,14 @@ Each object runs its asyncio core in one background thread (:mod:`tallymark.clie
 behind a synchronous face; :mod:`.aio.producer` and :mod:`.aio.consumer` are faces for coroutines
 over the same cores. Reading order: :mod:`tallymark.client.core.metadata` and
 :mod:`tallymark.client.core.cluster` (who leads what, connections to them); for publishing
-:mod:`.producing.producer` → :mod:`.producing.accumulator` → :mod:`.producing.sender` →
-:mod:`.producing.pipeline` → :mod:`.producing.settlement`; for reading
+:mod:`.producing.producer` → :mod:`tallymark.client.producing.batches.accumulator` →
+:mod:`tallymark.client.producing.sending.sender` →
+:mod:`tallymark.client.producing.batches.pipeline` →
+:mod:`tallymark.client.producing.sending.batch_completion`; for reading
 :mod:`.reading.simple_consumer` → :mod:`.reading.fetching` → :mod:`.reading.truncation`;
-:mod:`.producing.stamps` and :mod:`.producing.interceptors` are where the audit begins,
-:mod:`.producing.interceptors_queue` is what else may listen.
+:mod:`.producing.stamps` and :mod:`tallymark.client.producing.interceptors.producer_interceptor` are
+where the audit begins, :mod:`tallymark.client.producing.interceptors.queue_interceptor` is what
+else may listen.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from tallymark.client.core.security.deployment import connection_settings
     from tallymark.client.producing.batch_delivery import BatchDelivery, BatchMetadata
     from tallymark.client.producing.delivery import Delivery, RecordMetadata
-    from tallymark.client.producing.interceptors_queue import (
+    from tallymark.client.producing.interceptors.queue_interceptor import (
         OutgoingRecord,
         QueuedBatch,
         QueueEvent,

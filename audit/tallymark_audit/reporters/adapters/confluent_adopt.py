@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tallymark.client.core.forks import tell_in_child
-from tallymark.client.producing.interceptors import ProducerContext
+from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.errors import UserError
 from tallymark_audit.reporters.adapters.adoption import Adoption
 from tallymark_audit.reporters.adapters.confluent import AuditedProducer

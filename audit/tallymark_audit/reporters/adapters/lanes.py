@@ -20,7 +20,7 @@ from itertools import chain, count, repeat
 from types import MethodType
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from tallymark.client.producing.interceptors import BatchTally
+from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
 from tallymark.client.producing.stamps import STAMP_HEADER, stamp_ends, uvarint
 from tallymark_audit.model.ranges import Range, RangeSet
 from tallymark_audit.reporters.books.tally_cell import Outcome

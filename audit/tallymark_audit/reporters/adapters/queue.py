@@ -54,7 +54,8 @@ class ReportQueue:
     def publish(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None
     ) -> Future[Any]:
-        """As :class:`~tallymark.client.producing.interceptors.ProducerContext` has it."""
+        """As :class:`~tallymark.client.producing.interceptors.producer_interceptor.ProducerContext`
+        has it."""
         future: Future[Any] = Future()
         self._outgoing.append(Outgoing(topic, key, value, timestamp, future))
         return future

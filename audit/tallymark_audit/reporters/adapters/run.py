@@ -2,8 +2,9 @@
 
 The wrapper hands records over, each under a number of its :class:`~.lanes.Lane`; a thread looks
 now and then what has happened since, tells the interceptor in the words of
-:mod:`tallymark.client.producing.interceptors`, and lets it report. Whoever wants the books up to
-date at once, before the application is told what became of its records, calls :meth:`settle`.
+:mod:`tallymark.client.producing.interceptors.producer_interceptor`, and lets it report. Whoever
+wants the books up to date at once, before the application is told what became of its records, calls
+:meth:`settle`.
 
 Inside a transaction acknowledgements are kept back: they hold when it is committed.
 """
@@ -16,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from tallymark.client.producing.interceptors import BatchTally, ProducerContext
+from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
 from tallymark.clock import now_ms
 from tallymark_audit.reporters.adapters.lanes import Drained, Lane, Who
 from tallymark_audit.reporters.books.tally_cell import Outcome

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from tallymark.client.producing.interceptors import BatchTally, ProducerContext
+from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.events.audit_topic import RETENTION_MS, AuditTopic
 from tallymark_audit.events.events import AuditEvent, encode_event
@@ -32,9 +32,10 @@ REPLAY_MS: Final = 10_000
 
 
 class ConsumerReporter:
-    """A :class:`~tallymark.client.producing.interceptors.ProducerInterceptor`. ``lock`` is held by
-    whoever calls the journal; ``journal_dir`` is where those of dead members are looked for.
-    ``oldest`` tells the smallest timestamp (ms) of what is in hand, None: nothing is."""
+    """A :class:`~tallymark.client.producing.interceptors.producer_interceptor.ProducerInterceptor`.
+    ``lock`` is held by whoever calls the journal; ``journal_dir`` is where those of dead members
+    are looked for. ``oldest`` tells the smallest timestamp (ms) of what is in hand, None: nothing
+    is."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tallymark.client.producing.interceptors import BatchTally, ProducerContext
+from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
 from tallymark.deployment import Deployment, find_settings, load
 from tallymark.errors import UserError
 from tallymark_audit.events.audit_topic import RETENTION_MS
@@ -26,7 +26,8 @@ log: Final = logging.getLogger(__name__)
 
 
 class AuditInterceptor:
-    """Tallies one producer; a :class:`tallymark.client.producing.interceptors.ProducerInterceptor`.
+    """Tallies one producer; a
+    :class:`tallymark.client.producing.interceptors.producer_interceptor.ProducerInterceptor`.
 
     Times in ms. ``journal_dir`` None: no journal, so that a sudden death leaves the last claims
     unknown. ``max_ranges`` are kept of a cell; beyond, it is only counted and hashed.

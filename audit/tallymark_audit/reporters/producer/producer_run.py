@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from tallymark.client.producing.interceptors import BatchTally, ProducerContext
+from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
 from tallymark.clock import now_ms
 from tallymark_audit.events.audit_topic import RETENTION_MS, AuditTopic, is_too_large
 from tallymark_audit.events.events import MAX_TEXT, AuditEvent, encode_event

@@ -22,14 +22,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tallymark.client.aio.room import RoomQueue
+from tallymark.client.aio.buffer_waiters import RoomQueue
 from tallymark.client.aio.settings import settings_of
 from tallymark.client.core.calls import in_thread, outcome_of, start_thread
 from tallymark.client.producing.batch_delivery import BatchDelivery
 from tallymark.client.producing.core import ProducerCore
 from tallymark.client.producing.delivery import Delivery, OnDelivery, RecordMetadata
-from tallymark.client.producing.intake import Intake
 from tallymark.client.producing.producer import Producer
+from tallymark.client.producing.record_appender import Intake
 from tallymark.errors import BufferFullError, ClosedError, TimedOutError
 from tallymark.protocol.records import Header
 

@@ -1,7 +1,7 @@
 """The consumer connector: a group of consumers that divide the partitions among themselves.
 
 A group coordinates in ZooKeeper, by Algorithm 1 of the Kafka paper, or through the brokers, by
-Kafka's classic group protocol (:mod:`.sides`); the rest is the same. It rebalances
+Kafka's classic group protocol (:mod:`.group_protocols`); the rest is the same. It rebalances
 whenever consumers, brokers or topics come and go, keeps the offsets of its group, and hands out
 messages through streams. Threads of its own: the group's coordinator
 (:mod:`tallymark.client.zookeeper_group.coordinator` around the pure
@@ -21,12 +21,11 @@ from types import TracebackType
 from typing import Final, Self, Unpack
 
 from tallymark.client.connector.engine import Engine
-from tallymark.client.connector.sides import BrokersSide, Side, ZooKeeperSide
+from tallymark.client.connector.group_protocols import BrokersSide, Side, ZooKeeperSide
 from tallymark.client.consuming.brokers import BrokerLink, FetchClient
 from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.fetcher import FetchSettings
 from tallymark.client.consuming.hooks import ConsumerHook, Hooks, checked_hooks
-from tallymark.client.consuming.progress import ProgressBook
 from tallymark.client.consuming.settings import (
     ConsumerSettings,
     Delivery,
@@ -35,6 +34,7 @@ from tallymark.client.consuming.settings import (
     Where,
 )
 from tallymark.client.consuming.stream import QUEUE_BYTES, Gate, Stream
+from tallymark.client.consuming.subscription_state import ProgressBook
 from tallymark.client.core.security.security import (
     ClientSecurity,
     SecuritySettings,

@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tallymark.client.connector.sides import Side
+from tallymark.client.connector.group_protocols import Side
 from tallymark.client.consuming.brokers import BrokerLink
 from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.coordination import Parts
 from tallymark.client.consuming.fetcher import Fetcher, FetchSettings
 from tallymark.client.consuming.hooks import Hooks
-from tallymark.client.consuming.progress import ProgressBook
 from tallymark.client.consuming.rewind import Rewinder
 from tallymark.client.consuming.settings import ConsumerSettings
 from tallymark.client.consuming.stream import Gate, Stream
+from tallymark.client.consuming.subscription_state import ProgressBook
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import TallymarkError
 from tallymark.protocol.topic_partition import TopicPartition

@@ -26,8 +26,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from tallymark.client.consuming.hooks import Hooks
-from tallymark.client.consuming.progress import PartitionProgress, ProgressBook
 from tallymark.client.consuming.stream import Chunk, Stream
+from tallymark.client.consuming.subscription_state import PartitionProgress, ProgressBook
 from tallymark.coordination.errors import CoordinationError, SessionLostError
 from tallymark.coordination.offsets import UNKNOWN_EPOCH, OffsetRegistry, Position
 from tallymark.coordination.zookeeper import ZooKeeper

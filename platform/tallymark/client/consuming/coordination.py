@@ -10,8 +10,8 @@ from typing import Protocol
 from tallymark.client.consuming.brokers import BrokerLink
 from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.fetcher import Fetcher
-from tallymark.client.consuming.progress import ProgressBook
 from tallymark.client.consuming.stream import Gate, Stream
+from tallymark.client.consuming.subscription_state import ProgressBook
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import TallymarkError
 from tallymark.protocol.topic_partition import TopicPartition

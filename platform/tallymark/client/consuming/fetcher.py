@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from tallymark.client.consuming.async_lookups import PendingResets
 from tallymark.client.consuming.brokers import BrokerLink, FetchClient
-from tallymark.client.consuming.pending import PendingResets
-from tallymark.client.consuming.progress import PartitionProgress
 from tallymark.client.consuming.reset import Reset, after_out_of_range, after_truncation, at_first
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
+from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.message import Gap
 from tallymark.coordination.offsets import Position

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tallymark.client.consuming.brokers import FetchClient
-from tallymark.client.consuming.progress import PartitionProgress
+from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.message import Gap
 from tallymark.errors import CODES, KafkaError, LogTruncatedError, OffsetOutOfRangeError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST

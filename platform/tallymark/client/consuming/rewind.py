@@ -1,7 +1,7 @@
 """Going elsewhere in owned partitions: the paper's rewind.
 
-A new position is a new :class:`~tallymark.client.consuming.progress.PartitionProgress`: what is
-queued or on its way for the old one finds its partition given up, and is dropped.
+A new position is a new :class:`~tallymark.client.consuming.subscription_state.PartitionProgress`:
+what is queued or on its way for the old one finds its partition given up, and is dropped.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Final
 
 from tallymark.client.consuming.brokers import BrokerLink
 from tallymark.client.consuming.fetcher import Fetcher
-from tallymark.client.consuming.progress import PartitionProgress, ProgressBook
 from tallymark.client.consuming.reset import POLICIES
 from tallymark.client.consuming.stream import Stream
+from tallymark.client.consuming.subscription_state import PartitionProgress, ProgressBook
 from tallymark.errors import CommitFailedError, ConnectError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
 

@@ -17,9 +17,9 @@ from typing import Final, TypeVar
 
 from tallymark.client.consuming.hooks import Hooks
 from tallymark.client.consuming.marks import NO_MARKS, Marks
-from tallymark.client.consuming.progress import PartitionProgress
 from tallymark.client.consuming.reading import Reading
 from tallymark.client.consuming.stream_queue import Chunk, ChunkQueue, Gate
+from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import MessageBatch, read_columns
 from tallymark.errors import ClosedError, TallymarkError, TimedOutError

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from tallymark.client.consuming.progress import PartitionProgress
+from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.message_batch import read_columns
 from tallymark.errors import TallymarkError
 from tallymark.protocol.record_columns import RecordColumns

@@ -13,17 +13,17 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tallymark.client.consuming.poll_watchdog import Pace, PollWatch
 from tallymark.client.consuming.settings import ConsumerSettings
-from tallymark.client.consuming.slowness import Pace, PollWatch
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
-from tallymark.client.group.hands import Hands
-from tallymark.client.group.link import GroupLink
+from tallymark.client.group.coordinator_connection import GroupLink
+from tallymark.client.group.coordinator_requests import Question, Questions
 from tallymark.client.group.machine import decide
 from tallymark.client.group.offsets import BrokerOffsets, Term
-from tallymark.client.group.questions import Question, Questions
-from tallymark.client.group.routine import next_due_ms
 from tallymark.client.group.state import Phase, Setup, State
+from tallymark.client.group.stream_control import Hands
+from tallymark.client.group.timers import next_due_ms
 from tallymark.client.group.worker import Worker
 from tallymark.clock import monotonic_ms
 from tallymark.errors import (

@@ -22,7 +22,7 @@ What it promises:
 
 * Nothing is handed out of a partition but between its assignment and its revocation, and not while
   the session may be over: without a sign of life from the coordinator for the session timeout it
-  pauses, until there is one (:mod:`.routine`).
+  pauses, until there is one (:mod:`.timers`).
 * Fetchers are stopped and offsets stored before a partition is given up to the group; offsets are
   read after the group has given it to us, hence after the previous owner stored them.
 * A member that the coordinator does not know any more drops its partitions without a commit.
@@ -48,7 +48,6 @@ from tallymark.client.group.generation import (
 )
 from tallymark.client.group.heartbeats import beaten
 from tallymark.client.group.leaving import asked, given_up, leave, slow, stop
-from tallymark.client.group.routine import routine
 from tallymark.client.group.state import Phase, State
 from tallymark.client.group.steps import (
     Decision,
@@ -60,6 +59,7 @@ from tallymark.client.group.steps import (
     no_answer,
     without_coordinator,
 )
+from tallymark.client.group.timers import routine
 
 
 def decide(state: State, event: ev.Event, now_ms: int) -> Decision:

@@ -19,11 +19,11 @@ from tallymark.client.core.security.security import SecuritySettings, client_sec
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
 from tallymark.client.group.assignors import COOPERATIVE
-from tallymark.client.group.link import GroupLink
+from tallymark.client.group.coordinator_connection import GroupLink
+from tallymark.client.group.coordinator_requests import Question, Questions
 from tallymark.client.group.machine import decide
-from tallymark.client.group.questions import Question, Questions
-from tallymark.client.group.routine import next_due_ms
 from tallymark.client.group.state import NOBODY, Phase, Setup, State
+from tallymark.client.group.timers import next_due_ms
 from tallymark.clock import monotonic_ms
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import (

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from typing import Any, Final, NamedTuple
 
 from tallymark.client.consuming.settings import ConsumerSettings
-from tallymark.client.group.link import GroupLink
+from tallymark.client.group.coordinator_connection import GroupLink
 from tallymark.coordination.offsets import Position
 from tallymark.errors import (
     CODES,

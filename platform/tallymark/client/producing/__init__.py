@@ -1,1 +1,6 @@
-"""Publishing: from ``send`` to the acknowledgement."""
+"""Publishing: from ``send()`` to the acknowledgement.
+
+Read :mod:`.producer` (what the application calls), then the room :mod:`.batches` (records become
+batches, in the thread that sends), then the room :mod:`.sending` (batches become requests, in the
+I/O thread). The room :mod:`.interceptors` holds what observes both.
+"""

@@ -16,20 +16,23 @@ from tallymark.client.core.bootstrap import Bootstrap
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.forks import generation, tell_in_child
 from tallymark.client.core.io_thread import IoThread
-from tallymark.client.producing.accumulator import Accumulator, BatchRules
-from tallymark.client.producing.budget import MemoryBudget
+from tallymark.client.producing.batches.accumulator import Accumulator, BatchRules
+from tallymark.client.producing.batches.buffer_memory import MemoryBudget
+from tallymark.client.producing.batches.partition_queue import Lane, TopicLanes
+from tallymark.client.producing.batches.pipeline import Pipeline
 from tallymark.client.producing.delivery import RecordMetadata
-from tallymark.client.producing.interceptor_chain import InterceptorChain
-from tallymark.client.producing.interceptor_stages import QueueStages
-from tallymark.client.producing.interceptors import ProducerContext, ProducerInterceptor
-from tallymark.client.producing.interceptors_queue import EventHandler, QueueInterceptor
-from tallymark.client.producing.lane import Lane, TopicLanes
-from tallymark.client.producing.pipeline import Pipeline
+from tallymark.client.producing.interceptors.chain import InterceptorChain
+from tallymark.client.producing.interceptors.producer_interceptor import (
+    ProducerContext,
+    ProducerInterceptor,
+)
+from tallymark.client.producing.interceptors.queue_interceptor import EventHandler, QueueInterceptor
+from tallymark.client.producing.interceptors.stages import QueueStages
 from tallymark.client.producing.producer_metrics import ProducerMetrics
-from tallymark.client.producing.sender import Sender
-from tallymark.client.producing.sender_answers import SendRules
+from tallymark.client.producing.sending.answers import SendRules
+from tallymark.client.producing.sending.batch_completion import Settler
+from tallymark.client.producing.sending.sender import Sender
 from tallymark.client.producing.settings import ProducerSettings
-from tallymark.client.producing.settlement import Settler
 from tallymark.client.producing.stamps import INSTANCE_BYTES
 from tallymark.clock import now_ms
 from tallymark.errors import ClientFailedError, TimedOutError

@@ -21,18 +21,18 @@ from tallymark.client.core.security.security import SecuritySettings, client_sec
 from tallymark.client.core.setting_types import check_callable
 from tallymark.client.metrics import Metrics
 from tallymark.client.producing.batch_delivery import BatchDelivery, OnBatchDelivery
-from tallymark.client.producing.columns import BatchEncoder, Encoder
+from tallymark.client.producing.batches.partition_queue import Partitioner
 from tallymark.client.producing.core import ProducerCore
 from tallymark.client.producing.delivery import Delivery, OnDelivery
-from tallymark.client.producing.intake import Intake
-from tallymark.client.producing.interceptor_chain import checked_interceptors, with_installed
-from tallymark.client.producing.interceptors import ProducerInterceptor
-from tallymark.client.producing.interceptors_queue import (
+from tallymark.client.producing.encoders import BatchEncoder, Encoder
+from tallymark.client.producing.interceptors.chain import checked_interceptors, with_installed
+from tallymark.client.producing.interceptors.producer_interceptor import ProducerInterceptor
+from tallymark.client.producing.interceptors.queue_interceptor import (
     EventHandler,
     OutgoingRecord,
     QueueInterceptor,
 )
-from tallymark.client.producing.lane import Partitioner
+from tallymark.client.producing.record_appender import Intake
 from tallymark.client.producing.settings import (
     Acks,
     OnBufferFull,
@@ -75,7 +75,7 @@ class Producer:
     What: ``key_encoder`` and ``value_encoder`` turn objects into bytes; ``partitioner`` overrides
     the choice by key (murmur2, as Kafka's clients) or, without key, partition after partition.
     ``interceptors`` of the queue see, change and drop what passes, ``event_handler`` is told of
-    it (:mod:`.interceptors_queue`).
+    it (:mod:`tallymark.client.producing.interceptors.queue_interceptor`).
 
     The audit: every record gets a ``tm`` header saying who sent it as which of theirs
     (:mod:`.stamps`), ``server`` being the name in it (default: this host), and what is installed

@@ -17,8 +17,8 @@ from typing import Final
 from tallymark.client.consuming.brokers import BrokerLink
 from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.fetcher import Fetcher
-from tallymark.client.consuming.progress import ProgressBook
 from tallymark.client.consuming.stream import Gate, Stream
+from tallymark.client.consuming.subscription_state import ProgressBook
 from tallymark.client.zookeeper_group import events as ev
 from tallymark.client.zookeeper_group.machine import decide
 from tallymark.clock import monotonic_ms

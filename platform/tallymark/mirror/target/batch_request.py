@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from tallymark.client.core.cluster import Cluster
-from tallymark.client.producing.produce_request import produce_version
+from tallymark.client.producing.sending.produce_request import produce_version
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.target.ready_batch import ReadyBatch
 from tallymark.mirror.target.target_lane import TargetLane

@@ -20,8 +20,8 @@ from typing import Any, Final
 from tallymark.client.core import supervised
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.io_thread import IoThread
-from tallymark.client.producing.background import Errands
-from tallymark.client.producing.pipeline import Verdict
+from tallymark.client.producing.batches.pipeline import Verdict
+from tallymark.client.producing.sending.background import Errands
 from tallymark.errors import (
     CODES,
     CorruptRecordError,

@@ -16,8 +16,8 @@ from typing import Final
 
 from tallymark.client.core import supervised
 from tallymark.client.core.cluster import Cluster
-from tallymark.client.producing.batch import NO_IDENTITY, Identity
-from tallymark.client.producing.producer_ids import ProducerIds
+from tallymark.client.producing.batches.batch import NO_IDENTITY, Identity
+from tallymark.client.producing.sending.producer_ids import ProducerIds
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.mirror.target.ready_batch import Origin
 

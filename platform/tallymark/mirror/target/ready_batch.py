@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from tallymark.client.producing.batch import NO_IDENTITY, Identity, ProducerBatch
+from tallymark.client.producing.batches.batch import NO_IDENTITY, Identity, ProducerBatch
 from tallymark.protocol.rebatch import rebatch
 from tallymark.protocol.records import Batch, BatchBuilder, Record, split_batches
 from tallymark.protocol.schema import Buffer
@@ -20,9 +20,9 @@ NEVER: Final = float("inf")
 
 
 class ReadyBatch(ProducerBatch):
-    """Ordered and numbered by the client's :class:`~tallymark.client.producing.pipeline.Pipeline`,
-    like a producer's own batches, with the bytes of a batch that is there already. Never
-    expires."""
+    """Ordered and numbered by the client's
+    :class:`~tallymark.client.producing.batches.pipeline.Pipeline`, like a producer's own batches,
+    with the bytes of a batch that is there already. Never expires."""
 
     __slots__ = ("batch", "origin", "tell")
 

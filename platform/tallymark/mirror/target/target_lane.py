@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from tallymark.client.producing.pipeline import Pipeline
+from tallymark.client.producing.batches.pipeline import Pipeline
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch
 
 IN_FLIGHT: Final = 5

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from tallymark.client.producing.batch import ProducerBatch
-from tallymark.client.producing.pipeline import Pipeline
+from tallymark.client.producing.batches.batch import ProducerBatch
+from tallymark.client.producing.batches.pipeline import Pipeline
 from tallymark.client.producing.stamps import STAMP_HEADER, stamp_ends
 from tallymark.protocol.murmur2 import partition_of
 from tallymark.protocol.record_column_writer import RunningHeader

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client.producing.backpressure import Pace
-from tallymark.client.producing.batch import NS, ProducerBatch
-from tallymark.client.producing.budget import MemoryBudget
+from tallymark.client.producing.batches.backpressure import Pace
+from tallymark.client.producing.batches.batch import NS, ProducerBatch
+from tallymark.client.producing.batches.buffer_memory import MemoryBudget
+from tallymark.client.producing.batches.many_records import ManyRecords, put
+from tallymark.client.producing.batches.partition_queue import RECORD_OVERHEAD, Lane, TopicLanes
 from tallymark.client.producing.delivery import Delivery, Fate, OnDelivery
-from tallymark.client.producing.lane import RECORD_OVERHEAD, Lane, TopicLanes
-from tallymark.client.producing.many_records import ManyRecords, put
 from tallymark.errors import (
     CODES,
     BufferFullError,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from tallymark.client.producing.delivery import Fate, OnDelivery
-from tallymark.client.producing.interceptors import BatchTally
+from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
 from tallymark.protocol.compression import codec_number, compress
 from tallymark.protocol.record_column_writer import Columns, RunningHeader, encode_columns
 from tallymark.protocol.record_writer import batch_header

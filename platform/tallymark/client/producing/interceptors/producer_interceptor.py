@@ -1,5 +1,5 @@
 """What listens to a producer: the audit does, others may. The stages of the queue, which may also
-change and drop records, are :mod:`.interceptors_queue`.
+change and drop records, are :mod:`.queue_interceptor`.
 
 A class that has the methods of :class:`ProducerInterceptor` is told, batch by batch, what was
 accepted, acknowledged and lost. All calls but ``attach`` come from the producer's one I/O thread,

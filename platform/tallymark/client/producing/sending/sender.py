@@ -3,8 +3,8 @@
 It is one function, :meth:`Sender._pump`, called in the I/O thread whenever something may have
 become possible: a batch was sealed, its linger is over, a response, a connection, metadata or a
 producer id came, a back-off ended. It waits for nothing. Order and retries of a partition are the
-business of its :class:`~tallymark.client.producing.pipeline.Pipeline`, what an answer leads to that
-of :class:`~tallymark.client.producing.sender_answers.Answers`.
+business of its :class:`~tallymark.client.producing.batches.pipeline.Pipeline`, what an answer leads
+to that of :class:`~tallymark.client.producing.sending.answers.Answers`.
 
 The pump looks only at partitions that have something to send; all of them are looked through when
 something may have lingered long enough or come back (``_scan_at``), and at each tick.
@@ -20,16 +20,20 @@ from typing import Any, Final, NamedTuple
 
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.io_thread import IoThread
-from tallymark.client.producing.accumulator import Accumulator
-from tallymark.client.producing.background import Errands
-from tallymark.client.producing.batch import ProducerBatch
-from tallymark.client.producing.interceptor_chain import InterceptorChain
-from tallymark.client.producing.interceptor_stages import QueueStages
-from tallymark.client.producing.lane import Lane
-from tallymark.client.producing.produce_request import Parcel, produce_version, request_writer
+from tallymark.client.producing.batches.accumulator import Accumulator
+from tallymark.client.producing.batches.batch import ProducerBatch
+from tallymark.client.producing.batches.partition_queue import Lane
+from tallymark.client.producing.interceptors.chain import InterceptorChain
+from tallymark.client.producing.interceptors.stages import QueueStages
 from tallymark.client.producing.producer_metrics import ProducerMetrics
-from tallymark.client.producing.sender_answers import Answers, SendRules
-from tallymark.client.producing.settlement import Settler
+from tallymark.client.producing.sending.answers import Answers, SendRules
+from tallymark.client.producing.sending.background import Errands
+from tallymark.client.producing.sending.batch_completion import Settler
+from tallymark.client.producing.sending.produce_request import (
+    Parcel,
+    produce_version,
+    request_writer,
+)
 from tallymark.clock import now_ms
 from tallymark.errors import KafkaError, LocalProtocolError, TallymarkError, TimedOutError
 from tallymark.net.addresses import Address

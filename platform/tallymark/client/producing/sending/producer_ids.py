@@ -9,7 +9,7 @@ from typing import Final
 
 from tallymark.client.core import supervised
 from tallymark.client.core.cluster import Cluster
-from tallymark.client.producing.batch import NO_IDENTITY, Identity
+from tallymark.client.producing.batches.batch import NO_IDENTITY, Identity
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.messages import InitProducerIdRequest
 

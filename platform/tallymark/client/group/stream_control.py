@@ -9,8 +9,8 @@ from typing import Final
 from tallymark.client.consuming.assignment import split_range
 from tallymark.client.consuming.commit import PASSING, OffsetCommitter
 from tallymark.client.consuming.fetcher import Fetcher
-from tallymark.client.consuming.progress import ProgressBook
 from tallymark.client.consuming.stream import Gate, Stream
+from tallymark.client.consuming.subscription_state import ProgressBook
 from tallymark.coordination.offsets import Position
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import KafkaError

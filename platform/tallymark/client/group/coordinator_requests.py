@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from tallymark.client.consuming.settings import ConsumerSettings
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
-from tallymark.client.group.link import GroupLink
+from tallymark.client.group.coordinator_connection import GroupLink
 from tallymark.client.group.requests import (
     heartbeat_request,
     join_request,

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
 from typing import Final, TypeAlias
 
-from tallymark.client.producing.interceptors import (
+from tallymark.client.producing.interceptors.producer_interceptor import (
     ENTRY_POINTS,
     BatchTally,
     ProducerContext,
     ProducerInterceptor,
 )
-from tallymark.client.producing.interceptors_queue import QueueInterceptor
+from tallymark.client.producing.interceptors.queue_interceptor import QueueInterceptor
 from tallymark.errors import UserError
 
 Interceptor: TypeAlias = ProducerInterceptor | QueueInterceptor

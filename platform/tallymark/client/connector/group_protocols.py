@@ -10,7 +10,7 @@ from tallymark.client.consuming.settings import ConsumerSettings, new_consumer_i
 from tallymark.client.core.bootstrap import Bootstrap
 from tallymark.client.core.security.security import ClientSecurity
 from tallymark.client.group.coordinator import GroupCoordinator
-from tallymark.client.group.link import GroupLink
+from tallymark.client.group.coordinator_connection import GroupLink
 from tallymark.client.group.offsets import BrokerOffsets
 from tallymark.client.zookeeper_group.coordinator import Coordinator
 from tallymark.coordination.zookeeper import ZooKeeper

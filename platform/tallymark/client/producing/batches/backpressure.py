@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from tallymark.client.producing.batch import ProducerBatch
-from tallymark.client.producing.lane import Lane
+from tallymark.client.producing.batches.batch import ProducerBatch
+from tallymark.client.producing.batches.partition_queue import Lane
 
 AHEAD: Final = 16
 """Batches that may be sealed before the sender steps aside; one that has grown counts as many."""

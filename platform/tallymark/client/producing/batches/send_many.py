@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from tallymark.client.producing.accumulator import Accumulator
+from tallymark.client.producing.batches.accumulator import Accumulator
+from tallymark.client.producing.batches.many_records import ManyRecords
+from tallymark.client.producing.batches.partition_queue import Lane, TopicLanes
 from tallymark.client.producing.delivery import Fate
-from tallymark.client.producing.lane import Lane, TopicLanes
-from tallymark.client.producing.many_records import ManyRecords
 from tallymark.errors import BufferFullError, TimedOutError
 
 Slice: TypeAlias = tuple[Fate, int, int]

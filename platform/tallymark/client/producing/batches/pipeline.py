@@ -38,8 +38,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from tallymark.client.producing.append_outcome import may_be_appended
-from tallymark.client.producing.batch import NO_IDENTITY, Identity, ProducerBatch
+from tallymark.client.producing.batches.append_outcome import may_be_appended
+from tallymark.client.producing.batches.batch import NO_IDENTITY, Identity, ProducerBatch
 from tallymark.errors import CODES, KafkaError, TallymarkError
 
 SEQUENCE_LIMIT: Final = 2**31

@@ -10,7 +10,7 @@ from typing import Final
 
 from tallymark.client.core import supervised
 from tallymark.client.core.cluster import Cluster
-from tallymark.client.producing.producer_ids import ProducerIds
+from tallymark.client.producing.sending.producer_ids import ProducerIds
 from tallymark.errors import ConnectError, TallymarkError
 from tallymark.net.addresses import Address
 

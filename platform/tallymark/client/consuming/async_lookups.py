@@ -11,8 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from tallymark.client.consuming.progress import PartitionProgress
 from tallymark.client.consuming.reset import Reset
+from tallymark.client.consuming.subscription_state import PartitionProgress
 
 _THREADS: Final = 4
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from tallymark.client.producing.budget import MemoryBudget
+from tallymark.client.producing.batches.buffer_memory import MemoryBudget
 
 T = TypeVar("T")
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from tallymark.client.producing.accumulator import NO_WAIT
 from tallymark.client.producing.arguments import (
     check_headers,
     check_on_delivery,
@@ -15,19 +14,20 @@ from tallymark.client.producing.arguments import (
     check_topic,
 )
 from tallymark.client.producing.batch_delivery import BatchDelivery
-from tallymark.client.producing.columns import (
+from tallymark.client.producing.batches.accumulator import NO_WAIT
+from tallymark.client.producing.batches.many_records import ManyRecords
+from tallymark.client.producing.batches.partition_queue import Lane, Partitioner, TopicLanes
+from tallymark.client.producing.batches.send_many import Filler
+from tallymark.client.producing.core import ProducerCore
+from tallymark.client.producing.delivery import Delivery, OnDelivery, failed_delivery
+from tallymark.client.producing.encoders import (
     Encoder,
     as_list,
     encoded_column,
     encoded_value,
     timestamp_column,
 )
-from tallymark.client.producing.core import ProducerCore
-from tallymark.client.producing.delivery import Delivery, OnDelivery, failed_delivery
-from tallymark.client.producing.interceptors_queue import OutgoingRecord
-from tallymark.client.producing.lane import Lane, Partitioner, TopicLanes
-from tallymark.client.producing.many import Filler
-from tallymark.client.producing.many_records import ManyRecords
+from tallymark.client.producing.interceptors.queue_interceptor import OutgoingRecord
 from tallymark.client.producing.stamps import STAMP_HEADER
 from tallymark.errors import CODES, BufferFullError, ClosedError, KafkaError, RecordDroppedError
 from tallymark.protocol.records import Header

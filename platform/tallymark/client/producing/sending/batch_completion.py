@@ -7,11 +7,11 @@ import logging
 from typing import Final
 
 from tallymark.client.metrics import Metrics
-from tallymark.client.producing.batch import ProducerBatch
-from tallymark.client.producing.budget import MemoryBudget
-from tallymark.client.producing.interceptor_chain import InterceptorChain
-from tallymark.client.producing.interceptor_stages import QueueStages
-from tallymark.client.producing.interceptors import BatchTally
+from tallymark.client.producing.batches.batch import ProducerBatch
+from tallymark.client.producing.batches.buffer_memory import MemoryBudget
+from tallymark.client.producing.interceptors.chain import InterceptorChain
+from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
+from tallymark.client.producing.interceptors.stages import QueueStages
 from tallymark.client.producing.producer_metrics import ProducerMetrics
 
 log: Final = logging.getLogger(__name__)

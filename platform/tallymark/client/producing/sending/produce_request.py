@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from tallymark.client.core.metadata import Metadata
-from tallymark.client.producing.batch import ProducerBatch
-from tallymark.client.producing.lane import Lane
+from tallymark.client.producing.batches.batch import ProducerBatch
+from tallymark.client.producing.batches.partition_queue import Lane
 from tallymark.errors import CODES, KafkaError
 from tallymark.net.addresses import Address
 from tallymark.net.client.broker_connection import Stream

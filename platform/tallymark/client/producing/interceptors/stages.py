@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from tallymark.client.producing.batch import ProducerBatch
+from tallymark.client.producing.batches.batch import ProducerBatch
 from tallymark.client.producing.delivery import Delivery
-from tallymark.client.producing.interceptors_queue import (
+from tallymark.client.producing.interceptors.queue_interceptor import (
     EventHandler,
     EventKind,
     OutgoingRecord,

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from tallymark.client.core.cluster import Cluster
-from tallymark.client.producing.background import Errands
-from tallymark.client.producing.batch import ProducerBatch
-from tallymark.client.producing.interceptor_stages import QueueStages
-from tallymark.client.producing.lane import Lane
-from tallymark.client.producing.pipeline import Verdict
-from tallymark.client.producing.produce_request import Parcel, learn_leaders, read_response
+from tallymark.client.producing.batches.batch import ProducerBatch
+from tallymark.client.producing.batches.partition_queue import Lane
+from tallymark.client.producing.batches.pipeline import Verdict
+from tallymark.client.producing.interceptors.stages import QueueStages
 from tallymark.client.producing.producer_metrics import ProducerMetrics
-from tallymark.client.producing.settlement import Settler
+from tallymark.client.producing.sending.background import Errands
+from tallymark.client.producing.sending.batch_completion import Settler
+from tallymark.client.producing.sending.produce_request import Parcel, learn_leaders, read_response
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.messages import ProduceResponse
 from tallymark.protocol.produce_client_wire import Appended

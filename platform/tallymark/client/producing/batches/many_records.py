@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Final
 
-from tallymark.client.producing.batch import NS, ProducerBatch
-from tallymark.client.producing.lane import RECORD_OVERHEAD, Lane
+from tallymark.client.producing.batches.batch import NS, ProducerBatch
+from tallymark.client.producing.batches.partition_queue import RECORD_OVERHEAD, Lane
 from tallymark.protocol.record_writer import encode_headers
 from tallymark.protocol.records import Header
 from tallymark.protocol.schema import Buffer
