@@ -3,17 +3,14 @@ who work."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import connection_flood
 import login_flood
 import pytest
 from eventually import eventually
+from flooding import flood
 from security_world import make_certificates
 from token_world import Issuer
 from two_brokers import Times, TwoBrokers
@@ -22,27 +19,6 @@ pytestmark = [pytest.mark.process, pytest.mark.soak, pytest.mark.timeout(1200)]
 
 QUIET, WILD = 100, 40
 """Samples without the flood, and beside it."""
-
-
-@contextmanager
-def flood(script: str, address: str, kind: str) -> Iterator[None]:
-    process = subprocess.Popen(
-        [sys.executable, script, address, kind],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "began\n"
-        time.sleep(2)
-        yield
-        made = process.communicate("")[0].strip()
-        print(kind, "made", made)
-        assert int(made) > 50  # 25 a second are refused
-    finally:
-        process.kill()
-        process.wait()
 
 
 def attacked(

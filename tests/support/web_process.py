@@ -18,15 +18,16 @@ from tallymark.testing.zookeeper import free_port
 
 class WebProcess:
     """The process with its data and logs below ``folder``; a context manager that leaves nothing
-    running."""
+    running. ``more`` is put into its settings (TOML)."""
 
-    def __init__(self, folder: Path, command: str) -> None:
+    def __init__(self, folder: Path, command: str, more: str = "") -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.data = folder / "data"
         self.log = folder / f"{command}.log"
         settings = folder / f"{command}.toml"
-        settings.write_text(f'data_dir = "{self.data}"\n[{command}]\nport = {self.port}\n')
+        listening = f'data_dir = "{self.data}"\n[{command}]\nport = {self.port}\n'
+        settings.write_text(listening + more)
         self._command = [sys.executable, "-m", "tallymark", command, "--settings", str(settings)]
 
     def __enter__(self) -> Self:
