@@ -14,7 +14,7 @@ from tallymark.client.core.bootstrap import Bootstrap
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.io_thread import IoThread
 from tallymark.errors import CODES, KafkaError, TimedOutError
-from tallymark.mirror.damage import UnfitBatchError
+from tallymark.mirror.corruption import UnfitBatchError
 from tallymark.mirror.target import batch_sender
 from tallymark.mirror.target.batch_sender import BatchSender
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch

@@ -15,13 +15,13 @@ from hostile_batches import MB, bomb, garbage
 from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
 from tallymark.mirror.copying.copier import Copier
-from tallymark.mirror.copying.repeats import Repeats
+from tallymark.mirror.copying.duplicate_bound import Repeats
 from tallymark.mirror.copying.topics import TopicCopier
-from tallymark.mirror.damage import UnfitBatchError
+from tallymark.mirror.corruption import UnfitBatchError
 from tallymark.mirror.observer import MirrorContext, ObserverChain, load_observers
-from tallymark.mirror.source.holes import HoleNotes
+from tallymark.mirror.source.gaps import HoleNotes
 from tallymark.mirror.source.source import Piece, Source
-from tallymark.mirror.target.origins import Origins
+from tallymark.mirror.target.loop_guard import Origins
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch
 from tallymark.mirror.target.target import Target
 from tallymark.protocol.record_writer import encode_batch

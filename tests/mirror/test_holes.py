@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.mirror.source import holes
-from tallymark.mirror.source.holes import ABORTED, COMPACTION, CONTROL, UNKNOWN, Hole, HoleNotes
+from tallymark.mirror.source import gaps as holes
+from tallymark.mirror.source.gaps import ABORTED, COMPACTION, CONTROL, UNKNOWN, Hole, HoleNotes
 from tallymark.protocol.records import BatchHeader, encode_batch, read_header
 
 P = ("clicks", 0)

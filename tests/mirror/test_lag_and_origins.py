@@ -11,7 +11,7 @@ from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.monitoring.lag import Copied, MirrorState, lags_of
 from tallymark.mirror.monitoring.metrics import families
 from tallymark.mirror.progress import CopyProgress
-from tallymark.mirror.target.origins import NONE, Origins, announcement
+from tallymark.mirror.target.loop_guard import NONE, Origins, announcement
 from tallymark.protocol.records import Record
 
 P, Q, R = ("clicks", 0), ("clicks", 1), ("views", 0)

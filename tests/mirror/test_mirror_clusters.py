@@ -22,11 +22,11 @@ from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.errors import UserError
 from tallymark.mirror import OffsetTranslator
+from tallymark.mirror.mirrors import Mirrors
 from tallymark.mirror.monitoring.metrics import MirrorMetrics
 from tallymark.mirror.offsets import checkpoints
-from tallymark.mirror.several import Mirrors
 from tallymark.mirror.target import batch_sender as sender_module
-from tallymark.mirror.target.origins import TOPIC as PRODUCERS
+from tallymark.mirror.target.loop_guard import TOPIC as PRODUCERS
 from tallymark.protocol.murmur2 import partition_of
 
 __all__ = ["rig", "zookeeper"]

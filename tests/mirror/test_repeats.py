@@ -7,7 +7,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.mirror.copying.repeats import Repeats
+from tallymark.mirror.copying.duplicate_bound import Repeats
 from tallymark.mirror.progress import CopyProgress, PartitionCopy
 
 OURS = {("clicks", 0), ("clicks", 1)}

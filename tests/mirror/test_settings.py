@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from tallymark.deployment import Deployment, Mirror, dump_toml
 from tallymark.errors import UserError
-from tallymark.mirror.finding import find_mirrors
 from tallymark.mirror.opening import topics_pattern
-from tallymark.mirror.target.origins import announcement, read_announcement
+from tallymark.mirror.settings import find_mirrors
+from tallymark.mirror.target.loop_guard import announcement, read_announcement
 
 
 def mirror(source: str = "dc1", target: str = "aggregate", **settings: Any) -> Mirror:

@@ -9,8 +9,8 @@ import pytest
 
 from tallymark.client.producing.batches.pipeline import Verdict
 from tallymark.errors import CODES, KafkaError
+from tallymark.mirror.target.queue import TargetLane
 from tallymark.mirror.target.ready_batch import ReadyBatch
-from tallymark.mirror.target.target_lane import TargetLane
 from tallymark.protocol.record_writer import encode_batch
 from tallymark.protocol.records import split_batches
 

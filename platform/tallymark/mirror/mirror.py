@@ -1,13 +1,14 @@
 """One mirror: consume a cluster, produce into another, store offsets once they are acknowledged.
 
-The copied record keeps key, value, headers (so the stamp) and timestamp; it is neither stamped nor
-tallied again, and mostly not even looked at (:mod:`tallymark.mirror.copying.copier`). It is copied
-at least once: a mirror that is killed goes on at the last offsets it stored, so what it copied
-since is there twice. How much that can be is a setting, whatever the speed
-(:mod:`tallymark.mirror.copying.repeats`), and the audit names those messages by their identity. A
-rebalance repeats nothing: before partitions are given up, what is in flight is waited for and
-stored; and what is handed out again after all, because the session was lost or the target kept us
-waiting, is known (:mod:`tallymark.mirror.progress`).
+The copied record keeps key, value, headers (so the stamp) and timestamp. A mirror neither stamps
+nor tallies records again, and mostly does not decode them (:mod:`tallymark.mirror.copying.copier`).
+Delivery is at least once: a mirror that is killed goes on at the offsets that it stored last, so
+what it copied after these is in the target twice. A setting bounds how much that can be, whatever
+the speed (:mod:`tallymark.mirror.copying.duplicate_bound`), and the audit names those messages.
+
+A rebalance duplicates nothing: before partitions are given up, the mirror waits for what is in
+flight and stores the offsets. If a lost session or a slow target prevents that, the mirror
+recognises the messages when it reads them again (:mod:`tallymark.mirror.progress`).
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from tallymark.clock import now_ms
 from tallymark.coordination import CoordinationError, SessionLostError
 from tallymark.deployment import Deployment
 from tallymark.errors import ConnectError, KafkaError, TimedOutError
-from tallymark.mirror.damage import Stopped
-from tallymark.mirror.finding import find_mirror
+from tallymark.mirror.corruption import Stopped
 from tallymark.mirror.monitoring.lag import MirrorState
-from tallymark.mirror.monitoring.news import News
+from tallymark.mirror.monitoring.progress_log import News
 from tallymark.mirror.observer import DAMAGED, MirrorObserver, ObserverChain, load_observers
 from tallymark.mirror.offsets.checkpoints import Checkpoints
 from tallymark.mirror.offsets.offset_syncs import TOPIC as SYNC_TOPIC
@@ -36,6 +36,7 @@ from tallymark.mirror.offsets.offset_syncs import TOPIC_CONFIGS as SYNC_CONFIGS
 from tallymark.mirror.offsets.offset_syncs import OffsetSync, SyncBook
 from tallymark.mirror.opening import open_parts
 from tallymark.mirror.progress import UNKNOWN, Partition
+from tallymark.mirror.settings import find_mirror
 from tallymark.mirror.source.source import Piece
 
 STORE_SECONDS = 1.0

@@ -72,7 +72,7 @@ class MirrorObserver(Protocol):
         * ``damaged``: the batch at ``from_offset`` cannot be read, and the partition stands still
           there (``to_offset`` only closes the range); over when it has passed that;
         * ``control``, ``compaction``, ``unknown``: never was a message, or is none any more; see
-          :mod:`tallymark.mirror.source.holes`;
+          :mod:`tallymark.mirror.source.gaps`;
         * ``deleted``: the topic is gone, and was never made at the target.
         """
 

@@ -15,16 +15,16 @@ from tallymark.coordination import ZooKeeper
 from tallymark.deployment import Cluster, Deployment
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.errors import UserError
+from tallymark.mirror.connect import REQUEST_TIMEOUT_MS, reach
 from tallymark.mirror.copying.copier import Copier
-from tallymark.mirror.copying.repeats import Repeats
+from tallymark.mirror.copying.duplicate_bound import Repeats
 from tallymark.mirror.copying.topics import TopicCopier
 from tallymark.mirror.observer import MirrorContext, ObserverChain
 from tallymark.mirror.progress import Partition
-from tallymark.mirror.reach import REQUEST_TIMEOUT_MS, reach
 from tallymark.mirror.source.catalog import BrokerCatalog, ZooKeeperCatalog
-from tallymark.mirror.source.identity import TopicIdentities
 from tallymark.mirror.source.source import Source, SourceSettings
-from tallymark.mirror.target.origins import Origins
+from tallymark.mirror.source.topic_ids import TopicIdentities
+from tallymark.mirror.target.loop_guard import Origins
 from tallymark.mirror.target.target import Target
 
 

@@ -10,12 +10,12 @@ import click
 from tallymark.client.core.security.http import http_access
 from tallymark.deployment import load
 from tallymark.errors import UserError
-from tallymark.mirror.finding import find_mirrors
+from tallymark.mirror.mirrors import Mirrors
 from tallymark.mirror.monitoring.metrics import MirrorMetrics
 from tallymark.mirror.monitoring.status import mirror_status
 from tallymark.mirror.offsets.checkpoints import carry_group, open_groups
 from tallymark.mirror.offsets.translator import OffsetTranslator
-from tallymark.mirror.several import Mirrors
+from tallymark.mirror.settings import find_mirrors
 from tallymark.processes.descriptors import raise_descriptor_limit
 from tallymark.processes.process import configure_logging, die_with_parent, stop_signals
 from tallymark.shell.output import json_option, show, tell

@@ -19,18 +19,18 @@ from typing import Final
 
 from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
-from tallymark.mirror.copying.gathering import MERGED_BYTES, MERGED_RECORDS, gather, is_absurd
+from tallymark.mirror.copying.duplicate_bound import Repeats
+from tallymark.mirror.copying.merging import MERGED_BYTES, MERGED_RECORDS, gather, is_absurd
+from tallymark.mirror.copying.pending_range import Stretch
 from tallymark.mirror.copying.recoding import gaps_of, is_small, ranges_of, recode
-from tallymark.mirror.copying.repeats import Repeats
-from tallymark.mirror.copying.stretch import Stretch
 from tallymark.mirror.copying.topics import TopicCopier
-from tallymark.mirror.damage import UnfitBatchError
+from tallymark.mirror.corruption import UnfitBatchError
 from tallymark.mirror.observer import ObserverChain
 from tallymark.mirror.progress import UNKNOWN as NONE
 from tallymark.mirror.progress import CopyProgress, Partition, PartitionCopy, Turn
-from tallymark.mirror.source.holes import COMPACTION, CORRUPT, UNKNOWN
+from tallymark.mirror.source.gaps import COMPACTION, CORRUPT, UNKNOWN
 from tallymark.mirror.source.source import Piece, Source
-from tallymark.mirror.target.origins import Origins
+from tallymark.mirror.target.loop_guard import Origins
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch, Settled
 from tallymark.mirror.target.target import Target
 from tallymark.net.limits.log_rate import RateLimit
@@ -77,9 +77,9 @@ class Copier:
 
     def copy(self, waiting: deque[Piece]) -> bool:
         """Send on the first piece, and small ones behind it, unless this run has sent it already.
-        False: offsets have to be stored before it may be sent (:mod:`.repeats`). What passes by
-        itself (ConnectError, TimedOutError, retriable KafkaError ...) leaves it where it is: try
-        again. One that has to be taken apart and cannot is left out, and told of."""
+        False: offsets have to be stored before it may be sent (:mod:`.duplicate_bound`). What
+        passes by itself (ConnectError, TimedOutError, retriable KafkaError ...) leaves it where it
+        is: try again. One that has to be taken apart and cannot is left out, and told of."""
         piece = waiting[0]
         partition = (piece.topic, piece.partition)
         header = piece.batch.header

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tallymark.mirror.damage import Stopped
+from tallymark.mirror.corruption import Stopped
 from tallymark.mirror.progress import UNKNOWN, CopyProgress, Partition
 
 

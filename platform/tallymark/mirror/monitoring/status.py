@@ -13,10 +13,10 @@ from tallymark.clock import now_ms
 from tallymark.coordination import ZooKeeper
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, CorruptMessageError, KafkaError
-from tallymark.mirror.damage import Stopped
-from tallymark.mirror.finding import find_mirror
+from tallymark.mirror.corruption import Stopped
 from tallymark.mirror.offsets.translator import REQUEST_TIMEOUT_MS
 from tallymark.mirror.progress import Partition
+from tallymark.mirror.settings import find_mirror
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 MOST_AGES: Final = 200

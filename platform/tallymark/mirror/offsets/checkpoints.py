@@ -21,9 +21,9 @@ from tallymark.client.core.security.deployment import connection_settings
 from tallymark.coordination import CoordinationError, SessionLostError, ZooKeeper
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import CODES, KafkaError, TallymarkError
-from tallymark.mirror.finding import find_mirror
 from tallymark.mirror.offsets.translator import REQUEST_TIMEOUT_MS, OffsetTranslator
 from tallymark.mirror.progress import Partition
+from tallymark.mirror.settings import find_mirror
 
 INTERVAL_SECONDS: Final = 5.0
 _BUSY: Final = frozenset(CODES[name] for name in ("NON_EMPTY_GROUP", "UNKNOWN_MEMBER_ID"))

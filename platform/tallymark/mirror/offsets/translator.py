@@ -12,9 +12,9 @@ from tallymark.client.core.security.deployment import connection_settings
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, KafkaError, TimedOutError
-from tallymark.mirror.finding import find_mirror
 from tallymark.mirror.offsets.offset_syncs import TOPIC, OffsetSync, decode, translate
 from tallymark.mirror.progress import Partition
+from tallymark.mirror.settings import find_mirror
 from tallymark.protocol.schema import ZERO_UUID
 
 REQUEST_TIMEOUT_MS: Final = 10_000

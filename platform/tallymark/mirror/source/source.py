@@ -21,11 +21,11 @@ from tallymark.client.reading.isolation import Isolation
 from tallymark.client.reading.message import Gap
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import BatchCutError, CorruptMessageError, KafkaError
-from tallymark.mirror.damage import Stopped, as_trouble
+from tallymark.mirror.corruption import Stopped, as_trouble
 from tallymark.mirror.progress import UNKNOWN, Partition
 from tallymark.mirror.source.catalog import NO_ID
-from tallymark.mirror.source.holes import HoleNotes
-from tallymark.mirror.source.identity import TopicIdentities
+from tallymark.mirror.source.gaps import HoleNotes
+from tallymark.mirror.source.topic_ids import TopicIdentities
 from tallymark.protocol.records import Batch
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 

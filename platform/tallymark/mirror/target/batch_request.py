@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.producing.sending.produce_request import produce_version
 from tallymark.errors import CODES, KafkaError
+from tallymark.mirror.target.queue import TargetLane
 from tallymark.mirror.target.ready_batch import ReadyBatch
-from tallymark.mirror.target.target_lane import TargetLane
 from tallymark.net.client.broker_connection import Stream
 from tallymark.net.client.connection import Writer
 from tallymark.protocol.messages import ProduceResponse, ProduceResponsePartition

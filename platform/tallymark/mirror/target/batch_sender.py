@@ -3,7 +3,7 @@ producer.
 
 One function, :meth:`BatchSender._pump`, runs in the I/O thread whenever something may have become
 possible, and waits for nothing. The order of a partition is the business of its
-:class:`~tallymark.mirror.target.target_lane.TargetLane`. What passes is tried for ever; a target
+:class:`~tallymark.mirror.target.queue.TargetLane`. What passes is tried for ever; a target
 that answers, and keeps refusing, is believed after :data:`PATIENCE`.
 """
 
@@ -30,11 +30,11 @@ from tallymark.errors import (
     TallymarkError,
     TimedOutError,
 )
-from tallymark.mirror.damage import UnfitBatchError, is_unfit
+from tallymark.mirror.corruption import UnfitBatchError, is_unfit
 from tallymark.mirror.target.batch_request import Parcel, read_response, request_writer
-from tallymark.mirror.target.identities import Announce, Identities
+from tallymark.mirror.target.producer_ids import Announce, Identities
+from tallymark.mirror.target.queue import IN_FLIGHT, TargetLane
 from tallymark.mirror.target.ready_batch import ReadyBatch
-from tallymark.mirror.target.target_lane import IN_FLIGHT, TargetLane
 from tallymark.net.addresses import Address
 from tallymark.net.client.broker_connection import Stream
 from tallymark.protocol.messages import ProduceResponse

@@ -21,7 +21,7 @@ from tallymark.client.producing.interceptors.producer_interceptor import BatchTa
 from tallymark.client.producing.producer import Producer
 from tallymark.deployment import Cluster as ClusterSettings
 from tallymark.errors import CODES, KafkaError, TimedOutError
-from tallymark.mirror.target import origins
+from tallymark.mirror.target import loop_guard as origins
 from tallymark.mirror.target.batch_sender import BatchSender
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tallymark.mirror.copying.copier import Copier
-from tallymark.mirror.copying.stretch import Stretch
+from tallymark.mirror.copying.pending_range import Stretch
 from tallymark.mirror.monitoring.lag import Copied, MirrorState, lags_of
 from tallymark.mirror.observer import MirrorContext
 from tallymark.mirror.progress import Partition

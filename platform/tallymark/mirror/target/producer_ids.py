@@ -1,9 +1,9 @@
 """The producer ids under which a mirror writes, each announced before it is used.
 
 Copies tell by the producer id in the header of their batch where they come from: see
-:mod:`tallymark.mirror.target.origins`. So a mirror has one id for each *origin* (the clusters that
-the records were in before), and no batch goes out under an id of which the target does not hold the
-announcement yet.
+:mod:`tallymark.mirror.target.loop_guard`. So a mirror has one id for each *origin* (the clusters
+that the records were in before), and no batch goes out under an id of which the target does not
+hold the announcement yet.
 """
 
 from __future__ import annotations
