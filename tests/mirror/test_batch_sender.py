@@ -51,11 +51,11 @@ class Sending:
         records = [(None, b"%d" % n, (), 1) for n in range(first, first + count)]
         sent = batch or split_batches(encode_batch(records))[0]
 
-        def tell(error: Exception | None, base_offset: int) -> None:
+        def on_settled(error: Exception | None, base_offset: int) -> None:
             self.settled.put((first, error, base_offset))
 
         self.sender.wait_for_room(5)
-        self.sender.send(ReadyBatch("clicks", partition, sent, origin, tell))
+        self.sender.send(ReadyBatch("clicks", partition, sent, origin, on_settled))
         return first
 
     def outcome(self) -> tuple[int, Exception | None, int]:

@@ -15,13 +15,13 @@ from hostile_batches import MB, bomb, garbage
 from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
 from tallymark.mirror.copying.copier import Copier
-from tallymark.mirror.copying.duplicate_bound import Repeats
-from tallymark.mirror.copying.topics import TopicCopier
+from tallymark.mirror.copying.duplicate_bound import DuplicateBound
+from tallymark.mirror.copying.topics import TargetTopics
 from tallymark.mirror.corruption import UnfitBatchError
 from tallymark.mirror.observer import MirrorContext, ObserverChain, load_observers
-from tallymark.mirror.source.gaps import HoleNotes
-from tallymark.mirror.source.source import Piece, Source
-from tallymark.mirror.target.loop_guard import Origins
+from tallymark.mirror.source.gaps import GapNotes
+from tallymark.mirror.source.source import Source, SourceBatch
+from tallymark.mirror.target.loop_guard import LoopGuard
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch
 from tallymark.mirror.target.target import Target
 from tallymark.protocol.record_writer import encode_batch
@@ -42,7 +42,7 @@ class Ends:
     partitions: int = 1
     keeps: bool = True
     trouble: list[Exception] = field(default_factory=list)
-    holes: HoleNotes = field(default_factory=HoleNotes)
+    gap_notes: GapNotes = field(default_factory=GapNotes)
     sent: list[ReadyBatch] = field(default_factory=list)
     came_from: dict[int, Origin] = field(default_factory=dict)
 
@@ -104,12 +104,12 @@ def copier_of(ends: Ends, listener: Listener | None = None, most: int = 10_000) 
     copier = Copier(
         cast(Source, ends),
         cast(Target, ends),
-        cast(TopicCopier, ends),
+        cast(TargetTopics, ends),
         ObserverChain([listener] if listener else []),
-        cast(Origins, ends),
+        cast(LoopGuard, ends),
         "A",
         "B",
-        Repeats(most),
+        DuplicateBound(most),
     )
     copier.progress.begin(P, 0)
     return copier
@@ -143,7 +143,7 @@ def thinned(offset: int, count: int, kept: Sequence[int]) -> Batch:
 
 
 def feed(copier: Copier, *batches: Batch, start: int = 0) -> None:
-    waiting = deque(Piece("clicks", 0, start, one) for one in batches)
+    waiting = deque(SourceBatch("clicks", 0, start, one) for one in batches)
     while waiting:
         copier.copy(waiting)
 
@@ -170,7 +170,7 @@ def test_a_batch_passes_whole_but_for_the_numbers_of_its_header() -> None:
     assert out.header.base_offset == 0
     assert out.header.codec == "lz4"
     assert [record[1:] for record in out.records()] == [record[1:] for record in one.records()]
-    sent.tell(None, 12)
+    sent.on_settled(None, 12)
     copier.settle()
     assert (copier.copied, copier.whole) == (MANY, MANY)
     assert copier.arrived[0].base_offset == 12
@@ -184,7 +184,7 @@ def test_small_batches_go_out_together() -> None:
     assert ends.values == numbers(*range(35))
     assert copier.progress.to_store({P}) == {}
     for one in ends.sent:
-        one.tell(None, -1)
+        one.on_settled(None, -1)
     copier.settle()
     assert copier.progress.to_store({P}) == {P: 35}
     assert copier.progress.take_copied() == {P: [(0, 34)]}
@@ -210,11 +210,11 @@ def test_the_key_decides_where_partitions_are_not_kept() -> None:
         offsets = [int(record.value or b"") for record in one.batch.records()]
         assert offsets == sorted(offsets)
         assert all(layout.partition_of(r.key, 0) == one.partition for r in one.batch.records())
-    ends.sent[0].tell(None, -1)
+    ends.sent[0].on_settled(None, -1)
     copier.settle()
     assert copier.progress.to_store({P}) == {}, "its other parts are under way"
     for one in ends.sent[1:]:
-        one.tell(None, -1)
+        one.on_settled(None, -1)
     copier.settle()
     assert copier.progress.to_store({P}) == {P: 2 * MANY}
     assert copier.copied == 2 * MANY
@@ -247,7 +247,7 @@ def test_what_came_from_the_target_is_not_copied_back() -> None:
     assert copier.returned == MANY
     assert listener.gaps == []
     for one in ends.sent:
-        one.tell(None, -1)
+        one.on_settled(None, -1)
     copier.settle()
     assert copier.progress.to_store({P}) == {P: 3 * MANY}
 
@@ -282,7 +282,7 @@ def test_a_batch_that_compaction_has_thinned_out_is_made_dense() -> None:
     ends, listener = Ends(compacted=True), Listener()
     copier = copier_of(ends, listener)
     one = thinned(0, MANY, [1, 2, 20])
-    ends.holes.note(P, [one.header])
+    ends.gap_notes.note(P, [one.header])
     feed(copier, one, batch(MANY, MANY))
     assert ends.values == numbers(1, 2, 20, *range(MANY, 2 * MANY))
     assert [gap[2:] for gap in listener.gaps] == [
@@ -291,7 +291,7 @@ def test_a_batch_that_compaction_has_thinned_out_is_made_dense() -> None:
         (21, MANY, "compaction"),
     ]
     for sent in ends.sent:
-        sent.tell(None, -1)
+        sent.on_settled(None, -1)
     copier.settle()
     assert copier.progress.take_copied() == {P: [(1, 2), (20, 20), (MANY, 2 * MANY - 1)]}
 
@@ -302,9 +302,9 @@ def test_markers_are_passed_by_and_told() -> None:
     copier = copier_of(ends, listener)
     marker = batch(MANY, 1, compression="none")
     marker = Batch(marker.header._replace(attributes=0x30), marker.data)
-    ends.holes.note(P, [marker.header])
+    ends.gap_notes.note(P, [marker.header])
     feed(copier, batch(0, MANY), marker)
-    ends.sent[0].tell(None, -1)
+    ends.sent[0].on_settled(None, -1)
     copier.settle()
     assert listener.gaps == [("clicks", 0, MANY, MANY + 1, "control")]
     assert copier.progress.to_store({P}) == {P: MANY + 1}
@@ -317,8 +317,8 @@ def test_what_was_aborted_is_told_also_where_the_log_begins_with_it() -> None:
     copier.progress.begin(P)
     marker = batch(5, 1, compression="none")
     marker = Batch(marker.header._replace(attributes=0x30), marker.data)
-    ends.holes.aborted(P, [batch(0, 5).header])
-    ends.holes.note(P, [marker.header])
+    ends.gap_notes.aborted(P, [batch(0, 5).header])
+    ends.gap_notes.note(P, [marker.header])
     feed(copier, marker, batch(6, MANY))
     assert listener.gaps == [("clicks", 0, 0, 5, "aborted"), ("clicks", 0, 5, 6, "control")]
     assert ends.values == numbers(*range(6, 6 + MANY))
@@ -331,16 +331,16 @@ def test_no_more_is_sent_than_a_kill_may_repeat() -> None:
     """The bound was what a second brings, and what a busy machine makes of a second."""
     ends = Ends()
     copier = copier_of(ends, most=70)
-    waiting = deque(Piece("clicks", 0, 0, batch(at, MANY)) for at in range(0, 120, MANY))
+    waiting = deque(SourceBatch("clicks", 0, 0, batch(at, MANY)) for at in range(0, 120, MANY))
     assert [copier.copy(waiting) for _ in range(3)] == [True, True, False]
     assert not copier.copy(waiting)
     assert len(waiting) == 2
     for sent in ends.sent:
-        sent.tell(None, -1)
+        sent.on_settled(None, -1)
     copier.settle()
     assert not copier.copy(waiting), "acknowledged, but not stored"
     copier.progress.stored(copier.progress.to_store({P}))
-    copier.repeats.stored(copier.progress.unstored({P}))
+    copier.duplicates.stored(copier.progress.unstored({P}))
     assert [copier.copy(waiting) for _ in range(2)] == [True, True]
     assert ends.values == numbers(*range(120))
 
@@ -348,7 +348,7 @@ def test_no_more_is_sent_than_a_kill_may_repeat() -> None:
 def test_small_batches_are_put_together_as_far_as_there_is_room() -> None:
     ends = Ends()
     copier = copier_of(ends, most=25)
-    waiting = deque(Piece("clicks", 0, 0, batch(at, 10)) for at in range(0, 50, 10))
+    waiting = deque(SourceBatch("clicks", 0, 0, batch(at, 10)) for at in range(0, 50, 10))
     assert copier.copy(waiting)
     assert not copier.copy(waiting)
     assert [sent.count for sent in ends.sent] == [20]
@@ -416,7 +416,7 @@ def test_what_does_not_decode_is_left_out_where_it_has_to_be_opened(
     assert sorted(value or b"" for value in ends.values) == sorted(numbers(0, 1, 2, 203, 204, 205))
     assert listener.gaps == [("clicks", 0, at, at + 2, "corrupt") for at in range(3, 203, 2)]
     for one in ends.sent:
-        one.tell(None, -1)
+        one.on_settled(None, -1)
     copier.settle()
     assert copier.progress.to_store({P}) == {P: 206}
     (line,) = [one for one in caplog.messages if "left out" in one]
@@ -443,7 +443,7 @@ def test_more_records_than_there_are_bytes_are_left_out() -> None:
     feed(copier, batch(0), bad, batch(1 + most))
     assert ends.values == numbers(0, 1 + most)
     assert listener.gaps == [("clicks", 0, 1, 1 + most, "corrupt")]
-    assert copier.repeats.count == 2
+    assert copier.duplicates.count == 2
 
 
 def test_batches_are_merged_by_what_they_hold_unpacked() -> None:
@@ -480,8 +480,8 @@ def test_records_that_the_target_refuses_are_left_out_and_named() -> None:
     ends, listener = Ends(), Listener()
     copier = copier_of(ends, listener)
     feed(copier, batch(0, MANY), batch(MANY, MANY))
-    ends.sent[0].tell(UnfitBatchError("INVALID_RECORD"), -1)
-    ends.sent[1].tell(None, -1)
+    ends.sent[0].on_settled(UnfitBatchError("INVALID_RECORD"), -1)
+    ends.sent[1].on_settled(None, -1)
     assert copier.drain(5)
     assert copier.failure is None
     assert listener.gaps == [("clicks", 0, 0, MANY, "corrupt")]
@@ -494,11 +494,11 @@ def test_what_is_left_out_at_the_end_of_a_log_is_done_with() -> None:
     ends, listener = Ends(), Listener()
     copier = copier_of(ends, listener)
     feed(copier, batch(0, MANY))
-    ends.holes.corrupt(P, MANY, MANY + 10)
+    ends.gap_notes.corrupt(P, MANY, MANY + 10)
     copier.pass_over(P, MANY + 10)
     copier.pass_over(P, MANY + 10)
     assert listener.gaps == [("clicks", 0, MANY, MANY + 10, "corrupt")]
-    ends.sent[0].tell(None, -1)
+    ends.sent[0].on_settled(None, -1)
     copier.settle()
     assert copier.progress.to_store({P}) == {P: MANY + 10}
     feed(copier, batch(MANY + 10), start=MANY)
@@ -510,8 +510,8 @@ def test_a_message_that_is_refused_ends_the_mirror_and_holds_the_offset() -> Non
     ends = Ends()
     copier = copier_of(ends)
     feed(copier, batch(0, MANY), batch(MANY, MANY))
-    ends.sent[1].tell(None, -1)
-    ends.sent[0].tell(KafkaError(CODES["MESSAGE_TOO_LARGE"]), -1)
+    ends.sent[1].on_settled(None, -1)
+    ends.sent[0].on_settled(KafkaError(CODES["MESSAGE_TOO_LARGE"]), -1)
     assert not copier.drain(5), "a refused message is not waited for"
     assert copier.copied == MANY
     assert "clicks-0 offset 0 cannot be copied" in str(copier.failure)
@@ -523,7 +523,7 @@ def test_a_drain_waits_for_what_is_in_flight_but_not_for_ever() -> None:
     copier = copier_of(ends)
     feed(copier, batch(0))
     assert not copier.drain(0.01)
-    ends.sent[0].tell(None, -1)
+    ends.sent[0].on_settled(None, -1)
     assert copier.drain(0.0)
     assert copier.progress.release() == {P: 1}
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark.mirror.source import gaps as holes
-from tallymark.mirror.source.gaps import ABORTED, COMPACTION, CONTROL, UNKNOWN, Hole, HoleNotes
+from tallymark.mirror.source.gaps import ABORTED, COMPACTION, CONTROL, UNKNOWN, GapNotes, OffsetGap
 from tallymark.protocol.records import BatchHeader, encode_batch, read_header
 
 P = ("clicks", 0)
@@ -21,25 +21,25 @@ def header(first: int, last: int, records: int, control: bool = False) -> BatchH
     )
 
 
-def noted(*headers: BatchHeader) -> HoleNotes:
-    notes = HoleNotes()
+def noted(*headers: BatchHeader) -> GapNotes:
+    notes = GapNotes()
     notes.note(P, headers)
     return notes
 
 
 def test_a_marker_a_removed_record_and_a_removed_batch() -> None:
     notes = noted(header(0, 9, 10), header(10, 10, 1, control=True), header(11, 20, 4))
-    assert notes.explain(P, 10, 11) == [Hole(10, 11, CONTROL)]
-    assert notes.explain(P, 12, 15) == [Hole(12, 15, COMPACTION)]
-    assert notes.explain(P, 19, 40) == [Hole(19, 21, COMPACTION), Hole(21, 40, UNKNOWN)]
-    assert notes.explain(P, 50, 52) == [Hole(50, 52, UNKNOWN)]
-    assert notes.explain(("views", 0), 1, 2) == [Hole(1, 2, UNKNOWN)]
+    assert notes.explain(P, 10, 11) == [OffsetGap(10, 11, CONTROL)]
+    assert notes.explain(P, 12, 15) == [OffsetGap(12, 15, COMPACTION)]
+    assert notes.explain(P, 19, 40) == [OffsetGap(19, 21, COMPACTION), OffsetGap(21, 40, UNKNOWN)]
+    assert notes.explain(P, 50, 52) == [OffsetGap(50, 52, UNKNOWN)]
+    assert notes.explain(("views", 0), 1, 2) == [OffsetGap(1, 2, UNKNOWN)]
 
 
 def test_what_was_told_otherwise_is_not_told_again() -> None:
-    notes = HoleNotes()
-    notes.told(P, 5, 100)
-    assert notes.explain(P, 3, 102) == [Hole(3, 5, UNKNOWN), Hole(100, 102, UNKNOWN)]
+    notes = GapNotes()
+    notes.reported(P, 5, 100)
+    assert notes.explain(P, 3, 102) == [OffsetGap(3, 5, UNKNOWN), OffsetGap(100, 102, UNKNOWN)]
 
 
 def test_whole_batches_leave_no_note_and_old_ones_are_forgotten() -> None:
@@ -50,12 +50,12 @@ def test_whole_batches_leave_no_note_and_old_ones_are_forgotten() -> None:
     assert not notes._notes[P]
     notes.note(P, [header(10, 10, 1, control=True)])
     notes.forget()
-    assert notes.explain(P, 10, 11) == [Hole(10, 11, UNKNOWN)]
+    assert notes.explain(P, 10, 11) == [OffsetGap(10, 11, UNKNOWN)]
 
 
 def test_a_fetch_that_is_repeated_says_the_same() -> None:
     marker = header(3, 3, 1, control=True)
-    assert noted(marker, marker).explain(P, 3, 4) == [Hole(3, 4, CONTROL)]
+    assert noted(marker, marker).explain(P, 3, 4) == [OffsetGap(3, 4, CONTROL)]
 
 
 @given(
@@ -80,10 +80,14 @@ def test_notes_are_bounded() -> None:
     count = holes.NOTES_KEPT + 10
     notes = noted(*(header(2 * at, 2 * at, 1, control=True) for at in range(count)))
     assert len(notes._notes[P]) == holes.NOTES_KEPT
-    assert notes.explain(P, 0, 1) == [Hole(0, 1, UNKNOWN)]
+    assert notes.explain(P, 0, 1) == [OffsetGap(0, 1, UNKNOWN)]
 
 
 def test_what_was_aborted_has_its_reason() -> None:
     notes = noted(header(3, 3, 1, control=True))
     notes.aborted(P, [header(0, 2, 3)])
-    assert notes.explain(P, 0, 5) == [Hole(0, 3, ABORTED), Hole(3, 4, CONTROL), Hole(4, 5, UNKNOWN)]
+    assert notes.explain(P, 0, 5) == [
+        OffsetGap(0, 3, ABORTED),
+        OffsetGap(3, 4, CONTROL),
+        OffsetGap(4, 5, UNKNOWN),
+    ]

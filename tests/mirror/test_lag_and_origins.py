@@ -11,7 +11,7 @@ from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.monitoring.lag import Copied, MirrorState, lags_of
 from tallymark.mirror.monitoring.metrics import families
 from tallymark.mirror.progress import CopyProgress
-from tallymark.mirror.target.loop_guard import NONE, Origins, announcement
+from tallymark.mirror.target.loop_guard import NONE, LoopGuard, announcement
 from tallymark.protocol.records import Record
 
 P, Q, R = ("clicks", 0), ("clicks", 1), ("views", 0)
@@ -85,7 +85,7 @@ class Log:
 
 def test_an_id_is_looked_up_once() -> None:
     log = Log()
-    origins = Origins(cast(SimpleConsumer, log))
+    origins = LoopGuard(cast(SimpleConsumer, log))
     assert [origins.of(one) for one in (-1, 5, 5)] == [NONE, NONE, NONE]
     assert log.asked == 1
     log.announce(6, "A")
@@ -101,7 +101,7 @@ def test_an_id_that_could_not_be_looked_up_is_nobody_s() -> None:
     log = Log()
     log.announce(6, "A")
     log.trouble = KafkaError(CODES["REQUEST_TIMED_OUT"])
-    origins = Origins(cast(SimpleConsumer, log))
+    origins = LoopGuard(cast(SimpleConsumer, log))
     with pytest.raises(KafkaError):
         origins.of(6)
     log.trouble = None

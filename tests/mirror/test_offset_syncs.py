@@ -10,7 +10,7 @@ import pytest
 from tallymark.mirror.offsets.offset_syncs import (
     LAST_SLOT,
     OffsetSync,
-    SyncBook,
+    PendingSyncs,
     decode,
     encode,
     slot_of,
@@ -31,7 +31,7 @@ def test_nothing_is_skipped(seed: int) -> None:
     chance = random.Random(seed)
     target: list[int | None] = []
     syncs: list[OffsetSync] = []
-    book = SyncBook("a-to-b")
+    book = PendingSyncs("a-to-b")
     at = 0
     for second in range(1, 60):
         if chance.random() < 0.1:
@@ -59,7 +59,7 @@ def test_nothing_is_skipped(seed: int) -> None:
 
 
 def test_within_a_run_it_is_exact() -> None:
-    book = SyncBook("a-to-b")
+    book = PendingSyncs("a-to-b")
     for source in (100, 110, 120):
         book.copied(P, sync(source, 10, source + 50))
     ((key, value),) = book.take(5000)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tallymark.mirror.progress import (
     UNKNOWN,
+    CopyDecision,
     CopyProgress,
     Partition,
     PartitionCopy,
-    Turn,
     merged,
 )
 
@@ -31,7 +31,7 @@ def begun(stored: int = UNKNOWN) -> tuple[CopyProgress, PartitionCopy]:
 def copied(copy: PartitionCopy, *offsets: int, epoch: int = 0) -> None:
     for offset in offsets:
         copy.sent(offset, epoch, 1000 + offset)
-        copy.acknowledged(offset, copy.ticket)
+        copy.acknowledged(offset, copy.cut_count)
 
 
 def test_nothing_is_stored_before_anything_was_sent() -> None:
@@ -44,11 +44,11 @@ def test_an_open_message_holds_the_offset() -> None:
     progress, copy = begun()
     for offset in (5, 6, 7):
         copy.sent(offset, 0, 1000 - offset)
-    copy.acknowledged(6, copy.ticket)
+    copy.acknowledged(6, copy.cut_count)
     assert (progress.to_store(OURS), progress.oldest, progress.open_count) == ({P: 5}, 993, 2)
-    copy.acknowledged(5, copy.ticket)
+    copy.acknowledged(5, copy.cut_count)
     assert progress.to_store(OURS) == {P: 7}
-    copy.acknowledged(7, copy.ticket)
+    copy.acknowledged(7, copy.cut_count)
     assert (progress.to_store(OURS), progress.oldest, progress.open_count) == ({P: 8}, None, 0)
 
 
@@ -64,7 +64,7 @@ def test_an_acknowledgement_of_a_lost_partition_changes_nothing() -> None:
     progress, copy = begun()
     copy.sent(3, 0, 0)
     progress.forget(P)
-    copy.acknowledged(3, copy.ticket)
+    copy.acknowledged(3, copy.cut_count)
     assert progress.to_store(OURS) == {}
     assert progress.open_count == 0
     assert progress.take_copied() == {P: [(3, 3)]}, "the target has it all the same"
@@ -74,13 +74,13 @@ def test_an_acknowledgement_from_before_a_cut_does_not_count_for_the_message_aft
     """Offset 3 was in flight when the log was cut, and another message took its place. The old
     answer settled the new message, whose offset was stored before the target had it."""
     progress, copy = begun()
-    old = copy.ticket
+    old = copy.cut_count
     copy.sent(3, 0, 0)
-    assert progress.turn(P, 3, 1) is Turn.COPY
+    assert progress.decide(P, 3, 1) is CopyDecision.COPY
     copy.sent(3, 1, 0)
     copy.acknowledged(3, old)
     assert progress.to_store(OURS) == {P: 3}
-    copy.acknowledged(3, copy.ticket)
+    copy.acknowledged(3, copy.cut_count)
     assert progress.to_store(OURS) == {P: 4}
 
 
@@ -90,24 +90,28 @@ def test_what_is_open_below_a_cut_holds_the_offset_still() -> None:
     progress, copy = begun()
     copy.sent(0, 0, 0)
     copy.sent(1, 0, 0)
-    assert progress.turn(P, 1, 1) is Turn.COPY
+    assert progress.decide(P, 1, 1) is CopyDecision.COPY
     copy.sent(1, 1, 0)
-    copy.acknowledged(1, copy.ticket)
+    copy.acknowledged(1, copy.cut_count)
     assert progress.to_store(OURS) == {P: 0}
 
 
 def test_what_comes_again_is_left_out_if_nobody_else_had_the_partition() -> None:
     progress, copy = begun(2)
     copied(copy, 2, 3, 4, epoch=6)
-    assert progress.turn(P, 2, 6) is Turn.ASK
-    assert progress.again(P, 2) is Turn.SKIP
-    assert [progress.turn(P, at, 6) for at in (3, 4, 5)] == [Turn.SKIP, Turn.SKIP, Turn.COPY]
+    assert progress.decide(P, 2, 6) is CopyDecision.ASK
+    assert progress.again(P, 2) is CopyDecision.SKIP
+    assert [progress.decide(P, at, 6) for at in (3, 4, 5)] == [
+        CopyDecision.SKIP,
+        CopyDecision.SKIP,
+        CopyDecision.COPY,
+    ]
 
     progress, copy = begun(2)
     copied(copy, 2, 3, 4, epoch=6)
-    assert progress.turn(P, 3, 6) is Turn.ASK
-    assert progress.again(P, 3) is Turn.COPY, "somebody else has stored 3"
-    assert progress.turn(P, 4, 6) is Turn.COPY
+    assert progress.decide(P, 3, 6) is CopyDecision.ASK
+    assert progress.again(P, 3) is CopyDecision.COPY, "somebody else has stored 3"
+    assert progress.decide(P, 4, 6) is CopyDecision.COPY
 
 
 def test_what_may_have_been_stored_counts_as_ours() -> None:
@@ -115,26 +119,28 @@ def test_what_may_have_been_stored_counts_as_ours() -> None:
     copied(copy, 2, 3)
     assert progress.to_store(OURS) == {P: 4}  # ZooKeeper did not say whether it was done
     copied(copy, 4)
-    assert progress.turn(P, 4, 0) is Turn.ASK
-    assert progress.again(P, 4) is Turn.SKIP
+    assert progress.decide(P, 4, 0) is CopyDecision.ASK
+    assert progress.again(P, 4) is CopyDecision.SKIP
 
 
 def test_the_first_message_may_lie_below_the_stored_offset() -> None:
     """The log was cut while nobody copied it. A source without epochs (-1) does not show that."""
     for epoch in (-1, 0, 5):
         progress, _ = begun(10)
-        assert progress.turn(P, 6, epoch) is Turn.COPY
+        assert progress.decide(P, 6, epoch) is CopyDecision.COPY
 
 
 def test_without_epochs_a_cut_makes_everything_new() -> None:
     progress, copy = begun()
     copied(copy, 0, 1, 2, epoch=-1)
     copy.cut_somewhere()
-    assert progress.turn(P, 0, -1) is Turn.COPY
+    assert progress.decide(P, 0, -1) is CopyDecision.COPY
     progress, copy = begun()
     copied(copy, 0, 1, 2, epoch=3)
     copy.cut_somewhere()
-    assert progress.turn(P, 0, 3) is Turn.ASK, "with epochs the old ones are known by them"
+    assert progress.decide(P, 0, 3) is CopyDecision.ASK, (
+        "with epochs the old ones are known by them"
+    )
 
 
 def test_a_release_remembers_only_what_is_open() -> None:
@@ -197,19 +203,19 @@ class Simulation:
             self.handed[offset] = epoch
             if self.progress.get(P) is None:
                 self.progress.begin(P, self.stored)
-            turn = self.progress.turn(P, offset, epoch)
-            if turn is Turn.ASK:
-                turn = self.progress.again(P, self.stored)
-            if turn is Turn.COPY:
+            decision = self.progress.decide(P, offset, epoch)
+            if decision is CopyDecision.ASK:
+                decision = self.progress.again(P, self.stored)
+            if decision is CopyDecision.COPY:
                 copy = self.progress.get(P)
                 assert copy is not None
                 copy.sent(offset, epoch, 0)
-                self.flying.append((copy, offset, copy.ticket, content))
+                self.flying.append((copy, offset, copy.cut_count, content))
 
     def acknowledge(self, which: int) -> None:
         if self.flying:
-            copy, offset, ticket, content = self.flying.pop(which % len(self.flying))
-            copy.acknowledged(offset, ticket)
+            copy, offset, cut_count, content = self.flying.pop(which % len(self.flying))
+            copy.acknowledged(offset, cut_count)
             self.arrived[content] += 1
 
     def store(self, offsets: dict[Partition, int], told: bool = True) -> None:
@@ -280,10 +286,10 @@ def test_what_is_passed_is_what_was_acknowledged_without_a_hole() -> None:
     assert progress.begin(("t", 1)).to_store == UNKNOWN
     for first in (100, 110):
         copy.sent(first, 1, 0, first + 10, 10)
-    copy.acknowledged(110, copy.ticket, [(110, 119)])
+    copy.acknowledged(110, copy.cut_count, [(110, 119)])
     assert progress.passed({("t", 0), ("t", 1)}) == {("t", 0): 100}
     assert progress.passed() == {}
-    copy.acknowledged(100, copy.ticket, [(100, 109)])
+    copy.acknowledged(100, copy.cut_count, [(100, 109)])
     assert progress.passed({("t", 0)}) == progress.passed() == {("t", 0): 120}
     copy.cut_at(105)
     assert progress.passed({("t", 0)}) == {("t", 0): 105}

@@ -7,47 +7,47 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.mirror.copying.duplicate_bound import Repeats
+from tallymark.mirror.copying.duplicate_bound import DuplicateBound
 from tallymark.mirror.progress import CopyProgress, PartitionCopy
 
 OURS = {("clicks", 0), ("clicks", 1)}
 
 
 def test_a_full_count_waits_for_what_is_stored() -> None:
-    repeats = Repeats(100)
-    assert repeats.may_send(100)
-    repeats.sent(24)
-    assert not repeats.is_due
-    repeats.sent(1)
-    assert repeats.is_due, "a quarter has come together"
-    assert repeats.may_send(75)
-    assert not repeats.may_send(76)
-    repeats.stored(5)
-    assert (repeats.count, repeats.room, repeats.is_due) == (5, 95, False)
+    duplicates = DuplicateBound(100)
+    assert duplicates.may_send(100)
+    duplicates.sent(24)
+    assert not duplicates.is_due
+    duplicates.sent(1)
+    assert duplicates.is_due, "a quarter has come together"
+    assert duplicates.may_send(75)
+    assert not duplicates.may_send(76)
+    duplicates.stored(5)
+    assert (duplicates.count, duplicates.room, duplicates.is_due) == (5, 95, False)
 
 
 def test_a_batch_beyond_all_bounds_goes_alone() -> None:
-    repeats = Repeats(10)
-    assert repeats.may_send(5000)
-    repeats.sent(5000)
-    assert not repeats.may_send(1)
-    repeats.stored(0)
-    assert repeats.may_send(1)
+    duplicates = DuplicateBound(10)
+    assert duplicates.may_send(5000)
+    duplicates.sent(5000)
+    assert not duplicates.may_send(1)
+    duplicates.stored(0)
+    assert duplicates.may_send(1)
 
 
 def test_storing_that_fails_is_not_tried_for_every_batch() -> None:
-    repeats = Repeats(100)
-    repeats.sent(40)
-    repeats.stored(40)  # ZooKeeper was away
-    repeats.sent(1)
-    assert not repeats.is_due
+    duplicates = DuplicateBound(100)
+    duplicates.sent(40)
+    duplicates.stored(40)  # ZooKeeper was away
+    duplicates.sent(1)
+    assert not duplicates.is_due
 
 
 class World:
     """Two partitions of a source, a target, and a mirror between them that may be killed."""
 
     def __init__(self, most: int) -> None:
-        self.repeats = Repeats(most)
+        self.duplicates = DuplicateBound(most)
         self.logs = dict.fromkeys(sorted(OURS), 0)
         """How many offsets each source partition has: each batch skips one."""
         self.stored = dict.fromkeys(self.logs, 0)
@@ -58,16 +58,16 @@ class World:
         self.copies = {at: self.progress.begin(at, self.stored[at]) for at in self.logs}
         self.sent: dict[tuple[str, int], list[int]] = {at: [] for at in self.logs}
         self.flying: deque[tuple[PartitionCopy, int, int]] = deque()
-        self.repeats.stored(0)
+        self.duplicates.stored(0)
 
     def send(self, which: int, records: int) -> None:
         at = sorted(OURS)[which]
-        if self.repeats.may_send(records):
+        if self.duplicates.may_send(records):
             copy, first = self.copies[at], self.copies[at].next
             copy.sent(first, 0, 0, first + records + 1, records)  # one offset is a hole
-            self.repeats.sent(records)
+            self.duplicates.sent(records)
             self.sent[at] += range(first, first + records)
-            self.flying.append((copy, first, copy.ticket))
+            self.flying.append((copy, first, copy.cut_count))
 
     def acknowledge(self, which: int) -> None:
         if self.flying:
@@ -79,7 +79,7 @@ class World:
         self.stored.update(offsets)
         if told:
             self.progress.stored(offsets)
-        self.repeats.stored(self.progress.unstored(OURS))
+        self.duplicates.stored(self.progress.unstored(OURS))
 
     def again(self) -> int:
         """What a kill now would repeat."""
@@ -113,11 +113,11 @@ def test_a_kill_at_any_moment_repeats_no_more(
                 world.store(told=which > 0)
             case _:
                 world.begin()
-        assert world.again() <= world.repeats.count <= max(most, 30)
+        assert world.again() <= world.duplicates.count <= max(most, 30)
     while world.flying:
         world.acknowledge(0)
     world.store(told=True)
-    assert (world.again(), world.repeats.count) == (0, 0), "and nothing stays counted"
+    assert (world.again(), world.duplicates.count) == (0, 0), "and nothing stays counted"
 
 
 def test_what_the_source_has_cut_off_cannot_come_again() -> None:

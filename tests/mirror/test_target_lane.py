@@ -9,7 +9,7 @@ import pytest
 
 from tallymark.client.producing.batches.pipeline import Verdict
 from tallymark.errors import CODES, KafkaError
-from tallymark.mirror.target.queue import TargetLane
+from tallymark.mirror.target.queue import TargetQueue
 from tallymark.mirror.target.ready_batch import ReadyBatch
 from tallymark.protocol.record_writer import encode_batch
 from tallymark.protocol.records import split_batches
@@ -41,68 +41,68 @@ class Broker:
         return None
 
 
-def run(lane: TargetLane, broker: Broker, chance: random.Random) -> None:
+def run(queue: TargetQueue, broker: Broker, chance: random.Random) -> None:
     """Send until all is settled; answers come in the order of the requests, at any time."""
     ids = {A: (100, 0), B: (200, 0)}
     flying: list[ReadyBatch] = []
     for step in range(10_000):
-        if lane.idle:
+        if queue.idle:
             return
-        if lane.feed():
-            batch = lane.pipeline.next(float(step), ids[lane.origin])
-            if batch is None and lane.pipeline.needs_identity and not lane.pipeline.in_flight:
-                ids[lane.origin] = (ids[lane.origin][0] + 1, 0)
+        if queue.feed():
+            batch = queue.pipeline.next(float(step), ids[queue.origin])
+            if batch is None and queue.pipeline.needs_identity and not queue.pipeline.in_flight:
+                ids[queue.origin] = (ids[queue.origin][0] + 1, 0)
             elif isinstance(batch, ReadyBatch):
-                lane.pipeline.sent(batch)
+                queue.pipeline.sent(batch)
                 flying.append(batch)
         if flying and chance.random() < 0.4:
             answered = flying.pop(0)
             error = broker.take(answered)
             if error is None:
-                lane.pipeline.acknowledged(answered)
-            elif lane.pipeline.refused(answered, error, 0.0) is Verdict.SPLIT:
-                lane.split(answered)
+                queue.pipeline.acknowledged(answered)
+            elif queue.pipeline.refused(answered, error, 0.0) is Verdict.SPLIT:
+                queue.split(answered)
     raise AssertionError("it does not come to an end")
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_order_holds_over_refusals_for_size_and_changes_of_origin(seed: int) -> None:
     chance = random.Random(seed)
-    lane, broker, at = TargetLane("clicks", 0), Broker(limit=chance.choice([1, 3, 8])), 0
+    queue, broker, at = TargetQueue("clicks", 0), Broker(limit=chance.choice([1, 3, 8])), 0
     for _ in range(30):
         count = chance.randint(1, 9)
-        lane.waiting.append(ready(at, count, chance.choice([A, A, A, B])))
+        queue.waiting.append(ready(at, count, chance.choice([A, A, A, B])))
         at += count
-    run(lane, broker, chance)
+    run(queue, broker, chance)
     assert broker.values == list(range(at))
 
 
 def test_what_is_abandoned_is_everything() -> None:
-    lane = TargetLane("clicks", 0)
+    queue = TargetQueue("clicks", 0)
     batches = [ready(n, 1) for n in range(9)]
-    lane.waiting.extend(batches)
-    assert lane.feed()
-    first = lane.pipeline.next(0.0, (1, 0))
+    queue.waiting.extend(batches)
+    assert queue.feed()
+    first = queue.pipeline.next(0.0, (1, 0))
     assert first is batches[0]
-    lane.pipeline.sent(first)
-    assert lane.abandon() == batches
-    lane.failed = True
-    assert not lane.feed()
+    queue.pipeline.sent(first)
+    assert queue.abandon() == batches
+    queue.failed = True
+    assert not queue.feed()
 
 
 def test_halves_settle_their_whole_once() -> None:
     told: list[tuple[Exception | None, int]] = []
     whole = ready(0, 5)
-    whole.tell = lambda error, offset: told.append((error, offset))
+    whole.on_settled = lambda error, offset: told.append((error, offset))
     first, second = whole.halves()
     assert (first.count, second.count) == (2, 3)
-    first.tell(None, 40)
+    first.on_settled(None, 40)
     assert told == []
-    second.tell(None, 42)
+    second.on_settled(None, 42)
     assert told == [(None, -1)]
     error = KafkaError(CODES["MESSAGE_TOO_LARGE"])
     again = ready(0, 2)
-    again.tell = lambda error, offset: told.append((error, offset))
+    again.on_settled = lambda error, offset: told.append((error, offset))
     for half in again.halves():
-        half.tell(error, -1)
+        half.on_settled(error, -1)
     assert told == [(None, -1), (error, -1)]

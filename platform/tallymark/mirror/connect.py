@@ -15,7 +15,7 @@ REQUEST_TIMEOUT_MS: Final = 5000
 _PAUSE: Final = 0.25
 
 
-def reach(
+def connect(
     opened: ExitStack, cluster: Cluster, client_id: str, deadline: float
 ) -> tuple[Admin, str]:
     """(an admin, closed with ``opened``, and the cluster's id, ``""`` if it does not tell).

@@ -31,7 +31,7 @@ _PERHAPS: Final = frozenset(
 """What brokers say of records that they cannot take apart, and of others."""
 
 
-class Stopped(NamedTuple):
+class StoppedPartition(NamedTuple):
     """A partition of the source that is not copied from ``offset`` on, since the batch there cannot
     be read; ``why`` says what does not hold."""
 
@@ -51,7 +51,7 @@ class UnfitBatchError(Exception):
     """The target refuses a batch for the records in it, and will whenever it is sent."""
 
 
-def as_trouble(stopped: Stopped) -> KafkaError:
+def as_kafka_error(stopped: StoppedPartition) -> KafkaError:
     """What keeps a consumer from the partition for a while, and from no other: it tries again what
     may pass, and somebody may mend the log."""
     return KafkaError(CODES["KAFKA_STORAGE_ERROR"], str(stopped))

@@ -26,18 +26,18 @@ from tallymark.clock import now_ms
 from tallymark.coordination import CoordinationError, SessionLostError
 from tallymark.deployment import Deployment
 from tallymark.errors import ConnectError, KafkaError, TimedOutError
-from tallymark.mirror.corruption import Stopped
+from tallymark.mirror.corruption import StoppedPartition
 from tallymark.mirror.monitoring.lag import MirrorState
-from tallymark.mirror.monitoring.progress_log import News
+from tallymark.mirror.monitoring.progress_log import ProgressLog
 from tallymark.mirror.observer import DAMAGED, MirrorObserver, ObserverChain, load_observers
 from tallymark.mirror.offsets.checkpoints import Checkpoints
 from tallymark.mirror.offsets.offset_syncs import TOPIC as SYNC_TOPIC
 from tallymark.mirror.offsets.offset_syncs import TOPIC_CONFIGS as SYNC_CONFIGS
-from tallymark.mirror.offsets.offset_syncs import OffsetSync, SyncBook
+from tallymark.mirror.offsets.offset_syncs import OffsetSync, PendingSyncs
 from tallymark.mirror.opening import open_parts
 from tallymark.mirror.progress import UNKNOWN, Partition
 from tallymark.mirror.settings import find_mirror
-from tallymark.mirror.source.source import Piece
+from tallymark.mirror.source.source import SourceBatch
 
 STORE_SECONDS = 1.0
 """How often offsets are stored at least, where there is news."""
@@ -46,7 +46,7 @@ FULL_SECONDS = 0.05
 nothing may be sent until then."""
 FULL_PATIENCE = 2.0
 """How long nothing may arrive meanwhile before that is told."""
-LOOK_SECONDS = 2.0
+TOPIC_CHECK_SECONDS = 2.0
 """How often topics are looked at for having been made again."""
 TICK_SECONDS = 0.5
 POLL_SECONDS = 0.2
@@ -79,18 +79,18 @@ class Mirror:
         self._settings = find_mirror(deployment, source, target)
         self._lock = threading.Lock()
         self._releasing = threading.Event()
-        self._waiting: deque[Piece] = deque()
-        self._troubles: dict[str, str] = {}
+        self._waiting: deque[SourceBatch] = deque()
+        self._problems: dict[str, str] = {}
         self._full_since: float | None = None
         self._released: dict[Partition, int] = {}
-        self._stopped: dict[Partition, Stopped] = {}
+        self._stopped: dict[Partition, StoppedPartition] = {}
         """Those that were told of."""
         self._closed = False
-        self._store_at = self._look_at = self._tick_at = 0.0
-        self._syncs = SyncBook(self._settings.name)
-        self._news = News(self._settings.name)
+        self._store_at = self._check_topics_at = self._tick_at = 0.0
+        self._syncs = PendingSyncs(self._settings.name)
+        self._progress_log = ProgressLog(self._settings.name)
         self._observers = ObserverChain(
-            [*(load_observers() if observers is None else observers), self._news]
+            [*(load_observers() if observers is None else observers), self._progress_log]
         )
         with ExitStack() as opened:
             parts = open_parts(
@@ -117,7 +117,7 @@ class Mirror:
     @property
     def state(self) -> MirrorState:
         """Counts and lag as of the last half second; from any thread."""
-        return self._news.state
+        return self._progress_log.state
 
     @property
     def observer_errors(self) -> int:
@@ -155,9 +155,9 @@ class Mirror:
             self._source.close()
             self._take_arrived()
             self._publish_last_syncs()
-            self._tell_copied()
-            self._tell_passed()
-            self._news.look(self._copier, self._source, {}, now_ms())
+            self._report_copied()
+            self._report_passed()
+            self._progress_log.update(self._copier, self._source, {}, now_ms())
             self._observers.on_close(now_ms())
         _log.info("copied %d messages", self.copied)
 
@@ -170,10 +170,10 @@ class Mirror:
             piece = self._waiting[0]
             partition = (piece.topic, piece.partition)
             if not self._source.knows(partition):
-                stale = self._look()
+                stale = self._check_topics()
                 if stale:
                     break
-            self._tell_begun()
+            self._report_begun()
             if not self._source.knows(partition):  # it went to somebody else, unsent
                 self._waiting.popleft()
             elif not self._copier.copy(self._waiting):
@@ -181,7 +181,7 @@ class Mirror:
                 break
             else:
                 self._full_since = None
-                if self._copier.repeats.is_due:
+                if self._copier.duplicates.is_due:
                     self._copier.settle()
                     self._tried("store offsets", self._store)
         return stale
@@ -206,30 +206,31 @@ class Mirror:
             partition = (gap.topic, gap.partition)
             if gap.reason == "truncated":
                 # A log that is shorter than it was may be another one by the same name.
-                stale |= self._look()
+                stale |= self._check_topics()
                 copy = self._copier.progress.get(partition)
                 if copy is not None:
                     copy.cut_somewhere()
             gaps.popleft()
             if gap.reason == "expired":
-                self._source.holes.told(partition, gap.from_offset, gap.to_offset)
+                self._source.gap_notes.reported(partition, gap.from_offset, gap.to_offset)
             if partition not in stale:
                 reason = "retention" if gap.reason == "expired" else "truncation"
                 self._observers.on_gap(*partition, gap.from_offset, gap.to_offset, reason)
         return stale
 
-    def _look(self) -> set[Partition]:
+    def _check_topics(self) -> set[Partition]:
         """Begin the partitions that are new to this run; returns those whose topic was made again
         since it was copied."""
         began = time.monotonic()
-        found = self._source.look()
+        found = self._source.check_topics()
         progress = self._copier.progress
         for partition, stored in found.fresh.items():
             copy = progress.get(partition)
             if copy is None or stored not in (copy.stored, copy.storing):
                 progress.begin(partition, stored)
         took = time.monotonic() - began
-        self._look_at = time.monotonic() + max(LOOK_SECONDS, 20 * took)  # with many topics, rarer
+        pause = max(TOPIC_CHECK_SECONDS, 20 * took)  # rarer with many topics
+        self._check_topics_at = time.monotonic() + pause
         return set(found.stale)
 
     def _start_over(self, stale: set[Partition]) -> None:
@@ -271,16 +272,16 @@ class Mirror:
             self._store_at = now + STORE_SECONDS
             self._tried("store offsets", self._store)
             self._publish_syncs()
-        if now >= self._look_at:
-            self._look_at = now + LOOK_SECONDS
-            self._tried("look at topics", lambda: stale.update(self._look()))
+        if now >= self._check_topics_at:
+            self._check_topics_at = now + TOPIC_CHECK_SECONDS
+            self._tried("look at topics", lambda: stale.update(self._check_topics()))
         if now >= self._tick_at:
             self._tick_at = now + TICK_SECONDS
-            self._tell_begun()
-            self._tell_stopped()
+            self._report_begun()
+            self._report_stopped()
             self._pass_empty()
-            self._tell_copied()
-            self._tell_passed()
+            self._report_copied()
+            self._report_passed()
             waiting: dict[Partition, int] = {}
             for piece in self._waiting:
                 waiting.setdefault(
@@ -291,7 +292,7 @@ class Mirror:
             self._observers.on_tick(
                 now_ms(), min(times if oldest is None else [*times, oldest], default=None)
             )
-            self._news.look(self._copier, self._source, waiting, now_ms())
+            self._progress_log.update(self._copier, self._source, waiting, now_ms())
 
     def _store(self) -> None:
         progress, owned = self._copier.progress, self._source.owned
@@ -304,24 +305,24 @@ class Mirror:
                 progress.forget(partition)
             self._source.forget(lost)
         finally:
-            self._copier.repeats.stored(progress.unstored(owned))
+            self._copier.duplicates.stored(progress.unstored(owned))
 
     def _take_arrived(self) -> None:
         """Which offset of the source is which of the target."""
         arrived = self._copier.arrived
         while arrived:
-            stretch = arrived.popleft()
-            self._news.arrived(stretch)
-            if stretch.target is not None and stretch.base_offset >= 0 and len(stretch.ranges) == 1:
-                first, last = stretch.ranges[0]
+            pending = arrived.popleft()
+            self._progress_log.arrived(pending)
+            if pending.target is not None and pending.base_offset >= 0 and len(pending.ranges) == 1:
+                first, last = pending.ranges[0]
                 sync = OffsetSync(
                     first,
                     last - first + 1,
-                    *stretch.target,
-                    stretch.base_offset,
-                    self._source.topic_id(stretch.partition),
+                    *pending.target,
+                    pending.base_offset,
+                    self._source.topic_id(pending.partition),
                 )
-                self._syncs.copied(stretch.partition, sync)
+                self._syncs.copied(pending.partition, sync)
 
     def _publish_syncs(self) -> None:
         for key, value in self._syncs.take(now_ms()):
@@ -335,7 +336,7 @@ class Mirror:
         ]
         wait(last, LAST_SYNCS_SECONDS)
 
-    def _tell_begun(self) -> None:
+    def _report_begun(self) -> None:
         """A partition without a stored offset begins where its log does: what stood before that was
         deleted before it was copied, and nobody else will ever say so."""
         for partition, start in list(self._source.begun.items()):
@@ -346,7 +347,7 @@ class Mirror:
                     copy.next = start
                     self._observers.on_gap(*partition, 0, start, "retention")
 
-    def _tell_stopped(self) -> None:
+    def _report_stopped(self) -> None:
         """Which partitions cannot be read on, once each; and which can be again."""
         stopped = dict(self._source.stopped)
         for partition, one in sorted(stopped.items()):
@@ -369,12 +370,12 @@ class Mirror:
             if partition not in waiting:
                 self._tried("look at topics", partial(self._copier.pass_over, partition, end))
 
-    def _tell_copied(self) -> None:
+    def _report_copied(self) -> None:
         for (topic, number), ranges in sorted(self._copier.progress.take_copied().items()):
             for first, last in ranges:
                 self._observers.on_copied(topic, number, first, last)
 
-    def _tell_passed(self) -> None:
+    def _report_passed(self) -> None:
         passed = self._released | self._copier.progress.passed(self._source.owned)
         self._released = {}
         for partition, offset in sorted(passed.items()):
@@ -387,11 +388,11 @@ class Mirror:
         except _PASSING as error:
             if isinstance(error, KafkaError) and not error.retriable:
                 raise
-            if str(error) != self._troubles.get(what):
-                self._troubles[what] = str(error)
+            if str(error) != self._problems.get(what):
+                self._problems[what] = str(error)
                 _log.warning("cannot %s, trying on: %s", what, error)
             return False
-        if self._troubles.pop(what, ""):
+        if self._problems.pop(what, ""):
             _log.info("can %s again", what)
         return True
 

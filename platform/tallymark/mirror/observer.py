@@ -136,11 +136,11 @@ class ObserverChain:
     def on_passed(self, topic: str, partition: int, offset: int, topic_id: str) -> None:
         """See PassedObserver."""
 
-        def tell(one: MirrorObserver) -> None:
+        def report(one: MirrorObserver) -> None:
             if isinstance(one, PassedObserver):
                 one.on_passed(topic, partition, offset, topic_id)
 
-        self._each("on_passed", tell)
+        self._each("on_passed", report)
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         self._each("on_tick", lambda one: one.on_tick(now_ms, oldest_pending_ms))

@@ -15,21 +15,21 @@ from tallymark.coordination import ZooKeeper
 from tallymark.deployment import Cluster, Deployment
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.errors import UserError
-from tallymark.mirror.connect import REQUEST_TIMEOUT_MS, reach
+from tallymark.mirror.connect import REQUEST_TIMEOUT_MS, connect
 from tallymark.mirror.copying.copier import Copier
-from tallymark.mirror.copying.duplicate_bound import Repeats
-from tallymark.mirror.copying.topics import TopicCopier
+from tallymark.mirror.copying.duplicate_bound import DuplicateBound
+from tallymark.mirror.copying.topics import TargetTopics
 from tallymark.mirror.observer import MirrorContext, ObserverChain
 from tallymark.mirror.progress import Partition
 from tallymark.mirror.source.catalog import BrokerCatalog, ZooKeeperCatalog
 from tallymark.mirror.source.source import Source, SourceSettings
-from tallymark.mirror.source.topic_ids import TopicIdentities
-from tallymark.mirror.target.loop_guard import Origins
+from tallymark.mirror.source.topic_ids import TopicIds
+from tallymark.mirror.target.loop_guard import LoopGuard
 from tallymark.mirror.target.target import Target
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class ClusterPair:
     """The two clusters: an admin of each, and their ids (of a cluster that does not tell, its name
     in the settings)."""
 
@@ -40,13 +40,13 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class MirrorParts:
     """What a mirror is made of."""
 
     source: Source
     target: Target
     copier: Copier
-    ends: Ends
+    clusters: ClusterPair
     zookeeper: ZooKeeper
 
 
@@ -57,15 +57,15 @@ def open_parts(
     observers: ObserverChain,
     timeout_ms: int,
     before_release: Callable[[], Mapping[Partition, int]],
-) -> Parts:
+) -> MirrorParts:
     """Everything but the group, which is joined by ``source.open()``; closed with ``opened``.
 
     UserError, ConnectError: after about ``timeout_ms``, a cluster or ZooKeeper is not there."""
     source, target = deployment.cluster(settings.source), deployment.cluster(settings.target)
     client_id = client_id_of(settings)
-    ends = reach_both(opened, deployment, settings, timeout_ms)
+    clusters = connect_both(opened, deployment, settings, timeout_ms)
     session = _open_session(opened, deployment, source, timeout_ms)
-    catalog = BrokerCatalog(ends.source) if _is_foreign(source) else ZooKeeperCatalog(session)
+    catalog = BrokerCatalog(clusters.source) if _is_foreign(source) else ZooKeeperCatalog(session)
     sends = opened.enter_context(closing(Target(target, client_id)))
     reader = SimpleConsumer(
         client_id=client_id,
@@ -75,40 +75,40 @@ def open_parts(
     opened.callback(reader.close)
     reads = Source(
         _source_settings(deployment, settings),
-        TopicIdentities(session, client_id, catalog),
+        TopicIds(session, client_id, catalog),
         before_release,
     )
     opened.callback(reads.close)
     copier = Copier(
         reads,
         sends,
-        TopicCopier(settings, catalog, ends.source, ends.target),
+        TargetTopics(settings, catalog, clusters.source, clusters.target),
         observers,
-        Origins(reader),
-        ends.source_id,
-        ends.target_id,
-        Repeats(settings.max_repeated_records),
+        LoopGuard(reader),
+        clusters.source_id,
+        clusters.target_id,
+        DuplicateBound(settings.max_repeated_records),
     )
-    observers.attach(_context(deployment, settings, ends, sends))
-    return Parts(reads, sends, copier, ends, session)
+    observers.attach(_context(deployment, settings, clusters, sends))
+    return MirrorParts(reads, sends, copier, clusters, session)
 
 
-def reach_both(
+def connect_both(
     opened: ExitStack, deployment: Deployment, settings: MirrorSettings, timeout_ms: int
-) -> Ends:
+) -> ClusterPair:
     """Both clusters. UserError: one does not answer, or they are the same."""
     source, target = deployment.cluster(settings.source), deployment.cluster(settings.target)
     client_id = client_id_of(settings)
     deadline = time.monotonic() + timeout_ms / 1000
-    from_admin, from_id = reach(opened, source, client_id, deadline)
-    to_admin, to_id = reach(opened, target, client_id, deadline)
+    from_admin, from_id = connect(opened, source, client_id, deadline)
+    to_admin, to_id = connect(opened, target, client_id, deadline)
     if from_id and from_id == to_id:
         raise UserError(
             f"{source.name} and {target.name} are the same cluster ({from_id}): "
             "it would be copied into itself, for ever",
             "mend the addresses of the clusters in the settings",
         )
-    return Ends(from_admin, to_admin, from_id or source.name, to_id or target.name)
+    return ClusterPair(from_admin, to_admin, from_id or source.name, to_id or target.name)
 
 
 def client_id_of(settings: MirrorSettings) -> str:
@@ -153,15 +153,15 @@ def _zookeeper_connect(deployment: Deployment, source: Cluster) -> str:
 
 
 def _context(
-    deployment: Deployment, settings: MirrorSettings, ends: Ends, sends: Target
+    deployment: Deployment, settings: MirrorSettings, clusters: ClusterPair, sends: Target
 ) -> MirrorContext:
     """What observers are told."""
     return MirrorContext(
         source=settings.source,
         target=settings.target,
         client_id=client_id_of(settings),
-        source_cluster_id=ends.source_id,
-        target_cluster_id=ends.target_id,
+        source_cluster_id=clusters.source_id,
+        target_cluster_id=clusters.target_id,
         deployment=deployment,
         publish=sends.context.publish,
         create_topic=sends.context.create_topic,

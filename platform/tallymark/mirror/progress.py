@@ -31,7 +31,7 @@ _NOTHING_COPIED = -2
 """Below every leader epoch, the unknown one (-1) too."""
 
 
-class Turn(Enum):
+class CopyDecision(Enum):
     """What to do with a message."""
 
     COPY = "copy"
@@ -77,16 +77,16 @@ class PartitionCopy:
         self._unstored: deque[tuple[int, int, int]] = deque()
         """First offset, end and records of what was sent since the offset that is stored."""
 
-    def is_repeated(self, offset: int) -> bool:
+    def is_duplicate(self, offset: int) -> bool:
         """Whether the message was found to be one that this run has sent."""
         return offset < self._skip_below
 
-    def comes_again(self) -> None:
+    def skip_sent(self) -> None:
         """All that was sent is handed out once more."""
         self._skip_below = self.next
 
     @property
-    def ticket(self) -> int:
+    def cut_count(self) -> int:
         """What the acknowledgement of a message that is sent now has to show."""
         return self._cuts
 
@@ -105,10 +105,12 @@ class PartitionCopy:
         self.next = end
         self.epoch = epoch
 
-    def acknowledged(self, offset: int, ticket: int, ranges: Iterable[Range] | None = None) -> None:
+    def acknowledged(
+        self, offset: int, cut_count: int, ranges: Iterable[Range] | None = None
+    ) -> None:
         """The target has the stretch that begins at ``offset``. (If another one has taken its place
         at the source by now, that one is still open.) ``ranges``: the offsets of its messages."""
-        if self._open.get(offset, (0, UNKNOWN))[1] == ticket:
+        if self._open.get(offset, (0, UNKNOWN))[1] == cut_count:
             del self._open[offset]
         for first, last in ((offset, offset),) if ranges is None else ranges:
             if self._copied and self._copied[-1][1] == first - 1:
@@ -180,25 +182,25 @@ class CopyProgress:
         """Somebody else consumes it now, or its topic was made again."""
         self._partitions.pop(partition, None)
 
-    def turn(self, partition: Partition, offset: int, epoch: int) -> Turn:
+    def decide(self, partition: Partition, offset: int, epoch: int) -> CopyDecision:
         """What to do with a message of a partition that was begun; ``epoch`` is its leader epoch
         (-1: not known)."""
         copy = self._partitions[partition]
         if offset >= copy.next:
-            return Turn.COPY
+            return CopyDecision.COPY
         if epoch > copy.epoch:
             copy.cut_at(offset)
-            return Turn.COPY
-        return Turn.SKIP if copy.is_repeated(offset) else Turn.ASK
+            return CopyDecision.COPY
+        return CopyDecision.SKIP if copy.is_duplicate(offset) else CopyDecision.ASK
 
-    def again(self, partition: Partition, stored: int) -> Turn:
+    def again(self, partition: Partition, stored: int) -> CopyDecision:
         """The answer to ASK: ``stored`` is the offset that is stored now (UNKNOWN: none)."""
         copy = self._partitions[partition]
         if stored in (copy.stored, copy.storing):
-            copy.comes_again()
-            return Turn.SKIP
+            copy.skip_sent()
+            return CopyDecision.SKIP
         self.begin(partition)  # somebody else had it: what we remember is of no use
-        return Turn.COPY
+        return CopyDecision.COPY
 
     def to_store(self, owned: Container[Partition]) -> dict[Partition, int]:
         """Next offsets of ``owned`` partitions that moved since they were last stored. They are

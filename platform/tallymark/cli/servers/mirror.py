@@ -13,7 +13,7 @@ from tallymark.errors import UserError
 from tallymark.mirror.mirrors import Mirrors
 from tallymark.mirror.monitoring.metrics import MirrorMetrics
 from tallymark.mirror.monitoring.status import mirror_status
-from tallymark.mirror.offsets.checkpoints import carry_group, open_groups
+from tallymark.mirror.offsets.checkpoints import open_groups, translate_group
 from tallymark.mirror.offsets.translator import OffsetTranslator
 from tallymark.mirror.settings import find_mirrors
 from tallymark.processes.descriptors import raise_descriptor_limit
@@ -104,7 +104,7 @@ def translate(
                 row["target_offset"] = row.pop("offset")
                 rows.append(row)
             if found and apply:
-                carried += carry_group(translator, ours, theirs, group)
+                carried += translate_group(translator, ours, theirs, group)
     if not rows:
         raise UserError(
             f"group {group} has no offsets at {source} in topics that are mirrored to {target}",

@@ -19,18 +19,18 @@ from typing import Final
 
 from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
-from tallymark.mirror.copying.duplicate_bound import Repeats
+from tallymark.mirror.copying.duplicate_bound import DuplicateBound
 from tallymark.mirror.copying.merging import MERGED_BYTES, MERGED_RECORDS, gather, is_absurd
-from tallymark.mirror.copying.pending_range import Stretch
+from tallymark.mirror.copying.pending_range import PendingRange
 from tallymark.mirror.copying.recoding import gaps_of, is_small, ranges_of, recode
-from tallymark.mirror.copying.topics import TopicCopier
+from tallymark.mirror.copying.topics import TargetTopics
 from tallymark.mirror.corruption import UnfitBatchError
 from tallymark.mirror.observer import ObserverChain
 from tallymark.mirror.progress import UNKNOWN as NONE
-from tallymark.mirror.progress import CopyProgress, Partition, PartitionCopy, Turn
+from tallymark.mirror.progress import CopyDecision, CopyProgress, Partition, PartitionCopy
 from tallymark.mirror.source.gaps import COMPACTION, CORRUPT, UNKNOWN
-from tallymark.mirror.source.source import Piece, Source
-from tallymark.mirror.target.loop_guard import Origins
+from tallymark.mirror.source.source import Source, SourceBatch
+from tallymark.mirror.target.loop_guard import LoopGuard
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch, Settled
 from tallymark.mirror.target.target import Target
 from tallymark.net.limits.log_rate import RateLimit
@@ -51,31 +51,33 @@ class Copier:
         self,
         source: Source,
         target: Target,
-        topics: TopicCopier,
+        topics: TargetTopics,
         observers: ObserverChain,
-        origins: Origins,
+        loop_guard: LoopGuard,
         source_id: str,
         target_id: str,
-        repeats: Repeats,
+        duplicates: DuplicateBound,
     ) -> None:
         self.progress = CopyProgress()
-        self.repeats = repeats
+        self.duplicates = duplicates
         self._lines = RateLimit()
         self.copied = self.copied_bytes = self.whole = self.returned = 0
         self.failure: UserError | None = None
         """A batch that the target refuses: the mirror cannot go on."""
-        self.arrived: deque[Stretch] = deque()
+        self.arrived: deque[PendingRange] = deque()
         """What was acknowledged since somebody emptied this."""
         self._source = source
         self._target = target
         self._topics = topics
         self._observers = observers
-        self._origins = origins
+        self._loop_guard = loop_guard
         self._source_id = source_id
         self._target_id = target_id
-        self._settled: queue.SimpleQueue[tuple[Stretch, Exception | None]] = queue.SimpleQueue()
+        self._settled: queue.SimpleQueue[tuple[PendingRange, Exception | None]] = (
+            queue.SimpleQueue()
+        )
 
-    def copy(self, waiting: deque[Piece]) -> bool:
+    def copy(self, waiting: deque[SourceBatch]) -> bool:
         """Send on the first piece, and small ones behind it, unless this run has sent it already.
         False: offsets have to be stored before it may be sent (:mod:`.duplicate_bound`). What
         passes by itself (ConnectError, TimedOutError, retriable KafkaError ...) leaves it where it
@@ -87,7 +89,7 @@ class Copier:
         if first is None:
             waiting.popleft()
             return True
-        came_from = self._origins.of(header.producer_id)
+        came_from = self._loop_guard.of(header.producer_id)
         if header.is_control or self._target_id in came_from:
             if not header.is_control:
                 self.returned += header.record_count
@@ -98,7 +100,7 @@ class Copier:
             self._leave_out(partition, piece, first, f"it claims {header.record_count} records")
             waiting.popleft()
             return True
-        if not self.repeats.may_send(header.record_count):
+        if not self.duplicates.may_send(header.record_count):
             return False
         layout = self._layout(piece)
         if layout is None:
@@ -131,23 +133,23 @@ class Copier:
         """Before ``end`` there is nothing to copy, and nothing has come from behind it."""
         copy = self.progress.get(partition)
         if copy is not None and copy.next != NONE and copy.next < end:
-            self._tell_hole(partition, copy.next, end)
+            self._report_gap(partition, copy.next, end)
             copy.passed(end, copy.epoch)
 
     def settle(self, seconds: float = 0.0) -> None:
         """Take note of what has arrived; wait up to ``seconds`` for news."""
         try:
             while True:
-                stretch, error = self._settled.get(seconds > 0, seconds)
+                pending, error = self._settled.get(seconds > 0, seconds)
                 seconds = 0.0
                 if error is not None:
-                    self._refused(stretch, error)
+                    self._refused(pending, error)
                     continue
-                stretch.copy.acknowledged(stretch.first, stretch.ticket, stretch.ranges)
-                self.copied += stretch.records
-                self.copied_bytes += stretch.size
-                self.whole += stretch.records if stretch.whole else 0
-                self.arrived.append(stretch)
+                pending.copy.acknowledged(pending.first, pending.cut_count, pending.ranges)
+                self.copied += pending.records
+                self.copied_bytes += pending.size
+                self.whole += pending.records if pending.whole else 0
+                self.arrived.append(pending)
         except queue.Empty:
             return
 
@@ -163,22 +165,22 @@ class Copier:
 
     # -- what is to be sent -------------------------------------------------------------------
 
-    def _first_unsent(self, partition: Partition, piece: Piece) -> int | None:
+    def _first_unsent(self, partition: Partition, piece: SourceBatch) -> int | None:
         """The first offset of the batch that this run has not sent; None: it has sent all."""
         header = piece.batch.header
         first = max(header.base_offset, piece.start)
-        turn = self.progress.turn(partition, first, header.partition_leader_epoch)
-        if turn is Turn.ASK:
-            turn = self.progress.again(partition, self._source.stored(partition))
+        decision = self.progress.decide(partition, first, header.partition_leader_epoch)
+        if decision is CopyDecision.ASK:
+            decision = self.progress.again(partition, self._source.stored(partition))
         copy = self._copy_of(partition)
         if copy.next == NONE:
             copy.next = min(piece.start, first)
-        if turn is Turn.COPY:
+        if decision is CopyDecision.COPY:
             return first
         rest = copy.next
         return rest if rest < header.next_offset else None
 
-    def _layout(self, piece: Piece) -> Layout | None:
+    def _layout(self, piece: SourceBatch) -> Layout | None:
         """Where the batch goes; None when it is not to be copied."""
         try:
             return self._topics.layout(piece.topic, piece.partition)
@@ -196,17 +198,17 @@ class Copier:
                 ) from error
             raise
 
-    def _pass_by(self, partition: Partition, piece: Piece, first: int) -> None:
+    def _pass_by(self, partition: Partition, piece: SourceBatch, first: int) -> None:
         """A batch without anything to copy."""
         copy, header = self._copy_of(partition), piece.batch.header
-        self._tell_hole(partition, copy.next, header.next_offset if header.is_control else first)
+        self._report_gap(partition, copy.next, header.next_offset if header.is_control else first)
         copy.passed(header.next_offset, header.partition_leader_epoch)
 
     def _send_whole(
-        self, partition: Partition, piece: Piece, layout: Layout, origin: Origin
+        self, partition: Partition, piece: SourceBatch, layout: Layout, origin: Origin
     ) -> None:
         header = piece.batch.header
-        stretch = Stretch(
+        pending = PendingRange(
             partition,
             self._copy_of(partition),
             first=header.base_offset,
@@ -216,14 +218,16 @@ class Copier:
             records=header.record_count,
             whole=True,
         )
-        batch = ReadyBatch(layout.name, partition[1], piece.batch, origin, self._told(stretch))
-        self._hand_over(stretch, [batch], header.partition_leader_epoch)
+        batch = ReadyBatch(
+            layout.name, partition[1], piece.batch, origin, self._when_settled(pending)
+        )
+        self._hand_over(pending, [batch], header.partition_leader_epoch)
 
     def _send_recoded(
         self,
         partition: Partition,
         records: Sequence[Record],
-        piece: Piece,
+        piece: SourceBatch,
         first: int,
         layout: Layout,
         origin: Origin,
@@ -235,7 +239,7 @@ class Copier:
         if not records:
             copy.passed(last.next_offset, last.partition_leader_epoch)
         else:
-            stretch = Stretch(
+            pending = PendingRange(
                 partition,
                 copy,
                 first=first,
@@ -244,21 +248,21 @@ class Copier:
                 ranges=ranges_of(records),
                 records=len(records),
             )
-            told = self._told(stretch)
+            told = self._when_settled(pending)
             batches = [
                 ReadyBatch(layout.name, number, batch, origin, told)
                 for number, batch in recode(records, layout, partition[1], last.codec)
             ]
-            self._hand_over(stretch, batches, last.partition_leader_epoch)
-        for hole in holes:  # once it is sent: what fails before that is tried again
-            self._tell_hole(partition, *hole)
+            self._hand_over(pending, batches, last.partition_leader_epoch)
+        for gap in holes:  # once it is sent: what fails before that is tried again
+            self._report_gap(partition, *gap)
 
-    def _leave_out(self, partition: Partition, piece: Piece, first: int, why: str) -> None:
+    def _leave_out(self, partition: Partition, piece: SourceBatch, first: int, why: str) -> None:
         """A batch that has to be taken apart, and cannot: nobody will ever read it."""
         copy, header = self._copy_of(partition), piece.batch.header
         self._topics.is_compacted(piece.topic)  # asked before anything is told: it may fail
-        self._source.holes.corrupt(partition, first, header.next_offset)
-        self._tell_hole(partition, copy.next, header.next_offset)
+        self._source.gap_notes.corrupt(partition, first, header.next_offset)
+        self._report_gap(partition, copy.next, header.next_offset)
         copy.passed(header.next_offset, header.partition_leader_epoch)
         self._log_left_out(partition, first, header.next_offset, why)
 
@@ -270,12 +274,14 @@ class Copier:
             text = "%s-%d: offsets %d to %d cannot be copied and are left out: %s%s"
             _log.error(text, *partition, first, end - 1, why, more)
 
-    def _alike(self, waiting: deque[Piece], layout: Layout, came_from: Origin) -> list[Piece]:
+    def _alike(
+        self, waiting: deque[SourceBatch], layout: Layout, came_from: Origin
+    ) -> list[SourceBatch]:
         """The first piece, and the small ones behind it that may go out in one batch with it."""
         pieces = [waiting[0]]
         head = waiting[0].batch.header
         size, count = head.size, head.record_count
-        most = min(MERGED_RECORDS, self.repeats.room)
+        most = min(MERGED_RECORDS, self.duplicates.room)
         if layout.keeps and not is_small(waiting[0].batch):
             return pieces
         for piece in islice(waiting, 1, None):
@@ -288,59 +294,59 @@ class Copier:
                 break
             if size > MERGED_BYTES or count > most:
                 break
-            if self._origins.of(header.producer_id) != came_from:
+            if self._loop_guard.of(header.producer_id) != came_from:
                 break
             pieces.append(piece)
         return pieces
 
-    def _hand_over(self, stretch: Stretch, batches: list[ReadyBatch], epoch: int) -> None:
-        copy, start = stretch.copy, stretch.copy.next
-        stretch.ticket = copy.ticket
-        stretch.open = len(batches)
-        stretch.size = sum(batch.size for batch in batches)
+    def _hand_over(self, pending: PendingRange, batches: list[ReadyBatch], epoch: int) -> None:
+        copy, start = pending.copy, pending.copy.next
+        pending.cut_count = copy.cut_count
+        pending.open = len(batches)
+        pending.size = sum(batch.size for batch in batches)
         if len(batches) == 1:
-            stretch.target = (batches[0].topic, batches[0].partition)
+            pending.target = (batches[0].topic, batches[0].partition)
         for batch in batches:
             self._target.send(batch)
-        copy.sent(stretch.first, epoch, stretch.oldest, stretch.end, stretch.records)
-        self.repeats.sent(stretch.records)
-        if stretch.whole:
-            self._tell_hole(stretch.partition, start, stretch.first)
+        copy.sent(pending.first, epoch, pending.oldest, pending.end, pending.records)
+        self.duplicates.sent(pending.records)
+        if pending.whole:
+            self._report_gap(pending.partition, start, pending.first)
 
     # -- what has become of it ----------------------------------------------------------------
 
-    def _told(self, stretch: Stretch) -> Settled:
-        def tell(error: Exception | None, base_offset: int) -> None:
-            if stretch.settled(error, base_offset):
-                self._settled.put((stretch, error))
+    def _when_settled(self, pending: PendingRange) -> Settled:
+        def on_settled(error: Exception | None, base_offset: int) -> None:
+            if pending.settled(error, base_offset):
+                self._settled.put((pending, error))
 
-        return tell
+        return on_settled
 
     def _copy_of(self, partition: Partition) -> PartitionCopy:
         copy = self.progress.get(partition)
         assert copy is not None, "begun before it is copied"
         return copy
 
-    def _tell_hole(self, partition: Partition, start: int, end: int) -> None:
+    def _report_gap(self, partition: Partition, start: int, end: int) -> None:
         """Report that offsets [``start``, ``end``) hold nothing to copy, with what is known of the
         reason."""
         if start in (NONE, end):
             return
         otherwise = COMPACTION if self._topics.is_compacted(partition[0]) else UNKNOWN
-        for hole in self._source.holes.explain(partition, start, end):
-            reason = otherwise if hole.reason == UNKNOWN else hole.reason
-            self._observers.on_gap(*partition, hole.start, hole.end, reason)
+        for gap in self._source.gap_notes.explain(partition, start, end):
+            reason = otherwise if gap.reason == UNKNOWN else gap.reason
+            self._observers.on_gap(*partition, gap.start, gap.end, reason)
 
-    def _refused(self, stretch: Stretch, error: Exception) -> None:
+    def _refused(self, pending: PendingRange, error: Exception) -> None:
         """Not acknowledged: its offset is never stored, so the next start copies it again; unless
         the records are the reason, which no start will mend."""
-        topic, number = stretch.partition
+        topic, number = pending.partition
         if isinstance(error, UnfitBatchError):
-            stretch.copy.acknowledged(stretch.first, stretch.ticket, ())
-            self._observers.on_gap(*stretch.partition, stretch.first, stretch.end, CORRUPT)
-            self._log_left_out(stretch.partition, stretch.first, stretch.end, str(error))
+            pending.copy.acknowledged(pending.first, pending.cut_count, ())
+            self._observers.on_gap(*pending.partition, pending.first, pending.end, CORRUPT)
+            self._log_left_out(pending.partition, pending.first, pending.end, str(error))
             return
-        where = f"{topic}-{number} offset {stretch.first}"
+        where = f"{topic}-{number} offset {pending.first}"
         self.failure = self.failure or UserError(
             f"{where} cannot be copied: {error}",
             "mend the target's topic; the mirror goes on there when it is started again",

@@ -18,7 +18,7 @@ from typing import Final
 _PARTS: Final = 4
 
 
-class Repeats:
+class DuplicateBound:
     """Counts the records that were sent since the offsets that are stored, of one mirror."""
 
     def __init__(self, most: int) -> None:

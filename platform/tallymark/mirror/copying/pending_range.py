@@ -9,7 +9,7 @@ from tallymark.mirror.progress import Partition, PartitionCopy, Range
 
 
 @dataclass(slots=True)
-class Stretch:
+class PendingRange:
     """Offsets [``first``, ``end``) of ``partition``; ``ranges`` are those that hold messages, in
     ``records`` records. ``oldest`` is a timestamp in ms: the smallest, or that of the first record
     where nobody looked at the others."""
@@ -25,7 +25,7 @@ class Stretch:
     """Passed on as it was."""
     size: int = 0
     """Bytes on the wire."""
-    ticket: int = 0
+    cut_count: int = 0
     open: int = 0
     """Batches that are not settled yet."""
     target: Partition | None = None

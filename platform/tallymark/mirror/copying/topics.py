@@ -21,7 +21,7 @@ GROWTH_SECONDS: Final = 10.0
 """How often it is asked again whether the target has the partition by now."""
 
 
-class TopicCopier:
+class TargetTopics:
     """Remembers which topics the target has. A topic that is there already stays as it is."""
 
     def __init__(self, settings: Mirror, catalog: Catalog, source: Admin, target: Admin) -> None:
@@ -39,7 +39,7 @@ class TopicCopier:
         made, now or ever."""
         known = self._layouts.get(topic)
         if known is None:
-            layout, count = self._look(topic, partition)
+            layout, count = self._read_layout(topic, partition)
         else:
             layout, count, asked = known
             short = layout.keeps and partition >= layout.partitions
@@ -48,7 +48,7 @@ class TopicCopier:
                 return layout
             if short:
                 self._grow(layout.name, partition + 1)
-            layout, count = self._look(topic, partition)
+            layout, count = self._read_layout(topic, partition)
         self._layouts[topic] = layout, count, time.monotonic()
         return layout
 
@@ -70,7 +70,7 @@ class TopicCopier:
         if error is not None:
             _log.warning("%s cannot grow to %d partitions, its keys decide: %s", name, count, error)
 
-    def _look(self, topic: str, partition: int) -> tuple[Layout, int]:
+    def _read_layout(self, topic: str, partition: int) -> tuple[Layout, int]:
         name = self._settings.target_topic(topic)
         here = self._source.topics().get(topic)
         there = self._target.topics().get(name)

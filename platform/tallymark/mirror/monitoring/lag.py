@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tallymark.mirror.corruption import Stopped
+from tallymark.mirror.corruption import StoppedPartition
 from tallymark.mirror.progress import UNKNOWN, CopyProgress, Partition
 
 
@@ -52,7 +52,7 @@ class MirrorState:
     """Stretches of offsets that were not copied, by reason."""
     open_batches: int = 0
     lags: tuple[PartitionLag, ...] = ()
-    stopped: tuple[Stopped, ...] = ()
+    stopped: tuple[StoppedPartition, ...] = ()
     """Partitions that cannot be read on."""
 
     @property

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tallymark.mirror.copying.copier import Copier
-from tallymark.mirror.copying.pending_range import Stretch
+from tallymark.mirror.copying.pending_range import PendingRange
 from tallymark.mirror.monitoring.lag import Copied, MirrorState, lags_of
 from tallymark.mirror.observer import MirrorContext
 from tallymark.mirror.progress import Partition
@@ -18,7 +18,7 @@ LINE_MS: Final = 60_000
 _log: Final = logging.getLogger("mirror")
 
 
-class News:
+class ProgressLog:
     """Of one mirror. An observer, so that it hears of gaps; ``state`` is replaced whole, so any
     thread may read it."""
 
@@ -29,11 +29,11 @@ class News:
         self._line_at = 0
         self._line_bytes = 0
 
-    def arrived(self, stretch: Stretch) -> None:
+    def arrived(self, pending: PendingRange) -> None:
         """The target has it."""
-        self._copied.setdefault(stretch.partition, Copied()).add(stretch.records, stretch.size)
+        self._copied.setdefault(pending.partition, Copied()).add(pending.records, pending.size)
 
-    def look(
+    def update(
         self, copier: Copier, source: Source, waiting: Mapping[Partition, int], now_ms: int
     ) -> None:
         """Take note of the state, and log it once a minute if there is anything to tell."""

@@ -13,7 +13,7 @@ from tallymark.clock import now_ms
 from tallymark.coordination import ZooKeeper
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, CorruptMessageError, KafkaError
-from tallymark.mirror.corruption import Stopped
+from tallymark.mirror.corruption import StoppedPartition
 from tallymark.mirror.offsets.translator import REQUEST_TIMEOUT_MS
 from tallymark.mirror.progress import Partition
 from tallymark.mirror.settings import find_mirror
@@ -99,7 +99,7 @@ def _with_ages(found: list[PartitionStatus], reader: SimpleConsumer) -> list[Par
             fetched = reader.fetch(one.topic, one.partition, at, max_bytes=1, max_wait_ms=0)
             records = fetched.records()
         except CorruptMessageError as error:
-            stopped = Stopped(one.topic, one.partition, error.offset, error.reason)
+            stopped = StoppedPartition(one.topic, one.partition, error.offset, error.reason)
             damaged[one.topic, one.partition] = str(stopped)
             continue
         except KafkaError:  # gone meanwhile: the rest is worth telling

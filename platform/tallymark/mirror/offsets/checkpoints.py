@@ -133,12 +133,12 @@ class Checkpoints:
                 for group in here.names():
                     own = group == f"mirror-{settings.name}"
                     if not own and re.fullmatch(settings.checkpoint_groups, group):
-                        carry_group(translator, here, there, group)
+                        translate_group(translator, here, there, group)
 
         return carry
 
 
-def carry_group(translator: OffsetTranslator, here: Groups, there: Groups, group: str) -> int:
+def translate_group(translator: OffsetTranslator, here: Groups, there: Groups, group: str) -> int:
     """Commit at the target what the group has at the source, as far as that is ahead; how many
     partitions. Nothing happens while the group consumes there."""
     wanted = translator.target_offsets(translator.translate_all(here.offsets(group)))

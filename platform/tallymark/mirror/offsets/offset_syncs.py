@@ -56,7 +56,7 @@ class OffsetSync:
         return replace(self, count=self.count + after.count) if adjoins else None
 
 
-class SyncBook:
+class PendingSyncs:
     """The runs of a mirror, and which of them the target does not know yet."""
 
     def __init__(self, mirror: str) -> None:

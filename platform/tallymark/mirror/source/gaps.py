@@ -28,13 +28,13 @@ ABORTED: Final = "aborted"
 CORRUPT: Final = "corrupt"
 COMPACTION: Final = "compaction"
 UNKNOWN: Final = "unknown"
-TOLD: Final = ""
+REPORTED: Final = ""
 """Not to be told: it has been."""
 NOTES_KEPT: Final = 10_000
 """A partition; holes of what was noted earlier are told as ``unknown``."""
 
 
-class Hole(NamedTuple):
+class OffsetGap(NamedTuple):
     """Offsets [``start``, ``end``) that the source does not have, and why."""
 
     start: int
@@ -42,12 +42,12 @@ class Hole(NamedTuple):
     reason: str
 
 
-class HoleNotes:
+class GapNotes:
     """What was seen of fetched batches. The fetcher notes, the mirror asks: any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._notes: dict[Partition, deque[Hole]] = {}
+        self._notes: dict[Partition, deque[OffsetGap]] = {}
 
     def note(self, partition: Partition, headers: Iterable[BatchHeader]) -> None:
         """Batches that were fetched."""
@@ -66,26 +66,26 @@ class HoleNotes:
         """Offsets [``start``, ``end``) cannot be read, and are left out."""
         self._add(partition, start, end, CORRUPT)
 
-    def told(self, partition: Partition, start: int, end: int) -> None:
+    def reported(self, partition: Partition, start: int, end: int) -> None:
         """Offsets [``start``, ``end``) whose absence is told otherwise."""
-        self._add(partition, start, end, TOLD)
+        self._add(partition, start, end, REPORTED)
 
-    def explain(self, partition: Partition, start: int, end: int) -> list[Hole]:
+    def explain(self, partition: Partition, start: int, end: int) -> list[OffsetGap]:
         """The parts of the hole [``start``, ``end``), each with its reason; forgets what was noted
         before ``end``."""
-        found: list[Hole] = []
+        found: list[OffsetGap] = []
         at = start
         for note in self._take(partition, end):
             first, last = max(note.start, at), min(note.end, end)
             if first >= last:
                 continue
             if at < first:
-                found.append(Hole(at, first, UNKNOWN))
-            if note.reason != TOLD:
-                found.append(Hole(first, last, note.reason))
+                found.append(OffsetGap(at, first, UNKNOWN))
+            if note.reason != REPORTED:
+                found.append(OffsetGap(first, last, note.reason))
             at = last
         if at < end:
-            found.append(Hole(at, end, UNKNOWN))
+            found.append(OffsetGap(at, end, UNKNOWN))
         return found
 
     def forget(self) -> None:
@@ -96,9 +96,9 @@ class HoleNotes:
     def _add(self, partition: Partition, start: int, end: int, reason: str) -> None:
         with self._lock:
             notes = self._notes.setdefault(partition, deque(maxlen=NOTES_KEPT))
-            notes.append(Hole(start, end, reason))
+            notes.append(OffsetGap(start, end, reason))
 
-    def _take(self, partition: Partition, end: int) -> list[Hole]:
+    def _take(self, partition: Partition, end: int) -> list[OffsetGap]:
         """The notes that begin before ``end``, in order; kept is what reaches beyond it."""
         with self._lock:
             notes = self._notes.get(partition, deque())

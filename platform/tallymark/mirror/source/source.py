@@ -21,11 +21,11 @@ from tallymark.client.reading.isolation import Isolation
 from tallymark.client.reading.message import Gap
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import BatchCutError, CorruptMessageError, KafkaError
-from tallymark.mirror.corruption import Stopped, as_trouble
+from tallymark.mirror.corruption import StoppedPartition, as_kafka_error
 from tallymark.mirror.progress import UNKNOWN, Partition
 from tallymark.mirror.source.catalog import NO_ID
-from tallymark.mirror.source.gaps import HoleNotes
-from tallymark.mirror.source.topic_ids import TopicIdentities
+from tallymark.mirror.source.gaps import GapNotes
+from tallymark.mirror.source.topic_ids import TopicIds
 from tallymark.protocol.records import Batch
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
@@ -53,7 +53,7 @@ class SourceSettings:
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
 
-class Piece(NamedTuple):
+class SourceBatch(NamedTuple):
     """A batch as it was fetched; only what is in it from ``start`` on is wanted, and between
     ``start`` and its first record there is nothing to be copied."""
 
@@ -64,7 +64,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(slots=True)
-class Look:
+class TopicCheck:
     """What looking at the owned partitions found, each with the offset stored for it (UNKNOWN:
     none). ``fresh`` were not known yet, or were begun anew by another consumer; ``stale`` belong to
     a topic that was made again since."""
@@ -80,21 +80,21 @@ class Source:
     def __init__(
         self,
         settings: SourceSettings,
-        identities: TopicIdentities,
+        topic_ids: TopicIds,
         before_release: Callable[[], Mapping[Partition, int]],
     ) -> None:
         self._settings = settings
-        self._identities = identities
+        self._topic_ids = topic_ids
         self._before_release = before_release
         self._ids: dict[Partition, uuid.UUID] = {}
         self._connector: ConsumerConnector | None = None
         self._stream: Stream | None = None
-        self.holes = HoleNotes()
+        self.gap_notes = GapNotes()
         self.ends: dict[Partition, int] = {}
         """Where the logs of the partitions ended when they were last fetched."""
         self.gaps: deque[Gap] = deque()
         """What the connector has told of, oldest first. Whoever deals with one removes it."""
-        self.stopped: dict[Partition, Stopped] = {}
+        self.stopped: dict[Partition, StoppedPartition] = {}
         """Where a batch cannot be read; of the partitions that are ours."""
         self.begun: dict[Partition, int] = {}
         """Where the reading of partitions began, until somebody takes note."""
@@ -134,14 +134,14 @@ class Source:
         if connector is not None:
             connector.shutdown()
 
-    def poll(self, seconds: float) -> list[Piece]:
+    def poll(self, seconds: float) -> list[SourceBatch]:
         """Batches that are there; waits for the first. What it raises lasts."""
         if self._connector is None or self._stream is None:
             return []
         chunks = self._stream.poll_chunks(seconds, POLL_BYTES)
         return [piece for chunk in chunks for piece in self._pieces(chunk)]
 
-    def _pieces(self, chunk: Chunk) -> Iterator[Piece]:
+    def _pieces(self, chunk: Chunk) -> Iterator[SourceBatch]:
         partition = (chunk.progress.topic, chunk.progress.partition)
         if partition not in self._read:
             self._read.add(partition)
@@ -149,7 +149,7 @@ class Source:
         start, end = self._empty.pop(partition, (chunk.start, chunk.start))
         start = start if end == chunk.start else chunk.start
         for batch in chunk.batches:
-            yield Piece(*partition, start, batch)
+            yield SourceBatch(*partition, start, batch)
             start = batch.header.next_offset
         if not chunk.batches:
             self._empty[partition] = (start, chunk.next_offset)
@@ -179,7 +179,7 @@ class Source:
 
     def stored(self, partition: Partition) -> int:
         """The offset that is stored now; UNKNOWN: none."""
-        return self._identities.stored([partition]).get(partition, UNKNOWN)
+        return self._topic_ids.stored([partition]).get(partition, UNKNOWN)
 
     def _store_each(
         self, connector: ConsumerConnector, offsets: Mapping[Partition, int]
@@ -196,7 +196,7 @@ class Source:
 
     def exists(self, topic: str) -> bool:
         """Whether the source has the topic still."""
-        return self._identities.exists(topic)
+        return self._topic_ids.exists(topic)
 
     def knows(self, partition: Partition) -> bool:
         """Whether the partition's stored offset is known to be of the topic as it is now."""
@@ -212,15 +212,15 @@ class Source:
         for partition in partitions:
             self._ids.pop(partition, None)
 
-    def look(self) -> Look:
+    def check_topics(self) -> TopicCheck:
         """Compare the topics of the owned partitions with what they were when they were copied."""
         owned = self.owned
-        current = self._identities.current(topic for topic, _ in owned)
+        current = self._topic_ids.current(topic for topic, _ in owned)
         doubtful = [at for at in sorted(owned) if self._ids.get(at) != current[at[0]]]
         if not doubtful:
-            return Look()
-        copied, stored = self._identities.copied(doubtful), self._identities.stored(doubtful)
-        found = Look()
+            return TopicCheck()
+        copied, stored = self._topic_ids.copied(doubtful), self._topic_ids.stored(doubtful)
+        found = TopicCheck()
         new: dict[Partition, uuid.UUID] = {}
         for at in doubtful:
             now, then = current[at[0]], copied.get(at)
@@ -233,16 +233,16 @@ class Source:
                 self._ids[at] = now if now != NO_ID or then is None else then
                 found.fresh[at] = stored.get(at, UNKNOWN)
         # Before anything of them is copied, so before an offset is stored.
-        self._identities.remember(new)
+        self._topic_ids.remember(new)
         return found
 
     def start_over(self, partitions: Sequence[Partition]) -> None:
         """Begin these partitions at their start; the others go on. Everything is given up and
         taken over again: call it where ``before_release`` may be called."""
         lost = self.store(dict.fromkeys(partitions, 0))
-        current = self._identities.current(topic for topic, _ in partitions)
+        current = self._topic_ids.current(topic for topic, _ in partitions)
         # After the offset: one who dies in between starts over again, and leaves nothing out.
-        self._identities.remember(
+        self._topic_ids.remember(
             {at: current[at[0]] for at in partitions if at not in lost and current[at[0]] != NO_ID}
         )
         self.close()
@@ -259,11 +259,11 @@ class Source:
         self.stopped.clear()
         self._read.clear()
         self.begun.clear()
-        self.holes.forget()
+        self.gap_notes.forget()
         return offsets
 
     def _client(self, servers: str) -> _NotingClient:
-        return _NotingClient(servers, self._settings, self.holes, self.ends, self.stopped)
+        return _NotingClient(servers, self._settings, self.gap_notes, self.ends, self.stopped)
 
 
 class _NotingClient:
@@ -275,11 +275,11 @@ class _NotingClient:
         self,
         servers: str,
         settings: SourceSettings,
-        holes: HoleNotes,
+        holes: GapNotes,
         ends: dict[Partition, int],
-        stopped: dict[Partition, Stopped],
+        stopped: dict[Partition, StoppedPartition],
     ) -> None:
-        self._holes = holes
+        self._gap_notes = holes
         self._ends = ends
         self._stopped = stopped
         self._met = Met()
@@ -317,14 +317,16 @@ class _NotingClient:
         if not cut and not self._met.is_lasting(answer):
             return answer
         if cut or not self._skips:
-            stopped = Stopped(answer.topic, answer.partition, answer.offset, answer.reason)
+            stopped = StoppedPartition(answer.topic, answer.partition, answer.offset, answer.reason)
             self._stopped[answer.topic, answer.partition] = stopped
-            return as_trouble(stopped)
+            return as_kafka_error(stopped)
         try:
             return self._passed_over(answer)
         except KafkaError as error:  # the log is another one by now: look again
             where = (answer.topic, answer.partition, answer.offset)
-            return error if error.retriable else as_trouble(Stopped(*where, str(error)))
+            return (
+                error if error.retriable else as_kafka_error(StoppedPartition(*where, str(error)))
+            )
 
     def _passed_over(self, answer: CorruptMessageError) -> Fetched:
         """An empty fetch that goes on behind the batch. ConnectError, TimedOutError, KafkaError:
@@ -335,7 +337,7 @@ class _NotingClient:
         behind = goes_on_at(answer, lambda at: self._consumer.fetch(*where, at, max_wait_ms=0), end)
         text = "%s-%d: offsets %d to %d cannot be read and are left out: %s"
         _log.error(text, *where, answer.offset, behind - 1, answer)
-        self._holes.corrupt(where, answer.offset, behind)
+        self._gap_notes.corrupt(where, answer.offset, behind)
         self._met.forget(*where)
         return Fetched(*where, answer.offset, end, start, (), behind, -1)
 
@@ -343,8 +345,8 @@ class _NotingClient:
         for answer in answers:
             if isinstance(answer, Fetched):
                 headers = (batch.header for batch in answer.batches)
-                self._holes.note((answer.topic, answer.partition), headers)
-                self._holes.aborted((answer.topic, answer.partition), answer.aborted)
+                self._gap_notes.note((answer.topic, answer.partition), headers)
+                self._gap_notes.aborted((answer.topic, answer.partition), answer.aborted)
                 self._ends[answer.topic, answer.partition] = answer.high_watermark
                 stopped = self._stopped.get((answer.topic, answer.partition))
                 if stopped is not None and answer.next_offset > stopped.offset == answer.offset:

@@ -20,7 +20,7 @@ from tallymark.mirror.source.catalog import NO_ID, Catalog
 _log = logging.getLogger("mirror")
 
 
-class TopicIdentities:
+class TopicIds:
     """The ids of the source's topics, and those under which a group has copied them.
 
     ConnectError and SessionLostError from everything: ZooKeeper does not answer; and what the

@@ -3,7 +3,7 @@ producer.
 
 One function, :meth:`BatchSender._pump`, runs in the I/O thread whenever something may have become
 possible, and waits for nothing. The order of a partition is the business of its
-:class:`~tallymark.mirror.target.queue.TargetLane`. What passes is tried for ever; a target
+:class:`~tallymark.mirror.target.queue.TargetQueue`. What passes is tried for ever; a target
 that answers, and keeps refusing, is believed after :data:`PATIENCE`.
 """
 
@@ -31,9 +31,9 @@ from tallymark.errors import (
     TimedOutError,
 )
 from tallymark.mirror.corruption import UnfitBatchError, is_unfit
-from tallymark.mirror.target.batch_request import Parcel, read_response, request_writer
-from tallymark.mirror.target.producer_ids import Announce, Identities
-from tallymark.mirror.target.queue import IN_FLIGHT, TargetLane
+from tallymark.mirror.target.batch_request import QueuedBatch, read_response, request_writer
+from tallymark.mirror.target.producer_ids import Announce, ProducerIdPool
+from tallymark.mirror.target.queue import IN_FLIGHT, TargetQueue
 from tallymark.mirror.target.ready_batch import ReadyBatch
 from tallymark.net.addresses import Address
 from tallymark.net.client.broker_connection import Stream
@@ -62,10 +62,10 @@ class BatchSender:
         self._io = io
         self._cluster = cluster
         self._errands = Errands(cluster, BACKOFF, self._pump)
-        self._ids = Identities(cluster, BACKOFF, announce, self._pump)
-        self._news: deque[ReadyBatch] = deque()
-        self._lanes: dict[tuple[str, int], TargetLane] = {}
-        self._active: dict[TargetLane, None] = {}
+        self._ids = ProducerIdPool(cluster, BACKOFF, announce, self._pump)
+        self._progress_log: deque[ReadyBatch] = deque()
+        self._queues: dict[tuple[str, int], TargetQueue] = {}
+        self._active: dict[TargetQueue, None] = {}
         self._in_flight: dict[Address, int] = {}
         self._learning: dict[str, asyncio.Task[None]] = {}
         self._learned: set[str] = set()
@@ -90,10 +90,11 @@ class BatchSender:
         return TimedOutError(f"the target does not take what is sent{last}")
 
     def send(self, batch: ReadyBatch) -> None:
-        """Send a batch behind all others of its partition; ``batch.tell`` is called at its end."""
+        """Send a batch behind all others of its partition; ``batch.on_settled`` is called at its
+        end."""
         with self._room:
             self._used += batch.size
-        self._news.append(batch)
+        self._progress_log.append(batch)
         if not self._woken:
             self._woken = True
             self._io.call(self._pump)
@@ -118,53 +119,53 @@ class BatchSender:
             return
         self._collect()
         now = time.monotonic()
-        by_leader: dict[Address, list[TargetLane]] = {}
-        for lane in list(self._active):
-            if not lane.feed():
-                if lane.idle or lane.failed:
-                    del self._active[lane]
-            elif self._may_send(lane, now):
-                address = self._cluster.leader_address(lane.topic, lane.partition)
+        by_leader: dict[Address, list[TargetQueue]] = {}
+        for queue in list(self._active):
+            if not queue.feed():
+                if queue.idle or queue.failed:
+                    del self._active[queue]
+            elif self._may_send(queue, now):
+                address = self._cluster.leader_address(queue.topic, queue.partition)
                 if address is not None:
-                    by_leader.setdefault(address, []).append(lane)
+                    by_leader.setdefault(address, []).append(queue)
                 else:
-                    self._no_leader(lane, now)
-        for address, lanes in by_leader.items():
-            self._send_to(address, lanes, now)
-        waits = [lane.pipeline.retry_at for lane in self._active if lane.pipeline.pending]
+                    self._no_leader(queue, now)
+        for address, queues in by_leader.items():
+            self._send_to(address, queues, now)
+        waits = [queue.pipeline.retry_at for queue in self._active if queue.pipeline.pending]
         due = [at for at in waits if at > now]
         if due:
             self._wake_at(min(due))
 
     def _collect(self) -> None:
-        news = self._news
+        news = self._progress_log
         while news:
             batch = news.popleft()
             place = (batch.topic, batch.partition)
-            lane = self._lanes.get(place)
-            if lane is None:
-                lane = self._lanes[place] = TargetLane(*place)
-            lane.waiting.append(batch)
-            self._active[lane] = None
+            queue = self._queues.get(place)
+            if queue is None:
+                queue = self._queues[place] = TargetQueue(*place)
+            queue.waiting.append(batch)
+            self._active[queue] = None
 
-    def _may_send(self, lane: TargetLane, now: float) -> bool:
-        newest = self._ids.newest(lane.origin)
-        if lane.pipeline.next(now, newest) is not None:
+    def _may_send(self, queue: TargetQueue, now: float) -> bool:
+        newest = self._ids.newest(queue.origin)
+        if queue.pipeline.next(now, newest) is not None:
             return True
-        if lane.pipeline.needs_identity and newest == lane.pipeline.identity:
+        if queue.pipeline.needs_identity and newest == queue.pipeline.identity:
             if self._ids.error is not None:
-                self._give_up(lane, self._ids.error)
+                self._give_up(queue, self._ids.error)
             else:
-                self._ids.want(lane.origin)
+                self._ids.want(queue.origin)
         return False
 
-    def _no_leader(self, lane: TargetLane, now: float) -> None:
-        code = self._cluster.metadata.error(lane.topic)
-        if code in _REFUSALS and self._is_lasting(lane, now):
-            self._give_up(lane, KafkaError(code, f"{lane.topic}-{lane.partition}"))
+    def _no_leader(self, queue: TargetQueue, now: float) -> None:
+        code = self._cluster.metadata.error(queue.topic)
+        if code in _REFUSALS and self._is_lasting(queue, now):
+            self._give_up(queue, KafkaError(code, f"{queue.topic}-{queue.partition}"))
         else:
-            self._learn(lane.topic)
-            lane.pipeline.retry_at = now + BACKOFF
+            self._learn(queue.topic)
+            queue.pipeline.retry_at = now + BACKOFF
 
     def _learn(self, topic: str) -> None:
         """Ask who leads the topic's partitions; from then on it is asked with all others."""
@@ -186,7 +187,7 @@ class BatchSender:
             self._errands.problem = _as_ours(error)
         self._pump()
 
-    def _send_to(self, address: Address, lanes: list[TargetLane], now: float) -> None:
+    def _send_to(self, address: Address, queues: list[TargetQueue], now: float) -> None:
         stream = self._cluster.connections.ready(address)
         if stream is None:
             again_at = self._errands.want_connection(address, now)
@@ -197,41 +198,41 @@ class BatchSender:
             if not stream.writable:
                 self._wake_at(now + _UNWRITABLE_PAUSE)
                 break
-            parcels = self._fill_request(lanes, now)
-            if not parcels or not self._submit(address, stream, parcels):
+            queued = self._fill_request(queues, now)
+            if not queued or not self._submit(address, stream, queued):
                 break
         stream.push()
 
-    def _fill_request(self, lanes: list[TargetLane], now: float) -> list[Parcel]:
-        parcels: list[Parcel] = []
+    def _fill_request(self, queues: list[TargetQueue], now: float) -> list[QueuedBatch]:
+        queued: list[QueuedBatch] = []
         room = MAX_REQUEST_BYTES
-        for lane in lanes:
-            if not lane.feed():
+        for queue in queues:
+            if not queue.feed():
                 continue
-            batch = lane.pipeline.next(now, self._ids.newest(lane.origin))
-            if not isinstance(batch, ReadyBatch) or (parcels and batch.size > room):
+            batch = queue.pipeline.next(now, self._ids.newest(queue.origin))
+            if not isinstance(batch, ReadyBatch) or (queued and batch.size > room):
                 continue
-            lane.pipeline.sent(batch)
-            parcels.append((lane, batch))
+            queue.pipeline.sent(batch)
+            queued.append((queue, batch))
             room -= batch.size
-        return parcels
+        return queued
 
-    def _submit(self, address: Address, stream: Stream, parcels: list[Parcel]) -> bool:
+    def _submit(self, address: Address, stream: Stream, queued: list[QueuedBatch]) -> bool:
         try:
-            version, write = request_writer(stream, parcels, self._cluster)
+            version, write = request_writer(stream, queued, self._cluster)
             stream.exchange(
                 write,
                 partial(read_produced, version=version),
-                partial(self._answered, address, parcels),
+                partial(self._answered, address, queued),
                 self._cluster.request_timeout,
                 "Produce",
             )
         except (KafkaError, LocalProtocolError) as error:
-            for lane, batch in parcels:
+            for queue, batch in queued:
                 if isinstance(error, KafkaError) and error.retriable:
-                    lane.pipeline.unsent(batch)
+                    queue.pipeline.unsent(batch)
                 else:
-                    self._refused(lane, batch, error)
+                    self._refused(queue, batch, error)
             return False
         self._in_flight[address] = self._in_flight.get(address, 0) + 1
         return True
@@ -256,27 +257,27 @@ class BatchSender:
     def _answered(
         self,
         address: Address,
-        parcels: list[Parcel],
+        queued: list[QueuedBatch],
         response: list[Appended] | ProduceResponse,
         error: TallymarkError | None,
     ) -> None:
         self._in_flight[address] -= 1
         if error is not None:
-            for lane, batch in parcels:
-                self._refused(lane, batch, error)
+            for queue, batch in queued:
+                self._refused(queue, batch, error)
         else:
-            for lane, batch, problem, offset in read_response(parcels, response):
+            for queue, batch, problem, offset in read_response(queued, response):
                 if problem is not None:
-                    self._refused(lane, batch, problem)
+                    self._refused(queue, batch, problem)
                 else:
-                    self._errands.problem = lane.refused_at = None
-                    lane.pipeline.acknowledged(batch)
+                    self._errands.problem = queue.refused_at = None
+                    queue.pipeline.acknowledged(batch)
                     self._settle(batch, None, offset)
         if not self._woken:  # once for all answers that came together
             self._woken = True
             self._io.loop.call_soon(self._pump)
 
-    def _refused(self, lane: TargetLane, batch: ReadyBatch, error: TallymarkError) -> None:
+    def _refused(self, queue: TargetQueue, batch: ReadyBatch, error: TallymarkError) -> None:
         now = time.monotonic()
         unfit = is_unfit(batch.batch, error)
         if unfit:  # whatever it was called: the next batch goes on, this one never will
@@ -285,36 +286,36 @@ class BatchSender:
         else:
             self._errands.problem = error
         code = error.code if isinstance(error, KafkaError) else None
-        verdict = lane.pipeline.refused(batch, error, now + BACKOFF)
+        verdict = queue.pipeline.refused(batch, error, now + BACKOFF)
         if isinstance(error, KafkaError) and error.stale_metadata:
             self._errands.want_metadata()
         if verdict is Verdict.RETRY:
-            if code in _REFUSALS and self._is_lasting(lane, now):
-                self._give_up(lane, error)
+            if code in _REFUSALS and self._is_lasting(queue, now):
+                self._give_up(queue, error)
             return
         if verdict is Verdict.SPLIT:
             try:
-                size = lane.split(batch)
+                size = queue.split(batch)
             except CorruptRecordError as corrupt:
                 error = corrupt
             else:
-                _log.info("%s-%d: sent in two halves: %s", lane.topic, lane.partition, error)
+                _log.info("%s-%d: sent in two halves: %s", queue.topic, queue.partition, error)
                 with self._room:
                     self._used += size - batch.size
                 return
-        lane.failed = not unfit
+        queue.failed = not unfit
         self._settle(batch, UnfitBatchError(str(error)) if unfit else error, -1)
 
-    def _is_lasting(self, lane: TargetLane, now: float) -> bool:
-        if lane.refused_at is None:
-            lane.refused_at = now
-        return now - lane.refused_at >= PATIENCE
+    def _is_lasting(self, queue: TargetQueue, now: float) -> bool:
+        if queue.refused_at is None:
+            queue.refused_at = now
+        return now - queue.refused_at >= PATIENCE
 
-    def _give_up(self, lane: TargetLane, error: TallymarkError) -> None:
+    def _give_up(self, queue: TargetQueue, error: TallymarkError) -> None:
         """What stands first is refused; nothing overtakes it."""
-        if not lane.failed:
-            lane.failed = True
-            for batch in lane.abandon():
+        if not queue.failed:
+            queue.failed = True
+            for batch in queue.abandon():
                 self._settle(batch, error, -1)
 
     def _settle(self, batch: ReadyBatch, error: Exception | None, offset: int) -> None:
@@ -323,7 +324,7 @@ class BatchSender:
             with self._room:
                 self._used -= batch.size
                 self._room.notify_all()
-            batch.tell(error, offset)
+            batch.on_settled(error, offset)
 
 
 def _as_ours(error: BaseException) -> TallymarkError:

@@ -49,7 +49,7 @@ def read_announcement(key: bytes | None, value: bytes | None) -> tuple[int, Orig
         return None
 
 
-class Origins:
+class LoopGuard:
     """The announcements of one cluster, read as far as they are needed. For one thread."""
 
     def __init__(self, consumer: SimpleConsumer) -> None:

@@ -33,7 +33,7 @@ class _Entry:
         self.announcing: asyncio.Task[None] | None = None
 
 
-class Identities:
+class ProducerIdPool:
     """Lives in the sender's I/O thread. ``changed`` is called when there is a new id, or when
     ``error`` says that the target gives none for good."""
 

@@ -17,7 +17,7 @@ IN_FLIGHT: Final = 5
 """As many as brokers remember of a producer (KIP-98)."""
 
 
-class TargetLane:
+class TargetQueue:
     """See the module's text. ``origin`` and ``pipeline`` are those of what is sent now."""
 
     __slots__ = (

@@ -24,17 +24,17 @@ class ReadyBatch(ProducerBatch):
     :class:`~tallymark.client.producing.batches.pipeline.Pipeline`, like a producer's own batches,
     with the bytes of a batch that is there already. Never expires."""
 
-    __slots__ = ("batch", "origin", "tell")
+    __slots__ = ("batch", "on_settled", "origin")
 
     def __init__(
-        self, topic: str, partition: int, batch: Batch, origin: Origin, tell: Settled
+        self, topic: str, partition: int, batch: Batch, origin: Origin, on_settled: Settled
     ) -> None:
         # Only what the pipeline looks at: there are no records to be filled in.
         self.topic = topic
         self.partition = partition
         self.batch = batch
         self.origin = origin
-        self.tell = tell
+        self.on_settled = on_settled
         self.size = batch.header.size
         self.created = 0.0
         self.deadline = NEVER
@@ -72,10 +72,10 @@ class ReadyBatch(ProducerBatch):
             left -= 1
             if error is not None and not self.settled:
                 self.settled = True
-                self.tell(error, -1)
+                self.on_settled(error, -1)
             elif left == 0 and not self.settled:
                 self.settled = True
-                self.tell(None, -1)
+                self.on_settled(None, -1)
 
         first, second = (
             ReadyBatch(

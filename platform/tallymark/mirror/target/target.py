@@ -74,8 +74,8 @@ class Target:
         return self._sender.not_taken()
 
     def send(self, batch: ReadyBatch) -> None:
-        """Send a batch; ``batch.tell`` is called from another thread when the target has it, or has
-        refused it."""
+        """Send a batch; ``batch.on_settled`` is called from another thread when the target has it,
+        or has refused it."""
         self._sender.send(batch)
 
     async def publish(
