@@ -14,9 +14,9 @@ from tallymark.client.producing.batches import accumulator as accumulator_module
 from tallymark.client.producing.batches.accumulator import NO_WAIT, Accumulator, BatchRules
 from tallymark.client.producing.batches.backpressure import AHEAD, LONGEST, LOW
 from tallymark.client.producing.batches.batch import ProducerBatch
-from tallymark.client.producing.batches.buffer_memory import MemoryBudget
+from tallymark.client.producing.batches.buffer_memory import BufferMemory
 from tallymark.client.producing.batches.many_records import ManyRecords
-from tallymark.client.producing.batches.partition_queue import Lane, TopicLanes
+from tallymark.client.producing.batches.partition_queue import PartitionQueue, TopicQueues
 from tallymark.client.producing.batches.pipeline import Pipeline
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import BufferFullError, ClosedError, KafkaError, TimedOutError
@@ -37,28 +37,29 @@ class Bench:
         linger: float = 1.0,
     ) -> None:
         self.woken = 0
-        self.budget = MemoryBudget(memory)
+        self.buffer = BufferMemory(memory)
         rules = BatchRules(batch_size, linger, delivery_timeout=100.0)
-        self.accumulator = Accumulator(rules, self.budget, self._wake)
-        self.topic = TopicLanes("t")
+        self.accumulator = Accumulator(rules, self.buffer, self._wake)
+        self.topic = TopicQueues("t")
         self.topic.grow(
-            partitions, lambda owner, p: Lane(owner, p, INSTANCE, "srv", Pipeline(True, 5))
+            partitions,
+            lambda owner, p: PartitionQueue(owner, p, INSTANCE, "srv", Pipeline(True, 5)),
         )
-        self.lane = self.topic.lanes[0]
+        self.queue = self.topic.queues[0]
 
     def _wake(self) -> None:
         self.woken += 1
 
     def add(self, value: bytes, timestamp: int | None = None, **more: Any) -> Any:
         options: dict[str, Any] = {"stamped": True, "block": 0.05} | more
-        return self.accumulator.append(self.lane, None, value, (), timestamp, **options)
+        return self.accumulator.append(self.queue, None, value, (), timestamp, **options)
 
     def batches(self) -> list[list[Record]]:
         """What has been sealed, and then what is open."""
-        with self.lane.lock:
-            self.lane.seal()
+        with self.queue.lock:
+            self.queue.seal()
         found: list[list[Record]] = []
-        for batch in self.lane.sealed:
+        for batch in self.queue.sealed:
             (one,) = split_batches(batch.encode("none"))
             one.check_crc()
             found.append(one.records())
@@ -80,7 +81,7 @@ def test_records_keep_their_order_and_batches_are_ranges(values: list[bytes]) ->
     batches = bench.batches()
     assert [record.value for batch in batches for record in batch] == values
     assert [s for batch in batches for s in sequences(batch)] == list(range(len(values)))
-    for batch, sealed in zip(batches, bench.lane.sealed, strict=True):
+    for batch, sealed in zip(batches, bench.queue.sealed, strict=True):
         assert sealed.first_stamp == sequences(batch)[0]
         assert sealed.size <= 1000
         assert sealed.payload == sum(len(record.value or b"") for record in batch)
@@ -97,9 +98,9 @@ def test_a_record_larger_than_a_batch_is_a_batch_of_its_own() -> None:
 def test_a_full_batch_is_sealed_at_once_and_wakes_the_sender() -> None:
     bench = Bench()
     bench.add(bytes(500))
-    assert bench.lane.open is None
+    assert bench.queue.open is None
     assert bench.woken
-    assert list(bench.accumulator.news) == [bench.lane]
+    assert list(bench.accumulator.news) == [bench.queue]
 
 
 def test_stamped_and_unstamped_records_do_not_share_a_batch() -> None:
@@ -118,7 +119,7 @@ def test_a_record_that_does_not_encode_uses_no_sequence_and_harms_no_other() -> 
     bench.add(b"a")
     careless: Any = (("name", 5),)
     with pytest.raises((TypeError, AttributeError)):
-        bench.accumulator.append(bench.lane, None, b"x", careless, None, stamped=True)
+        bench.accumulator.append(bench.queue, None, b"x", careless, None, stamped=True)
     bench.add(b"b")
     (records,) = bench.batches()
     assert [record.value for record in records] == [b"a", b"b"]
@@ -133,43 +134,43 @@ def test_a_full_buffer_makes_senders_wait_and_names_itself() -> None:
     with pytest.raises(TimedOutError, match=r"2000 of 2500 bytes \(buffer_memory\)"):
         bench.add(bytes(800))
     assert time.monotonic() - started >= 0.05
-    assert bench.budget.waiting == 0
-    timer = threading.Timer(0.02, bench.budget.release, (1000,))
+    assert bench.buffer.waiting == 0
+    timer = threading.Timer(0.02, bench.buffer.release, (1000,))
     timer.start()
     bench.add(bytes(800), block=5.0)
     timer.join()
-    assert bench.budget.used == 2000
+    assert bench.buffer.used == 2000
 
 
 def test_who_waits_gets_on_though_little_is_given_back() -> None:
     """Threads are woken when there is room for many batches; where one partition is stuck, that
     may never come, and what another one gives back must do."""
-    budget = MemoryBudget(8000)
-    budget.force_reserve(8000)
-    timer = threading.Timer(0.05, budget.release, (100,))
+    buffer = BufferMemory(8000)
+    buffer.force_reserve(8000)
+    timer = threading.Timer(0.05, buffer.release, (100,))
     timer.start()
-    assert budget.reserve(100, time.monotonic() + 60)
+    assert buffer.reserve(100, time.monotonic() + 60)
     timer.join()
-    assert (budget.used, budget.waiting) == (8000, 0)
+    assert (buffer.used, buffer.waiting) == (8000, 0)
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=40), st.integers(0, 5000), st.data())
 def test_as_many_records_as_fit_are_taken(sizes: list[int], room: int, data: st.DataObject) -> None:
-    lane = Bench().lane
+    queue = Bench().queue
     records = ManyRecords([bytes(size) for size in sizes], None, None, ())
     start = data.draw(st.integers(0, len(sizes) - 1))
     most = data.draw(st.integers(1, len(sizes) - start))
-    needs = [records.need(start + index, lane, True) for index in range(most)]
+    needs = [records.need(start + index, queue, True) for index in range(most)]
     fitting = [count for count in range(1, most + 1) if sum(needs[:count]) <= room]
     count = max(fitting, default=1)
-    assert records.fitting(start, most, room, lane, True) == (count, sum(needs[:count]))
+    assert records.fitting(start, most, room, queue, True) == (count, sum(needs[:count]))
 
 
 def test_who_must_not_wait_takes_the_room() -> None:
     bench = Bench(batch_size=1000, memory=1500)
     bench.add(bytes(800))
     bench.add(bytes(800), block=None)
-    assert bench.budget.used == 2000
+    assert bench.buffer.used == 2000
 
 
 def test_a_record_that_no_buffer_holds_is_refused_at_once() -> None:
@@ -185,7 +186,7 @@ def test_nothing_is_taken_after_close() -> None:
     with pytest.raises(ClosedError):
         bench.add(b"b")
     bench.add(b"report", report=True)
-    assert bench.budget.used == 1000
+    assert bench.buffer.used == 1000
 
 
 def test_threads_share_a_partition_without_a_gap() -> None:
@@ -208,7 +209,7 @@ def test_records_without_key_stick_to_a_partition_until_its_batch_is_sealed() ->
     bench = Bench(partitions=4)
     first = bench.topic.choose(None)
     assert bench.topic.choose(None) is first
-    bench.lane = first
+    bench.queue = first
     for _ in range(20):
         bench.add(bytes(100))
     assert bench.topic.choose(None) is not first
@@ -240,7 +241,7 @@ def test_the_quick_way_gives_the_same_batches() -> None:
     same = [[r.value for r in batch] for batch in plain.batches()]
     assert [[r.value for r in batch] for batch in quick.batches()] == same
     assert len(same) > 2
-    assert quick.budget.used == plain.budget.used
+    assert quick.buffer.used == plain.buffer.used
 
 
 def test_the_quick_way_waits_for_nothing() -> None:
@@ -248,16 +249,16 @@ def test_the_quick_way_waits_for_nothing() -> None:
     full = Bench(batch_size=1000, memory=1500)
     full.add(bytes(800))
     assert full.accumulator.append_value(full.topic, bytes(800)) is None
-    assert full.budget.used == 1000
+    assert full.buffer.used == 1000
     closed = Bench()
     closed.accumulator.closed = True
     assert closed.accumulator.append_value(closed.topic, b"late") is None
-    assert closed.budget.used == 0
+    assert closed.buffer.used == 0
 
 
 def test_the_quick_way_keeps_away_from_batches_with_more_columns() -> None:
     bench = Bench()
-    bench.accumulator.append(bench.lane, b"key", b"a", (), None, stamped=True, block=1)
+    bench.accumulator.append(bench.queue, b"key", b"a", (), None, stamped=True, block=1)
     assert bench.accumulator.append_value(bench.topic, b"b") is None
     bench.add(b"c", stamped=False)  # an interceptor's own
     assert bench.accumulator.append_value(bench.topic, b"d") is None
@@ -270,7 +271,7 @@ def test_the_quick_way_keeps_away_from_batches_with_more_columns() -> None:
 def test_a_batch_has_no_more_records_than_it_may() -> None:
     bench = Bench(batch_size=100_000)
     bench.accumulator = Accumulator(
-        BatchRules(100_000, 1.0, 100.0, most_records=3), bench.budget, bench._wake
+        BatchRules(100_000, 1.0, 100.0, most_records=3), bench.buffer, bench._wake
     )
     for number in range(10):
         if bench.accumulator.append_value(bench.topic, b"%d" % number) is None:
@@ -284,7 +285,7 @@ def fill(bench: Bench, way: str) -> None:
     if way == "many":
         records, start = ManyRecords(values, None, None, ()), 0
         while start < len(records):
-            start += bench.accumulator.append_some(bench.lane, records, start, True, 0.0)[2]
+            start += bench.accumulator.append_some(bench.queue, records, start, True, 0.0)[2]
         return
     for _ in values:
         if way == "plain" or not bench.accumulator.append_value(bench.topic, bytes(200)):
@@ -296,19 +297,19 @@ def test_a_batch_that_would_have_to_wait_grows(way: str) -> None:
     """Where the partition has more than it may send, a new batch of the usual size would only wait
     behind it: fewer large ones cost less. Up to 128 KB, while there is memory."""
     usual, crowded, refused = (Bench(4096, memory=1 << 22, linger=0) for _ in range(3))
-    crowded.lane.crowded = refused.lane.crowded = True
-    refused.lane.grows = False
+    crowded.queue.crowded = refused.queue.crowded = True
+    refused.queue.grows = False
     fill(usual, way if way != "many" else "plain")
     for bench in (crowded, refused):
         fill(bench, way)
     assert [len(b) for b in usual.batches()] == [len(b) for b in refused.batches()]
     assert sum(len(b) for b in crowded.batches()) == 3000
-    sizes = [batch.size for batch in crowded.lane.sealed]
+    sizes = [batch.size for batch in crowded.queue.sealed]
     assert max(sizes) <= 128 * 1024
     assert min(sizes[:-1]) > 127 * 1024
-    assert max(batch.size for batch in usual.lane.sealed) <= 4096
-    reserved = sum(batch.reserved for batch in crowded.lane.sealed)
-    assert crowded.budget.used == reserved
+    assert max(batch.size for batch in usual.queue.sealed) <= 4096
+    reserved = sum(batch.reserved for batch in crowded.queue.sealed)
+    assert crowded.buffer.used == reserved
 
 
 def test_a_list_makes_large_batches_at_once() -> None:
@@ -316,7 +317,7 @@ def test_a_list_makes_large_batches_at_once() -> None:
     bench = Bench(4096, memory=1 << 22, linger=0)
     fill(bench, "many")
     bench.batches()
-    sizes = [batch.size for batch in bench.lane.sealed]
+    sizes = [batch.size for batch in bench.queue.sealed]
     assert min(sizes[:-1]) > 127 * 1024
     assert max(sizes) <= 128 * 1024
 
@@ -335,14 +336,14 @@ def test_a_batch_grows_where_it_fills_within_a_millisecond(
     monkeypatch.setattr(accumulator_module, "_monotonic", lambda: now.__next__())
     fill(bench, way)
     bench.batches()
-    usual = [batch.size <= 4096 for batch in bench.lane.sealed]
+    usual = [batch.size <= 4096 for batch in bench.queue.sealed]
     assert not any(usual[:-1]) if grows else all(usual)
 
 
 def test_who_wants_small_batches_gets_them() -> None:
     """A batch_size of 1 is a way to say: each record by itself."""
     bench = Bench(batch_size=1)
-    bench.lane.crowded = True
+    bench.queue.crowded = True
     for number in range(5):
         bench.add(b"%d" % number)
     assert [len(batch) for batch in bench.batches()] == [1] * 5
@@ -350,19 +351,19 @@ def test_who_wants_small_batches_gets_them() -> None:
 
 def test_a_batch_does_not_grow_where_memory_is_short() -> None:
     bench = Bench(batch_size=4096, memory=3 * 4096)
-    bench.lane.crowded = True
+    bench.queue.crowded = True
     while bench.accumulator.append_value(bench.topic, bytes(200)) is not None:
         pass
     with pytest.raises(BufferFullError):
         bench.add(bytes(200), block=NO_WAIT)
-    assert bench.budget.used == bench.budget.limit
-    assert [batch.reserved for batch in bench.lane.sealed] == [8192, 4096]
+    assert bench.buffer.used == bench.buffer.limit
+    assert [batch.reserved for batch in bench.queue.sealed] == [8192, 4096]
 
 
 def test_whose_bytes_may_change_they_are_copied() -> None:
     bench = Bench()
     value = bytearray(b"before")
-    bench.accumulator.append(bench.lane, value, value, (), None, stamped=True, block=1)
+    bench.accumulator.append(bench.queue, value, value, (), None, stamped=True, block=1)
     value[:] = b"after!"
     (((record),),) = bench.batches()
     assert (record.key, record.value) == (b"before", b"before")
@@ -379,15 +380,15 @@ def test_a_sender_that_is_far_ahead_steps_aside_until_the_backlog_is_small(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pace = Bench().accumulator.pace
-    lane = Bench().lane
+    queue = Bench().queue
     batch = ProducerBatch("t", 0, None, 0.0, 1.0)
     waits: list[float] = []
     monkeypatch.setattr(pace._go_on, "wait", waits.append)  # no waiting here
     for _ in range(2 * AHEAD):
-        pace.sealed(lane, batch)
+        pace.sealed(queue, batch)
     assert waits == [LONGEST] * 2
     for _ in range(2 * AHEAD):
-        pace.sealed(lane, batch, may_wait=False)
+        pace.sealed(queue, batch, may_wait=False)
     assert len(waits) == 2
     assert pace._waiting
     pace.note(LOW + 1)

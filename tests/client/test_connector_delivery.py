@@ -10,9 +10,9 @@ import pytest
 
 from tallymark.client.consuming import commit as connector_commit
 from tallymark.client.consuming.commit import OffsetCommitter
-from tallymark.client.consuming.poll_watchdog import Pace, PollWatch
+from tallymark.client.consuming.poll_watchdog import PollState, PollWatchdog
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
-from tallymark.client.consuming.subscription_state import ProgressBook
+from tallymark.client.consuming.subscription_state import SubscriptionState
 from tallymark.client.group.stream_control import place_in_streams
 from tallymark.coordination.offsets import Position
 from tallymark.coordination.subscriptions import Subscription
@@ -57,16 +57,16 @@ class Setting:
         gate = Gate()
         gate.open(0)
         self.store = Store()
-        self.book = ProgressBook()
-        self.committer = OffsetCommitter(self.store, self.book, at_most_once=at_most_once)
+        self.positions = SubscriptionState()
+        self.committer = OffsetCommitter(self.store, self.positions, at_most_once=at_most_once)
         clear = self.committer.clear if at_most_once else None
         self.stream = Stream(gate, threading.Event(), clear=clear)
         self.committer.watch([self.stream])
-        (self.item,) = self.book.start({T0: 0}, {T0: Position(0)})
+        (self.item,) = self.positions.start({T0: 0}, {T0: Position(0)})
         self.offer(0)
 
     def offer(self, first: int) -> None:
-        item = self.book.item(T0)
+        item = self.positions.item(T0)
         self.stream.offer(Chunk(item, [batch(first, 3), batch(first + 3, 3)], first, first + 6, 0))
 
     @property
@@ -75,7 +75,7 @@ class Setting:
         return found.offset if found else None
 
     def revoke(self) -> None:
-        self.stream.revoke(self.book.items())
+        self.stream.revoke(self.positions.items())
 
 
 @pytest.fixture(autouse=True)
@@ -226,7 +226,7 @@ def test_a_seek_is_stored_though_nothing_was_handed_out_since() -> None:
     its = Setting()
     its.stream.poll()
     its.committer.commit_taken()
-    its.book.replace(its.item.moved_to(2))
+    its.positions.replace(its.item.moved_to(2))
     its.stream.revoke([its.item])
     its.committer.commit()
     assert its.stored == 2
@@ -234,32 +234,39 @@ def test_a_seek_is_stored_though_nothing_was_handed_out_since() -> None:
 
 def test_a_slow_application_is_noticed_and_named() -> None:
     its = Setting()
-    watch = PollWatch([its.stream], 1000)
+    watch = PollWatchdog([its.stream], 1000)
     next(its.stream)
     next(its.stream)
     assert [watch.look(at) for at in (0, 600, 701, 900, 1000, 1500)] == [
-        *(Pace.FINE, Pace.FINE, Pace.WARN, Pace.FINE, Pace.SLOW, Pace.SLOW),
+        *(
+            PollState.FINE,
+            PollState.FINE,
+            PollState.WARN,
+            PollState.FINE,
+            PollState.SLOW,
+            PollState.SLOW,
+        ),
     ]
     assert watch.numbers().startswith("it has not asked for the next message for 1.5 s")
     assert watch.culprit().startswith("t-0 offset 1, in ")
     assert "test_a_slow_application_is_noticed_and_named (test_connector" in watch.culprit()
     its.revoke()
-    assert watch.look(1600) is Pace.SLOW  # giving up is not asking
+    assert watch.look(1600) is PollState.SLOW  # giving up is not asking
     its.stream.poll()
-    assert watch.look(1700) is Pace.BACK
-    assert watch.look(9700) is Pace.FINE
+    assert watch.look(1700) is PollState.BACK
+    assert watch.look(9700) is PollState.FINE
     assert watch.numbers() == ""
 
 
 def test_messages_that_nobody_asks_for_are_slow_too_but_not_an_empty_stream() -> None:
     its = Setting()
-    watch = PollWatch([its.stream], 1000)
+    watch = PollWatchdog([its.stream], 1000)
     watch.look(0)
-    assert watch.look(1000) is Pace.SLOW
+    assert watch.look(1000) is PollState.SLOW
     assert "which nobody reads" in watch.culprit()
-    empty = PollWatch([Stream(Gate(), threading.Event())], 1000)
+    empty = PollWatchdog([Stream(Gate(), threading.Event())], 1000)
     empty.look(0)
-    assert empty.look(5000) is Pace.FINE
+    assert empty.look(5000) is PollState.FINE
 
 
 def test_partitions_are_placed_in_streams() -> None:

@@ -14,7 +14,7 @@ from tallymark.client.consuming import commit as connector_commit
 from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.hooks import ConsumerHook, Hooks
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
-from tallymark.client.consuming.subscription_state import ProgressBook
+from tallymark.client.consuming.subscription_state import SubscriptionState
 from tallymark.coordination.offsets import Position
 from tallymark.errors import UserError
 from tallymark.protocol.record_columns import RecordColumns
@@ -65,15 +65,15 @@ class Rig:
         gate = Gate()
         gate.open(0)
         self.heard: list[Any] = hook.heard
-        self.book = ProgressBook()
+        self.positions = SubscriptionState()
         hooks = Hooks([hook])
         self.committer = OffsetCommitter(
-            Store(self.heard), self.book, at_most_once=at_most_once, hooks=hooks
+            Store(self.heard), self.positions, at_most_once=at_most_once, hooks=hooks
         )
         clear = self.committer.clear if at_most_once else None
         self.stream = Stream(gate, threading.Event(), clear=clear, hooks=hooks)
         self.committer.watch([self.stream])
-        (self.item,) = self.book.start({T0: 0}, {T0: Position(0)})
+        (self.item,) = self.positions.start({T0: 0}, {T0: Position(0)})
         self.stream.offer(Chunk(self.item, [batch(0), batch(3)], 0, 6, 0))
 
 

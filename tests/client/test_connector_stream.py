@@ -10,7 +10,7 @@ import pytest
 from eventually import eventually
 
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
-from tallymark.client.consuming.subscription_state import PartitionProgress, ProgressBook
+from tallymark.client.consuming.subscription_state import PartitionProgress, SubscriptionState
 from tallymark.coordination.offsets import Position
 from tallymark.errors import (
     ClosedError,
@@ -458,27 +458,27 @@ def test_its_metrics() -> None:
 
 
 def test_the_book_knows_what_to_store() -> None:
-    book = ProgressBook()
-    items = book.start({("t", 0): 0, ("t", 1): 0}, {("t", 0): Position(5, 1)})
-    assert book.uncommitted() == {}
+    positions = SubscriptionState()
+    items = positions.start({("t", 0): 0, ("t", 1): 0}, {("t", 0): Position(5, 1)})
+    assert positions.uncommitted() == {}
     items[0].take(5, 6, 1)
     items[1].take(0, 1, 2)
-    assert book.uncommitted() == {("t", 0): Position(6, 1), ("t", 1): Position(1, 2)}
-    book.mark_stored({("t", 0): Position(6, 1)})
-    assert book.uncommitted() == {("t", 1): Position(1, 2)}
-    book.forget()
-    assert book.uncommitted() == {}
+    assert positions.uncommitted() == {("t", 0): Position(6, 1), ("t", 1): Position(1, 2)}
+    positions.mark_stored({("t", 0): Position(6, 1)})
+    assert positions.uncommitted() == {("t", 1): Position(1, 2)}
+    positions.forget()
+    assert positions.uncommitted() == {}
 
 
 def test_offsets_of_the_applications_choice_get_their_epochs() -> None:
-    book = ProgressBook()
-    (item,) = book.start({("t", 0): 0}, {("t", 0): Position(5, 1)})
+    positions = SubscriptionState()
+    (item,) = positions.start({("t", 0): 0}, {("t", 0): Position(5, 1)})
     item.take(5, 6, 1)
     item.take(6, 7, 3)
-    assert book.positions({("t", 0): 6}) == {("t", 0): Position(6, 1)}
-    assert book.positions({("t", 0): 7}) == {("t", 0): Position(7, 3)}
-    assert book.positions({("t", 0): 2}) == {("t", 0): Position(2, -1)}
+    assert positions.positions({("t", 0): 6}) == {("t", 0): Position(6, 1)}
+    assert positions.positions({("t", 0): 7}) == {("t", 0): Position(7, 3)}
+    assert positions.positions({("t", 0): 2}) == {("t", 0): Position(2, -1)}
     with pytest.raises(UserError, match="-1 is no offset of t-0"):
-        book.positions({("t", 0): -1})
+        positions.positions({("t", 0): -1})
     with pytest.raises(KafkaError, match=r"t-1 is not owned by this consumer \(any more\)"):
-        book.positions({("t", 1): 1})
+        positions.positions({("t", 1): 1})

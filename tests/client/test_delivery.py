@@ -10,23 +10,23 @@ import time
 import pytest
 
 from tallymark.client.producing.batch_delivery import BatchDelivery, BatchMetadata, OffsetRange
-from tallymark.client.producing.delivery import Delivery, Fate, RecordMetadata
+from tallymark.client.producing.delivery import Delivery, ProduceResult, RecordMetadata
 from tallymark.errors import CODES, KafkaError
 
 HERE = RecordMetadata("t", 0, 7, 1)
 
 
-def fate(count: int = 1, partition: int = 0) -> Fate:
-    return Fate("t", partition, [1] * count)
+def result(count: int = 1, partition: int = 0) -> ProduceResult:
+    return ProduceResult("t", partition, [1] * count)
 
 
-def one() -> tuple[Fate, Delivery]:
-    batch = fate()
+def one() -> tuple[ProduceResult, Delivery]:
+    batch = result()
     return batch, Delivery(batch, 0)
 
 
 def test_settled_before_anybody_looks() -> None:
-    good, bad = fate(3), fate()
+    good, bad = result(3), result()
     good.acknowledged(5)
     bad.failed(ValueError("no"))
     delivery = Delivery(good, 2)
@@ -41,7 +41,7 @@ def test_settled_before_anybody_looks() -> None:
 
 
 def test_the_broker_may_not_say_where_and_may_put_its_own_time() -> None:
-    unknown, appended = fate(2), fate(2)
+    unknown, appended = result(2), result(2)
     unknown.acknowledged(-1)
     appended.acknowledged(3, append_time=99)
     assert Delivery(unknown, 1).result() == RecordMetadata("t", 0, -1, 1)
@@ -116,7 +116,7 @@ def test_it_cannot_be_cancelled_and_says_what_it_is() -> None:
 
 def test_a_batch_that_is_split_ends_in_parts() -> None:
     """Too large for the broker, it went on as two halves, and one of these as two again."""
-    batch = fate(4)
+    batch = result(4)
     deliveries = [Delivery(batch, index) for index in range(4)]
     seen: list[int] = []
     for index, delivery in enumerate(deliveries):
@@ -142,7 +142,7 @@ def test_a_batch_that_is_split_ends_in_parts() -> None:
 
 
 def test_many_threads_look_while_it_is_settled() -> None:
-    batches = [fate(50) for _ in range(10)]
+    batches = [result(50) for _ in range(10)]
     got: list[RecordMetadata] = []
 
     def wait() -> None:
@@ -163,7 +163,7 @@ def test_many_threads_look_while_it_is_settled() -> None:
 
 
 def test_one_future_for_many_says_which_offsets_they_have() -> None:
-    first, second, other = fate(3), fate(2), fate(2, partition=1)
+    first, second, other = result(3), result(2), result(2, partition=1)
     whole = BatchDelivery("t", [(first, 1, 2), (other, 0, 2), (second, 0, 2)])
     ended: list[BatchDelivery] = []
     whole.add_done_callback(ended.append)
@@ -182,7 +182,7 @@ def test_one_future_for_many_says_which_offsets_they_have() -> None:
 
 
 def test_the_first_error_says_how_many_failed() -> None:
-    good, bad = fate(3), fate(2)
+    good, bad = result(3), result(2)
     whole = BatchDelivery("t", [(good, 0, 3), (bad, 0, 2)])
     told: list[Exception | None] = []
     whole.tell(lambda error, metadata: told.append(error))
@@ -203,7 +203,7 @@ def test_nothing_at_all_has_ended_well() -> None:
 
 def test_many_can_be_awaited() -> None:
     async def scenario() -> None:
-        batch = fate(2)
+        batch = result(2)
         whole = BatchDelivery("t", [(batch, 0, 2)])
         asyncio.get_running_loop().call_later(0.01, batch.acknowledged, 4)
         assert (await whole).ranges == (OffsetRange(0, 4, 5, 2),)

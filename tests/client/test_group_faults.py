@@ -14,7 +14,7 @@ from group_settings import consumer_settings
 
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
-from tallymark.client.group.coordinator_requests import Questions
+from tallymark.client.group.coordinator_requests import CoordinatorRequests
 from tallymark.client.group.state import Phase
 from tallymark.client.group.timers import next_due_ms
 from tallymark.client.group.worker import Worker
@@ -141,7 +141,7 @@ class Link:
         return self._answers.pop(0)
 
 
-def asked(questions: Questions, action: act.Action) -> ev.Event:
+def asked(questions: CoordinatorRequests, action: act.Action) -> ev.Event:
     question, _ = questions.of(action)
     with pytest.raises(StopIteration) as ended:
         question.send(None)
@@ -154,7 +154,7 @@ def test_every_rebalance_has_a_connection_of_its_own() -> None:
     a word, and the next join was never answered."""
     link: Any = Link(JoinGroupResponse(generation_id=1), SyncGroupResponse(error_code=27),
                      SyncGroupResponse())  # fmt: skip
-    questions = Questions(link, consumer_settings())
+    questions = CoordinatorRequests(link, consumer_settings())
     asked(questions, act.Join(1, "", -1, ("t",), (), "why"))
     asked(questions, act.Sync(2, "me", 1, "range", {}))
     asked(questions, act.Sync(3, "me", 1, "range", {}))

@@ -352,7 +352,7 @@ def test_a_full_buffer_holds_senders_back(broker: ScriptedBroker) -> None:
             too_much()
         p.flush(20)
         p.send("t", b"again").result(20)
-        assert p._core.accumulator.budget.used == 0
+        assert p._core.accumulator.buffer.used == 0
 
 
 # --- callbacks, flush, close --------------------------------------------------------------------

@@ -6,9 +6,9 @@ import uuid
 
 from tallymark.client.core.metadata import Leader, Metadata
 from tallymark.client.producing.batches.batch import ProducerBatch
-from tallymark.client.producing.batches.partition_queue import Lane, TopicLanes
+from tallymark.client.producing.batches.partition_queue import PartitionQueue, TopicQueues
 from tallymark.client.producing.batches.pipeline import Pipeline
-from tallymark.client.producing.sending.produce_request import Parcel, learn_leaders, read_response
+from tallymark.client.producing.sending.produce_request import Entry, learn_leaders, read_response
 from tallymark.errors import CODES
 from tallymark.net.addresses import Address
 from tallymark.protocol.messages import (
@@ -37,10 +37,10 @@ def metadata(epoch: int = 3) -> Metadata:
     return known
 
 
-def parcel(topic: TopicLanes | None = None) -> Parcel:
-    owner = topic or TopicLanes("t")
-    owner.grow(1, lambda lanes, p: Lane(lanes, p, b"i" * 8, "srv", Pipeline(True, 5)))
-    return owner.lanes[0], ProducerBatch("t", 0, None, 0.0, 1.0)
+def parcel(topic: TopicQueues | None = None) -> Entry:
+    owner = topic or TopicQueues("t")
+    owner.grow(1, lambda queues, p: PartitionQueue(queues, p, b"i" * 8, "srv", Pipeline(True, 5)))
+    return owner.queues[0], ProducerBatch("t", 0, None, 0.0, 1.0)
 
 
 def refusal(epoch: int, *, by_id: bool = False) -> ProduceResponse:

@@ -200,8 +200,8 @@ def test_a_batch_that_is_too_large_goes_in_halves(broker: ScriptedBroker) -> Non
         p.flush(5)
         assert [delivery.result(0).offset for delivery in deliveries] == [*range(1, 21)]
         assert p.metrics()["batches_split"] == 2
-        assert p._core.accumulator.budget.used == 0
-        assert not p._core.topics["t"].lanes[0].grows  # or each larger one would be split again
+        assert p._core.accumulator.buffer.used == 0
+        assert not p._core.topics["t"].queues[0].grows  # or each larger one would be split again
     assert broker.values("t") == [b"first", *numbers(20)]
     stamps = [stamp_of(record.headers) for record in broker.log("t").records()]
     assert stamps == [Stamp(p.instance, 0, number, "srv") for number in range(21)]

@@ -13,7 +13,7 @@ import pytest
 
 from tallymark.client.admin.admin import Admin
 from tallymark.client.connector.connector import ConsumerConnector
-from tallymark.client.connector.group_protocols import ZooKeeperSide
+from tallymark.client.connector.group_protocols import ZooKeeperGroupProtocol
 from tallymark.client.consuming.stream import Stream
 from tallymark.client.producing.producer import Producer
 from tallymark.client.reading.message import Message
@@ -84,9 +84,9 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
 
 def session_of(consumer: ConsumerConnector) -> ZooKeeper:
     """The ZooKeeper session behind a connector, to do it harm."""
-    side = consumer._side
-    assert isinstance(side, ZooKeeperSide)
-    return side._zookeeper
+    protocol = consumer._protocol
+    assert isinstance(protocol, ZooKeeperGroupProtocol)
+    return protocol._zookeeper
 
 
 def take(streams: list[Stream], wanted: set[bytes], seconds: float = 45.0) -> list[Message]:

@@ -14,7 +14,7 @@ from tallymark.client.admin.admin import Admin
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.client.consuming.stream import Stream
 from tallymark.client.core.bootstrap import Bootstrap
-from tallymark.client.group.coordinator_connection import GroupLink
+from tallymark.client.group.coordinator_connection import CoordinatorConnection
 from tallymark.client.group.offsets import BrokerOffsets
 from tallymark.client.reading.message import Message
 
@@ -63,7 +63,7 @@ class Rig:
     def stored(self, topic: str, partition: int = 0) -> int | None:
         """The group's offset, as one who is no member reads it."""
         settings = consumer_settings(group=self.group, bootstrap_servers=self.servers)
-        link = GroupLink(Bootstrap.of(self.servers), settings)
+        link = CoordinatorConnection(Bootstrap.of(self.servers), settings)
         try:
             found = BrokerOffsets(link, settings).read([(topic, partition)], 0)
         finally:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from tallymark.client.producing.batches.buffer_memory import MemoryBudget
+from tallymark.client.producing.batches.buffer_memory import BufferMemory
 
 T = TypeVar("T")
 
@@ -31,14 +31,14 @@ class _Waiter:
 
 
 class RoomQueue(Generic[T]):
-    """Tries something again whenever bytes of ``budget`` are given back, one coroutine at a time.
+    """Tries something again whenever bytes of ``buffer`` are given back, one coroutine at a time.
 
     Only the first in the queue is woken and tries: a full buffer that gets room for one batch does
     not wake a thousand coroutines. Whoever leaves, also by being cancelled, wakes the next one.
     """
 
-    def __init__(self, budget: MemoryBudget, full: type[Exception]) -> None:
-        self._budget: Final = budget
+    def __init__(self, buffer: BufferMemory, full: type[Exception]) -> None:
+        self._buffer: Final = buffer
         self._full = full
         self._lock = threading.Lock()
         self._queue: deque[_Waiter] = deque()
@@ -57,7 +57,7 @@ class RoomQueue(Generic[T]):
         with self._lock:
             self._queue.append(waiter)
             if len(self._queue) == 1:
-                self._budget.watch(self.wake_first)
+                self._buffer.watch(self.wake_first)
         try:
             while True:
                 if self._queue[0] is waiter:
@@ -78,5 +78,5 @@ class RoomQueue(Generic[T]):
         with self._lock:
             self._queue.remove(waiter)
             if not self._queue:
-                self._budget.unwatch(self.wake_first)
+                self._buffer.unwatch(self.wake_first)
         self.wake_first()

@@ -29,7 +29,7 @@ from tallymark.client.producing.batch_delivery import BatchDelivery
 from tallymark.client.producing.core import ProducerCore
 from tallymark.client.producing.delivery import Delivery, OnDelivery, RecordMetadata
 from tallymark.client.producing.producer import Producer
-from tallymark.client.producing.record_appender import Intake
+from tallymark.client.producing.record_appender import RecordAppender
 from tallymark.errors import BufferFullError, ClosedError, TimedOutError
 from tallymark.protocol.records import Header
 
@@ -98,8 +98,8 @@ class AsyncProducer:
         if self._since_yield >= _YIELD_EVERY:
             self._since_yield = 0
             await asyncio.sleep(0)
-        lanes = core.topics.get(topic)
-        if lanes is None or (partition is not None and partition >= len(lanes.lanes)):
+        queues = core.topics.get(topic)
+        if queues is None or (partition is not None and partition >= len(queues.queues)):
             await self._learn(core, topic)
         if not self._blocks or not self._room.busy:
             if type(headers) is not tuple:
@@ -167,9 +167,11 @@ class AsyncProducer:
         core, producer = self._live(), self._producer
         if topic not in core.topics:
             await self._learn(core, topic)
-        kind = _WaitingIntake if self._blocks else Intake
-        intake = kind(core, producer._partitioner, producer._key_encoder, producer._value_encoder)
-        work = partial(intake.send_many, topic, values, keys, partition, timestamps, tuple(headers))
+        kind = _WaitingIntake if self._blocks else RecordAppender
+        appender = kind(core, producer._partitioner, producer._key_encoder, producer._value_encoder)
+        work = partial(
+            appender.send_many, topic, values, keys, partition, timestamps, tuple(headers)
+        )
         return await in_thread("tallymark-producer-many", work)
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -231,14 +233,14 @@ class AsyncProducer:
             raise ClosedError("the producer has been closed")
         core = self._producer._live()
         if core is not self._core:
-            self._core, self._room = core, RoomQueue(core.accumulator.budget, BufferFullError)
+            self._core, self._room = core, RoomQueue(core.accumulator.buffer, BufferFullError)
         return core
 
     async def _learn(self, core: ProducerCore, topic: str) -> None:
         """Ask for the topic's partitions, so that the producer need not while it is called."""
         timeout = core.settings.max_block_ms / 1000
-        lanes = core.topics.get(topic)
-        work = core.open_topic(topic, timeout) if lanes is None else core.refresh_topic(lanes)
+        queues = core.topics.get(topic)
+        work = core.open_topic(topic, timeout) if queues is None else core.refresh_topic(queues)
         await asyncio.wrap_future(core.io.submit(work))
 
     async def _wait_for_room(
@@ -249,15 +251,15 @@ class AsyncProducer:
             async with asyncio.timeout(block):
                 return await self._room.until_it_fits(attempt)
         except TimeoutError:
-            budget = core.accumulator.budget
+            buffer = core.accumulator.buffer
             raise TimedOutError(
                 f"send to {topic}: no room in the producer's buffer within {block:g} s "
-                f"(max_block_ms): {budget.used} of {budget.limit} bytes (buffer_memory) wait for "
+                f"(max_block_ms): {buffer.used} of {buffer.limit} bytes (buffer_memory) wait for "
                 "brokers"
             ) from None
 
 
-class _WaitingIntake(Intake):
+class _WaitingIntake(RecordAppender):
     """Waits for room though its core has been told not to: in a thread of its own it may."""
 
     def _block(self) -> float | None:

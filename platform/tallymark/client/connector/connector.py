@@ -21,7 +21,11 @@ from types import TracebackType
 from typing import Final, Self, Unpack
 
 from tallymark.client.connector.engine import Engine
-from tallymark.client.connector.group_protocols import BrokersSide, Side, ZooKeeperSide
+from tallymark.client.connector.group_protocols import (
+    BrokerGroupProtocol,
+    GroupProtocol,
+    ZooKeeperGroupProtocol,
+)
 from tallymark.client.consuming.brokers import BrokerLink, FetchClient
 from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.fetcher import FetchSettings
@@ -34,7 +38,7 @@ from tallymark.client.consuming.settings import (
     Where,
 )
 from tallymark.client.consuming.stream import QUEUE_BYTES, Gate, Stream
-from tallymark.client.consuming.subscription_state import ProgressBook
+from tallymark.client.consuming.subscription_state import SubscriptionState
 from tallymark.client.core.security.security import (
     ClientSecurity,
     SecuritySettings,
@@ -200,18 +204,18 @@ class ConsumerConnector:
         self._error: Exception | None = None
         self._gate = Gate()
         self._hooks = Hooks(checked_hooks(hooks))
-        self._book = ProgressBook()
+        self._positions = SubscriptionState()
         self._engine: Engine | None = None
         self._link = _link(settings, secured, check_crcs, client_factory, security)
-        self._side: Side = (
-            ZooKeeperSide(settings)
+        self._protocol: GroupProtocol = (
+            ZooKeeperGroupProtocol(settings)
             if settings.where == "zookeeper"
-            else BrokersSide(settings, secured)
+            else BrokerGroupProtocol(settings, secured)
         )
-        self.consumer_id = self._side.member
+        self.consumer_id = self._protocol.member
         self._committer = OffsetCommitter(
-            self._side.store,
-            self._book,
+            self._protocol.store,
+            self._positions,
             at_most_once=delivery == "at_most_once",
             hooks=self._hooks,
         )
@@ -245,7 +249,7 @@ class ConsumerConnector:
     def assignment(self) -> dict[str, tuple[int, ...]]:
         """The partitions this consumer owns now, by topic."""
         owned: dict[str, tuple[int, ...]] = {}
-        for item in self._book.items():
+        for item in self._positions.items():
             owned[item.topic] = (*owned.get(item.topic, ()), item.partition)
         return owned
 
@@ -344,7 +348,7 @@ class ConsumerConnector:
         if engine is not None:
             engine.stop(timeout)
         self._link.close()
-        self._side.close()
+        self._protocol.close()
         if engine is not None:
             engine.join()
             engine.end_streams()
@@ -365,9 +369,9 @@ class ConsumerConnector:
                 subscription,
                 first,
                 count,
-                side=self._side,
+                protocol=self._protocol,
                 link=self._link,
-                book=self._book,
+                positions=self._positions,
                 committer=self._committer,
                 gate=self._gate,
                 consumer_timeout_ms=self._consumer_timeout_ms,

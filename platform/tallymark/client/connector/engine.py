@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tallymark.client.connector.group_protocols import Side
+from tallymark.client.connector.group_protocols import GroupProtocol
 from tallymark.client.consuming.brokers import BrokerLink
 from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.coordination import Parts
@@ -17,7 +17,7 @@ from tallymark.client.consuming.hooks import Hooks
 from tallymark.client.consuming.rewind import Rewinder
 from tallymark.client.consuming.settings import ConsumerSettings
 from tallymark.client.consuming.stream import Gate, Stream
-from tallymark.client.consuming.subscription_state import ProgressBook
+from tallymark.client.consuming.subscription_state import SubscriptionState
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import TallymarkError
 from tallymark.protocol.topic_partition import TopicPartition
@@ -39,9 +39,9 @@ class Engine:
         first_stream: Mapping[str, int],
         count: int,
         *,
-        side: Side,
+        protocol: GroupProtocol,
         link: BrokerLink,
-        book: ProgressBook,
+        positions: SubscriptionState,
         committer: OffsetCommitter,
         gate: Gate,
         consumer_timeout_ms: float,
@@ -50,8 +50,8 @@ class Engine:
         hooks: Hooks,
     ) -> None:
         self._start_seconds = settings.start_timeout_ms / 1000
-        self._member = side.member
-        self._book = book
+        self._member = protocol.member
+        self._positions = positions
         room = threading.Event()
         clear = committer.clear if settings.delivery == "at_most_once" else None
         self.streams = [
@@ -68,8 +68,8 @@ class Engine:
         ]
         committer.watch(self.streams)
         self._fetcher = Fetcher(link, self.streams, gate, room, fetch_settings, on_error)
-        self.rewinder = Rewinder(link, book, self.streams, self._fetcher)
-        self.coordination = side.coordinate(
+        self.rewinder = Rewinder(link, positions, self.streams, self._fetcher)
+        self.coordination = protocol.coordinate(
             Parts(
                 subscription=subscription,
                 streams=self.streams,
@@ -77,7 +77,7 @@ class Engine:
                 gate=gate,
                 link=link,
                 fetcher=self._fetcher,
-                book=book,
+                positions=positions,
                 committer=committer,
                 before_release=before_release,
                 on_error=on_error,
@@ -97,7 +97,7 @@ class Engine:
         settled = self.coordination.settled
         while time.monotonic() < deadline:
             check()
-            if settled.is_set() and all(item.fetch for item in self._book.items()):
+            if settled.is_set() and all(item.fetch for item in self._positions.items()):
                 return None
             time.sleep(0.005)
         if self.coordination.problem is not None and not settled.is_set():

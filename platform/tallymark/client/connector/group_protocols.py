@@ -10,13 +10,13 @@ from tallymark.client.consuming.settings import ConsumerSettings, new_consumer_i
 from tallymark.client.core.bootstrap import Bootstrap
 from tallymark.client.core.security.security import ClientSecurity
 from tallymark.client.group.coordinator import GroupCoordinator
-from tallymark.client.group.coordinator_connection import GroupLink
+from tallymark.client.group.coordinator_connection import CoordinatorConnection
 from tallymark.client.group.offsets import BrokerOffsets
 from tallymark.client.zookeeper_group.coordinator import Coordinator
 from tallymark.coordination.zookeeper import ZooKeeper
 
 
-class Side(Protocol):
+class GroupProtocol(Protocol):
     """One of the ways: a connection, a store of offsets, a coordination."""
 
     member: str
@@ -29,7 +29,7 @@ class Side(Protocol):
     def close(self) -> None: ...
 
 
-class ZooKeeperSide:
+class ZooKeeperGroupProtocol:
     """Algorithm 1 of the paper. Raises ConnectError when ZooKeeper is not there."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
@@ -56,7 +56,7 @@ class ZooKeeperSide:
             gate=parts.gate,
             link=parts.link,
             fetcher=parts.fetcher,
-            book=parts.book,
+            positions=parts.positions,
             committer=parts.committer,
             auto_commit_interval_ms=self._settings.auto_commit_ms,
             before_release=parts.before_release,
@@ -68,7 +68,7 @@ class ZooKeeperSide:
         self._zookeeper.close()
 
 
-class BrokersSide:
+class BrokerGroupProtocol:
     """Kafka's classic group protocol. Connects with the first request."""
 
     def __init__(self, settings: ConsumerSettings, security: ClientSecurity) -> None:
@@ -79,7 +79,7 @@ class BrokersSide:
             None if settings.servers else settings.zookeeper_connect,
             security,
         )
-        self._link = GroupLink(bootstrap, settings)
+        self._link = CoordinatorConnection(bootstrap, settings)
         self._offsets = BrokerOffsets(self._link, settings)
         self.store: OffsetStore = self._offsets
 

@@ -1,4 +1,4 @@
-"""Questions to brokers that the fetcher does not wait for.
+"""Lookups at the brokers that the fetcher does not wait for.
 
 Where to begin, or to go on after a reset, must be asked of the partition's leader, which may be
 slow or gone: a few threads wait for that, so that the other partitions are fetched meanwhile.
@@ -17,7 +17,7 @@ from tallymark.client.consuming.subscription_state import PartitionProgress
 _THREADS: Final = 4
 
 
-class PendingResets:
+class AsyncLookups:
     """One question at most about each partition. For one thread, the fetcher's; ``answered`` is set
     with each answer."""
 

@@ -27,7 +27,7 @@ from typing import Final, Protocol
 
 from tallymark.client.consuming.hooks import Hooks
 from tallymark.client.consuming.stream import Chunk, Stream
-from tallymark.client.consuming.subscription_state import PartitionProgress, ProgressBook
+from tallymark.client.consuming.subscription_state import PartitionProgress, SubscriptionState
 from tallymark.coordination.errors import CoordinationError, SessionLostError
 from tallymark.coordination.offsets import UNKNOWN_EPOCH, OffsetRegistry, Position
 from tallymark.coordination.zookeeper import ZooKeeper
@@ -92,13 +92,13 @@ class OffsetCommitter:
     def __init__(
         self,
         store: OffsetStore,
-        book: ProgressBook,
+        positions: SubscriptionState,
         *,
         at_most_once: bool,
         hooks: Hooks | None = None,
     ) -> None:
         self._store = store
-        self._book = book
+        self._positions = positions
         self._hooks = hooks or Hooks()
         self._at_most_once = at_most_once
         self._streams: Sequence[Stream] = ()
@@ -122,7 +122,7 @@ class OffsetCommitter:
         """Store what the application has dealt with, as far as anybody can know. ``last``: nothing
         more will be handed out, so what is in hand has a moment to be dealt with."""
         if self._at_most_once and not last:
-            self._hooks.done_before(self._book.come_to(self._in_hand()) if self._hooks else {})
+            self._hooks.done_before(self._positions.come_to(self._in_hand()) if self._hooks else {})
             return  # all of it is stored already
         held = {} if self._at_most_once else self._in_hand()
         deadline = time.monotonic() + IN_HAND_SECONDS
@@ -131,8 +131,8 @@ class OffsetCommitter:
             held = self._in_hand()
         with self._lock:
             if self._at_most_once:
-                self._hooks.done_before(self._book.come_to({}))
-            self._commit(self._book.uncommitted(held), "")
+                self._hooks.done_before(self._positions.come_to({}))
+            self._commit(self._positions.uncommitted(held), "")
 
     def commit_taken(
         self, offsets: Mapping[TopicPartition, int] | None = None, metadata: str = ""
@@ -143,16 +143,17 @@ class OffsetCommitter:
             for stream in self._streams:
                 stream.settle()
         with self._lock:
-            book = self._book
+            positions = self._positions
             self._commit(
-                book.uncommitted() if offsets is None else book.positions(offsets), metadata
+                positions.uncommitted() if offsets is None else positions.positions(offsets),
+                metadata,
             )
             if offsets is None:
                 self._tell_lost()
 
     def commit_owned(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Store these offsets, but for partitions that are not owned."""
-        owned = {(item.topic, item.partition) for item in self._book.items()}
+        owned = {(item.topic, item.partition) for item in self._positions.items()}
         self.commit_taken({place: offset for place, offset in offsets.items() if place in owned})
 
     def clear(self, chunk: Chunk) -> bool:
@@ -177,11 +178,11 @@ class OffsetCommitter:
     def forget(self, places: Sequence[TopicPartition] | None = None) -> None:
         """The partitions (None: all) are no longer ours."""
         with self._lock:
-            gone = {(item.topic, item.partition) for item in self._book.items()}
+            gone = {(item.topic, item.partition) for item in self._positions.items()}
             gone &= gone if places is None else set(places)
-            unstored = self._book.uncommitted()
+            unstored = self._positions.uncommitted()
             self._lost |= {place: at for place, at in unstored.items() if place in gone}
-            self._book.forget(places)
+            self._positions.forget(places)
         self._hooks.released(gone)
 
     def _tell_lost(self) -> None:
@@ -207,7 +208,7 @@ class OffsetCommitter:
             if self._hooks and not self._at_most_once:
                 self._hooks.done_before({place: at.offset for place, at in positions.items()})
             self._store.commit(positions, metadata)
-            self._book.mark_stored(positions)
+            self._positions.mark_stored(positions)
 
 
 # What passes by itself or after the next reconnection.

@@ -11,7 +11,7 @@ from tallymark.client.consuming.brokers import BrokerLink
 from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.fetcher import Fetcher
 from tallymark.client.consuming.stream import Gate, Stream
-from tallymark.client.consuming.subscription_state import ProgressBook
+from tallymark.client.consuming.subscription_state import SubscriptionState
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import TallymarkError
 from tallymark.protocol.topic_partition import TopicPartition
@@ -28,7 +28,7 @@ class Parts:
     gate: Gate
     link: BrokerLink
     fetcher: Fetcher
-    book: ProgressBook
+    positions: SubscriptionState
     committer: OffsetCommitter
     before_release: Callable[[], Mapping[TopicPartition, int]] | None
     on_error: Callable[[Exception], None]

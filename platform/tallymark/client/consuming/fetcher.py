@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tallymark.client.consuming.async_lookups import PendingResets
+from tallymark.client.consuming.async_lookups import AsyncLookups
 from tallymark.client.consuming.brokers import BrokerLink, FetchClient
 from tallymark.client.consuming.reset import Reset, after_out_of_range, after_truncation, at_first
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
@@ -85,7 +85,7 @@ class Fetcher:
         self._work: Sequence[PartitionProgress] = ()
         self._stopping = False
         self._failures = 0
-        self._resets = PendingResets(room)
+        self._resets = AsyncLookups(room)
         self._thread = threading.Thread(target=self._run, name="tallymark-fetcher", daemon=True)
 
     def start(self) -> None:

@@ -20,7 +20,7 @@ _WARN_AT: Final = 0.7
 _FRAMES: Final = 3
 
 
-class Pace(Enum):
+class PollState(Enum):
     """What a look found."""
 
     FINE = "fine"
@@ -29,7 +29,7 @@ class Pace(Enum):
     BACK = "it was slow, and has asked again"
 
 
-class PollWatch:
+class PollWatchdog:
     """Watches the streams of one consumer. For one thread, but :meth:`numbers` is for any."""
 
     def __init__(self, streams: Sequence[Stream], limit_ms: int) -> None:
@@ -46,7 +46,7 @@ class PollWatch:
         """How often to look."""
         return max(5, min(1000, self.limit_ms // 20))
 
-    def look(self, now_ms: int) -> Pace:
+    def look(self, now_ms: int) -> PollState:
         """Look now. SLOW is said until the application asks."""
         for number, stream in enumerate(self._streams):
             standing = stream.standing()
@@ -57,13 +57,13 @@ class PollWatch:
         self._longest_ms = now_ms - min(begun) if begun else 0
         was_slow, self._slow = self._slow, self._longest_ms >= self.limit_ms
         if self._slow:
-            return Pace.SLOW
+            return PollState.SLOW
         if was_slow:
             self._warned = False
-            return Pace.BACK
+            return PollState.BACK
         due = self._longest_ms >= self.limit_ms * _WARN_AT
         warn, self._warned = due and not self._warned, due
-        return Pace.WARN if warn else Pace.FINE
+        return PollState.WARN if warn else PollState.FINE
 
     def numbers(self) -> str:
         """How long the application has been at work, if it is near the limit or beyond."""

@@ -13,7 +13,7 @@ from tallymark.client.consuming.brokers import BrokerLink
 from tallymark.client.consuming.fetcher import Fetcher
 from tallymark.client.consuming.reset import POLICIES
 from tallymark.client.consuming.stream import Stream
-from tallymark.client.consuming.subscription_state import PartitionProgress, ProgressBook
+from tallymark.client.consuming.subscription_state import PartitionProgress, SubscriptionState
 from tallymark.errors import CommitFailedError, ConnectError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
 
@@ -24,10 +24,14 @@ class Rewinder:
     """Moves the positions of one connector. Thread-safe."""
 
     def __init__(
-        self, link: BrokerLink, book: ProgressBook, streams: Sequence[Stream], fetcher: Fetcher
+        self,
+        link: BrokerLink,
+        positions: SubscriptionState,
+        streams: Sequence[Stream],
+        fetcher: Fetcher,
     ) -> None:
         self._link = link
-        self._book = book
+        self._positions = positions
         self._streams = streams
         self._fetcher = fetcher
 
@@ -35,11 +39,11 @@ class Rewinder:
         """Go on at ``offset``. CommitFailedError: the partition is not owned (any more)."""
         if type(offset) is not int or offset < 0:
             raise UserError(f"{offset!r} is no offset of {place[0]}-{place[1]}", "give 0 or more")
-        with self._book.changing:
-            old = self._book.item(place)
-            self._book.replace(old.moved_to(offset))
+        with self._positions.changing:
+            old = self._positions.item(place)
+            self._positions.replace(old.moved_to(offset))
             self._streams[old.stream].revoke([old])
-            self._fetcher.assign(self._book.items())
+            self._fetcher.assign(self._positions.items())
 
     def rewind(
         self,
@@ -58,7 +62,7 @@ class Rewinder:
                 f"rewind(to_time_ms={to_time_ms}) is no time", "give ms since 1970, UTC"
             )
         moved: dict[TopicPartition, int] = {}
-        for item in filter(wanted, self._book.items()):
+        for item in filter(wanted, self._positions.items()):
             place = (item.topic, item.partition)
             offset = to_offset
             if offset is None:

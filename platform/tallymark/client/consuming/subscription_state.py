@@ -104,7 +104,7 @@ class PartitionProgress:
             del self._epochs[:-_EPOCHS_KEPT]
 
 
-class ProgressBook:
+class SubscriptionState:
     """The progress of all owned partitions. Safe from any thread.
 
     ``changing`` is held by whoever changes what is owned or where it stands, until streams and

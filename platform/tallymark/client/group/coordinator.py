@@ -13,16 +13,16 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tallymark.client.consuming.poll_watchdog import Pace, PollWatch
+from tallymark.client.consuming.poll_watchdog import PollState, PollWatchdog
 from tallymark.client.consuming.settings import ConsumerSettings
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
-from tallymark.client.group.coordinator_connection import GroupLink
-from tallymark.client.group.coordinator_requests import Question, Questions
+from tallymark.client.group.coordinator_connection import CoordinatorConnection
+from tallymark.client.group.coordinator_requests import CoordinatorRequests, GroupRequest
 from tallymark.client.group.machine import decide
 from tallymark.client.group.offsets import BrokerOffsets, Term
 from tallymark.client.group.state import Phase, Setup, State
-from tallymark.client.group.stream_control import Hands
+from tallymark.client.group.stream_control import StreamControl
 from tallymark.client.group.timers import next_due_ms
 from tallymark.client.group.worker import Worker
 from tallymark.clock import monotonic_ms
@@ -52,32 +52,32 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        link: GroupLink,
+        connection: CoordinatorConnection,
         offsets: BrokerOffsets,
         settings: ConsumerSettings,
         member: str,
         parts: Parts,
     ) -> None:
-        self._link = link
-        self._questions = Questions(link, settings)
-        link.io.on_failure = self._fail
+        self._connection = connection
+        self._requests = CoordinatorRequests(connection, settings)
+        connection.io.on_failure = self._fail
         self._offsets = offsets
         self._settings = settings
         self._member = member
         self._on_error = parts.on_error
-        self._hands = Hands(
+        self._stream_control = StreamControl(
             parts.subscription,
             parts.streams,
             parts.first_stream,
             gate=parts.gate,
             fetcher=parts.fetcher,
-            book=parts.book,
+            positions=parts.positions,
             committer=parts.committer,
             auto_commit=settings.enable_auto_commit,
             before_release=parts.before_release,
         )
-        self._watch = PollWatch(parts.streams, settings.poll_interval_ms)
-        offsets.why_slow = self._watch.numbers
+        self._watchdog = PollWatchdog(parts.streams, settings.poll_interval_ms)
+        offsets.why_slow = self._watchdog.numbers
         self._state = State(
             Setup(
                 parts.subscription,
@@ -99,21 +99,21 @@ class GroupCoordinator:
         self._committing = False
         self._next_commit_ms = 0
         self._next_look_ms = 0
-        self._worker = Worker(lambda error: link.io.call(self._fail, error))
+        self._worker = Worker(lambda error: connection.io.call(self._fail, error))
 
     def start(self) -> None:
         """Begin to join."""
         self._worker.start()
-        self._hands.resume()
-        self._link.io.call(self._tell, ev.Tick())
+        self._stream_control.resume()
+        self._connection.io.call(self._tell, ev.Tick())
 
     def stop(self) -> None:
         """Leave the group in order, soon."""
-        self._link.io.call(self._tell, ev.Stop())
+        self._connection.io.call(self._tell, ev.Stop())
 
     def join(self, timeout: float) -> bool:
         """Wait for the end; whether it has come."""
-        if self._link.io.stopped:
+        if self._connection.io.stopped:
             self._worker.end()
         return self._worker.join(timeout)
 
@@ -163,30 +163,30 @@ class GroupCoordinator:
             return
         now_ms = monotonic_ms()
         if now_ms >= self._next_look_ms:
-            self._next_look_ms = now_ms + min(self._watch.every_ms, 200)
+            self._next_look_ms = now_ms + min(self._watchdog.every_ms, 200)
             self._look_at_application(now_ms)
             self._commit_if_due(now_ms)
         self._tell(ev.Tick())
 
     def _look_at_application(self, now_ms: int) -> None:
-        match self._watch.look(now_ms):
-            case Pace.WARN:
+        match self._watchdog.look(now_ms):
+            case PollState.WARN:
                 LOG.warning(
                     "consumer %s is slow: %s; after that its partitions go to others. It works on "
                     "%s",
                     self._member,
-                    self._watch.numbers(),
-                    self._watch.culprit(),
+                    self._watchdog.numbers(),
+                    self._watchdog.culprit(),
                 )
-            case Pace.SLOW if self._state.phase is Phase.STABLE and self._state.owned:
+            case PollState.SLOW if self._state.phase is Phase.STABLE and self._state.owned:
                 LOG.error(
                     "consumer %s gives up its partitions: %s. It works on %s",
                     self._member,
-                    self._watch.numbers(),
-                    self._watch.culprit(),
+                    self._watchdog.numbers(),
+                    self._watchdog.culprit(),
                 )
                 self._tell(ev.Slow())
-            case Pace.BACK:
+            case PollState.BACK:
                 self._tell(ev.Asked())
             case _:
                 pass
@@ -204,18 +204,18 @@ class GroupCoordinator:
     def _perform(self, action: act.Action) -> None:
         match action:
             case act.StopFetchers(places):
-                self._hands.stop(places)
+                self._stream_control.stop(places)
             case act.StartFetchers(places):
                 self._next_commit_ms = monotonic_ms() + self._settings.auto_commit_ms
-                self._hands.start(places)
+                self._stream_control.start(places)
                 LOG.info("consumer %s owns %d partitions", self._member, len(self._state.owned))
             case act.Pause():
                 LOG.warning("consumer %s pauses: its coordinator is silent", self._member)
-                self._hands.pause()
+                self._stream_control.pause()
             case act.Resume():
-                self._hands.resume()
+                self._stream_control.resume()
             case act.Forget(places):
-                self._worker.put(lambda: self._hands.forget(places))
+                self._worker.put(lambda: self._stream_control.forget(places))
             case act.Release(ticket, _):
                 self._worker.put(lambda: self._release(ticket))
             case act.Load(ticket, places):
@@ -225,15 +225,15 @@ class GroupCoordinator:
             case act.Close():
                 self._end()
             case _:
-                self._begin(*self._questions.of(action))
+                self._begin(*self._requests.of(action))
 
-    def _begin(self, question: Question, otherwise: ev.Event) -> None:
+    def _begin(self, question: GroupRequest, otherwise: ev.Event) -> None:
         """Ask the brokers, in a task, whose answer comes back as an event."""
         task = asyncio.get_running_loop().create_task(self._answered(question, otherwise))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answered(self, question: Question, otherwise: ev.Event) -> None:
+    async def _answered(self, question: GroupRequest, otherwise: ev.Event) -> None:
         try:
             event = await question
         except ClosedError:
@@ -260,17 +260,17 @@ class GroupCoordinator:
 
     def _release(self, ticket: int) -> None:
         try:
-            self._hands.release()
+            self._stream_control.release()
         finally:
-            self._link.io.call(self._tell, ev.Done(ticket))
+            self._connection.io.call(self._tell, ev.Done(ticket))
 
     def _load(self, ticket: int, places: tuple[tuple[str, int], ...]) -> None:
-        done = self._hands.load(places)
-        self._link.io.call(self._tell, ev.Done(ticket) if done else ev.Failed(ticket))
+        done = self._stream_control.load(places)
+        self._connection.io.call(self._tell, ev.Done(ticket) if done else ev.Failed(ticket))
 
     def _commit(self) -> None:
         try:
-            self._hands.commit()
+            self._stream_control.commit()
         finally:
             self._committing = False
 
@@ -278,7 +278,7 @@ class GroupCoordinator:
 
     def _fail(self, error: Exception) -> None:
         """What no waiting will mend. The group hears of it when the session runs out."""
-        self._hands.pause()
+        self._stream_control.pause()
         first, self._failed = not self._failed, True
         if first:
             self._on_error(error)  # which asks us to stop

@@ -26,7 +26,7 @@ _MARGIN: Final = 5.0
 _UNAUTHORIZED: Final = CODES["TOPIC_AUTHORIZATION_FAILED"]
 
 
-class GroupLink:
+class CoordinatorConnection:
     """See the module. Coroutines run in its loop; :meth:`run` brings them there from any other
     thread. ``request_timeout`` in seconds."""
 

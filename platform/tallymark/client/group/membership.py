@@ -19,8 +19,8 @@ from tallymark.client.core.security.security import SecuritySettings, client_sec
 from tallymark.client.group import actions as act
 from tallymark.client.group import events as ev
 from tallymark.client.group.assignors import COOPERATIVE
-from tallymark.client.group.coordinator_connection import GroupLink
-from tallymark.client.group.coordinator_requests import Question, Questions
+from tallymark.client.group.coordinator_connection import CoordinatorConnection
+from tallymark.client.group.coordinator_requests import CoordinatorRequests, GroupRequest
 from tallymark.client.group.machine import decide
 from tallymark.client.group.state import NOBODY, Phase, Setup, State
 from tallymark.client.group.timers import next_due_ms
@@ -121,16 +121,16 @@ class GroupMembership:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         bootstrap = Bootstrap.of(bootstrap_servers, None, secured)
-        self._link = GroupLink(bootstrap, settings)
-        self._questions = Questions(self._link, settings)
-        self._link.io.call(self._tell, ev.Tick())
+        self._connection = CoordinatorConnection(bootstrap, settings)
+        self._requests = CoordinatorRequests(self._connection, settings)
+        self._connection.io.call(self._tell, ev.Tick())
 
     def close(self) -> None:
         """Leave the group, so that others need not wait for the session to end. Idempotent."""
-        if not self._link.io.stopped:
-            self._link.io.call(self._tell, ev.Stop())
+        if not self._connection.io.stopped:
+            self._connection.io.call(self._tell, ev.Stop())
             self._ended.wait(_LEAVE_SECONDS)
-            self._link.close()
+            self._connection.close()
 
     # -- the loop -----------------------------------------------------------------------------
 
@@ -175,15 +175,15 @@ class GroupMembership:
             case act.Close():
                 self._ended.set()
             case _:
-                self._begin(*self._questions.of(action))
+                self._begin(*self._requests.of(action))
 
-    def _begin(self, question: Question, otherwise: ev.Event) -> None:
+    def _begin(self, question: GroupRequest, otherwise: ev.Event) -> None:
         """Ask the brokers, in a task, whose answer comes back as an event."""
         task = asyncio.get_running_loop().create_task(self._answered(question, otherwise))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answered(self, question: Question, otherwise: ev.Event) -> None:
+    async def _answered(self, question: GroupRequest, otherwise: ev.Event) -> None:
         try:
             event = await question
         except (ClosedError, LocalProtocolError):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from typing import Any, Final, NamedTuple
 
 from tallymark.client.consuming.settings import ConsumerSettings
-from tallymark.client.group.coordinator_connection import GroupLink
+from tallymark.client.group.coordinator_connection import CoordinatorConnection
 from tallymark.coordination.offsets import Position
 from tallymark.errors import (
     CODES,
@@ -71,10 +71,10 @@ class BrokerOffsets:
     """The store of groups that coordinate through the brokers. ``term`` is kept up to date by the
     coordination; ``why_slow`` tells how long the application has been at work, for errors."""
 
-    def __init__(self, link: GroupLink, settings: ConsumerSettings) -> None:
+    def __init__(self, connection: CoordinatorConnection, settings: ConsumerSettings) -> None:
         self.term = Term()
         self.why_slow: Callable[[], str] = str
-        self._link = link
+        self._connection = connection
         self._settings = settings
 
     def read(
@@ -82,7 +82,9 @@ class BrokerOffsets:
     ) -> dict[TopicPartition, Position]:
         """The stored positions; partitions without one are left out. From any thread but the
         loop's."""
-        return self._link.run(self._read(partitions), f"offsets of group {self._link.group}")
+        return self._connection.run(
+            self._read(partitions), f"offsets of group {self._connection.group}"
+        )
 
     def commit(self, positions: Mapping[TopicPartition, Position], metadata: str) -> None:
         """Store positions. From any thread but the loop's.
@@ -91,7 +93,7 @@ class BrokerOffsets:
         it could not be done within the request timeout.
         """
         work = self._commit(positions, metadata)
-        self._link.run(work, f"commit of group {self._link.group}")
+        self._connection.run(work, f"commit of group {self._connection.group}")
 
     # -- in the loop --------------------------------------------------------------------------
 
@@ -103,7 +105,7 @@ class BrokerOffsets:
         found: dict[TopicPartition, Position] = {}
 
         async def attempt() -> None:
-            answer = await self._link.ask(
+            answer = await self._connection.ask(
                 lambda version: self._fetch_request(topics, version), OffsetFetchRequest, 9
             )
             for topic in _topics_of(answer):
@@ -121,10 +123,10 @@ class BrokerOffsets:
         self, topics: Sequence[OffsetFetchRequestTopic], version: int
     ) -> OffsetFetchRequest:
         if version >= 8:
-            group = OffsetFetchRequestGroup(group_id=self._link.group, topics=topics)
+            group = OffsetFetchRequestGroup(group_id=self._connection.group, topics=topics)
             return OffsetFetchRequest(groups=(group,), require_stable=True)
         return OffsetFetchRequest(
-            group_id=self._link.group, topics=topics, require_stable=version >= 7
+            group_id=self._connection.group, topics=topics, require_stable=version >= 7
         )
 
     async def _commit(self, positions: Mapping[TopicPartition, Position], metadata: str) -> None:
@@ -136,7 +138,7 @@ class BrokerOffsets:
             ours = {place: at for place, at in positions.items() if place not in lost}
             if ours:
                 request = self._commit_request(ours, metadata, term)
-                answer = await self._link.ask(lambda _: request, OffsetCommitRequest, 9)
+                answer = await self._connection.ask(lambda _: request, OffsetCommitRequest, 9)
                 for topic in answer.topics:
                     for part in topic.partitions:
                         self._judge(topic.name, part.partition_index, part.error_code, term)
@@ -149,7 +151,7 @@ class BrokerOffsets:
         self, positions: Mapping[TopicPartition, Position], metadata: str, term: Term
     ) -> OffsetCommitRequest:
         return OffsetCommitRequest(
-            group_id=self._link.group,
+            group_id=self._connection.group,
             generation_id_or_member_epoch=term.generation,
             member_id=term.member_id,
             group_instance_id=self._settings.group_instance_id,
@@ -186,7 +188,8 @@ class BrokerOffsets:
         slow = self.why_slow()
         return CommitFailedError(
             code,
-            f"the offset of {place[0]}-{place[1]} was not stored: group {self._link.group} went on "
+            f"the offset of {place[0]}-{place[1]} was not stored: "
+            f"group {self._connection.group} went on "
             f"without generation {term.generation} of this consumer"
             + (f" ({slow})" if slow else ""),
         )
@@ -194,19 +197,19 @@ class BrokerOffsets:
     async def _insist(self, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Try until it is done, or cannot be, or the request timeout is over."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._link.request_timeout
+        deadline = loop.time() + self._connection.request_timeout
         while True:
             try:
                 return await attempt()
             except AuthenticationError:
                 raise
             except ConnectError:
-                self._link.forget_coordinator()
+                self._connection.forget_coordinator()
                 if loop.time() + _RETRY_SECONDS > deadline:
                     raise
             except KafkaError as error:
                 if error.code in _MOVED or TABLE[error.code].fault == "network":
-                    self._link.forget_coordinator()
+                    self._connection.forget_coordinator()
                 late = loop.time() + _RETRY_SECONDS > deadline
                 if late and error.code == _REBALANCE:
                     raise CommitFailedError(error.code, error.context) from error

@@ -10,7 +10,7 @@ from tallymark.client.consuming.assignment import split_range
 from tallymark.client.consuming.commit import PASSING, OffsetCommitter
 from tallymark.client.consuming.fetcher import Fetcher
 from tallymark.client.consuming.stream import Gate, Stream
-from tallymark.client.consuming.subscription_state import ProgressBook
+from tallymark.client.consuming.subscription_state import SubscriptionState
 from tallymark.coordination.offsets import Position
 from tallymark.coordination.subscriptions import Subscription
 from tallymark.errors import KafkaError
@@ -19,7 +19,7 @@ from tallymark.protocol.topic_partition import TopicPartition
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 
 
-class Hands:
+class StreamControl:
     """``stop``, ``start`` and ``pause`` are quick and do not wait for the network; ``release``,
     ``load``, ``forget`` and ``commit`` do, or for whoever does: they are for another thread."""
 
@@ -31,7 +31,7 @@ class Hands:
         *,
         gate: Gate,
         fetcher: Fetcher,
-        book: ProgressBook,
+        positions: SubscriptionState,
         committer: OffsetCommitter,
         auto_commit: bool,
         before_release: Callable[[], Mapping[TopicPartition, int]] | None,
@@ -41,7 +41,7 @@ class Hands:
         self._first_stream = first_stream
         self._gate = gate
         self._fetcher = fetcher
-        self._book = book
+        self._positions = positions
         self._committer = committer
         self._auto_commit = auto_commit
         self._before_release = before_release
@@ -52,8 +52,8 @@ class Hands:
     def stop(self, places: Sequence[TopicPartition]) -> None:
         """Drop what is queued of these partitions, and hand out nothing more."""
         wanted = set(places)
-        with self._book.changing:
-            items = self._book.items()
+        with self._positions.changing:
+            items = self._positions.items()
             gone = [item for item in items if (item.topic, item.partition) in wanted]
             self._fetcher.assign([item for item in items if item not in gone and item.active])
             for number, stream in enumerate(self._streams):
@@ -61,9 +61,9 @@ class Hands:
 
     def start(self, places: Sequence[TopicPartition]) -> None:
         """Fetch these too, from where :meth:`load` said."""
-        with self._book.changing:
-            kept = {(i.topic, i.partition): i.stream for i in self._book.items()}
-            items = self._book.add(
+        with self._positions.changing:
+            kept = {(i.topic, i.partition): i.stream for i in self._positions.items()}
+            items = self._positions.add(
                 place_in_streams(places, kept, self._subscription, self._first_stream),
                 self._stored,
             )
@@ -85,7 +85,7 @@ class Hands:
     def release(self) -> None:
         """Let the application finish, store how far it has come. What fails is logged: the group
         must not wait for it, and what was not stored comes again."""
-        if self._before_release is not None and self._book.items():
+        if self._before_release is not None and self._positions.items():
             try:
                 offsets = self._before_release()
             except Exception:

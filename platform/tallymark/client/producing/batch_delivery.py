@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from tallymark.client.producing.delivery import Fate
+from tallymark.client.producing.delivery import ProduceResult
 from tallymark.errors import KafkaError, TimedOutError
 
 log: Final = logging.getLogger(__name__)
@@ -44,17 +44,17 @@ class BatchDelivery:
     error, its text saying how many records it kept out of the log.
     """
 
-    def __init__(self, topic: str, slices: Sequence[tuple[Fate, int, int]]) -> None:
+    def __init__(self, topic: str, slices: Sequence[tuple[ProduceResult, int, int]]) -> None:
         self._topic = topic
         self._slices = slices
-        """Fate, place of the first record in it, number of records."""
+        """ProduceResult, place of the first record in it, number of records."""
 
     def __len__(self) -> int:
         return sum(count for _, _, count in self._slices)
 
     def done(self) -> bool:
         """Whether all records have ended."""
-        return all(fate.settled for fate, _, _ in self._parts())
+        return all(result.settled for result, _, _ in self._parts())
 
     def result(self, timeout: float | None = None) -> BatchMetadata:
         """Where the records are; raises what kept the first of those that failed out of the log.
@@ -74,7 +74,7 @@ class BatchDelivery:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 if not part.wait(left):
                     raise TimeoutError(f"records are still under way after {timeout:g} s")
-        failed = [(fate.error, count) for fate, _, count in self._parts() if fate.error]
+        failed = [(result.error, count) for result, _, count in self._parts() if result.error]
         if not failed:
             return None
         return _counted(failed[0][0], sum(count for _, count in failed), len(self))
@@ -95,8 +95,8 @@ class BatchDelivery:
             except Exception:
                 log.exception("a callback of a BatchDelivery to %s failed", self._topic)
 
-        for fate, place, count in self._slices:
-            self._when_ended(fate, place, count, one_ended)
+        for result, place, count in self._slices:
+            self._when_ended(result, place, count, one_ended)
         one_ended()
 
     def tell(self, on_delivery: OnBatchDelivery) -> None:
@@ -126,11 +126,13 @@ class BatchDelivery:
     def __await__(self) -> Generator[Any, None, BatchMetadata]:
         return asyncio.wrap_future(self.future()).__await__()
 
-    def _when_ended(self, fate: Fate, place: int, count: int, ended: Callable[[], None]) -> None:
-        """Call ``ended`` when these records of ``fate`` have ended, in however many parts."""
+    def _when_ended(
+        self, result: ProduceResult, place: int, count: int, ended: Callable[[], None]
+    ) -> None:
+        """Call ``ended`` when these records of ``result`` have ended, in however many parts."""
 
         def look() -> None:
-            for part, _, _ in _parts_of(fate, place, count):
+            for part, _, _ in _parts_of(result, place, count):
                 if not part.settled:
                     if not part.watch(look):
                         look()
@@ -139,25 +141,27 @@ class BatchDelivery:
 
         look()
 
-    def _parts(self) -> Iterator[tuple[Fate, int, int]]:
-        for fate, place, count in self._slices:
-            yield from _parts_of(fate, place, count)
+    def _parts(self) -> Iterator[tuple[ProduceResult, int, int]]:
+        for result, place, count in self._slices:
+            yield from _parts_of(result, place, count)
 
 
 OnBatchDelivery: TypeAlias = Callable[[Exception | None, BatchMetadata | None], object]
 """``on_delivery(error, metadata)`` of send_many: one of them is None."""
 
 
-def _parts_of(fate: Fate, place: int, count: int) -> Iterator[tuple[Fate, int, int]]:
+def _parts_of(
+    result: ProduceResult, place: int, count: int
+) -> Iterator[tuple[ProduceResult, int, int]]:
     while count:
-        part, index = fate.of(place)
-        size = min(count, len(part.timestamps) - index) if fate.starts is not None else count
+        part, index = result.of(place)
+        size = min(count, len(part.timestamps) - index) if result.starts is not None else count
         yield part, index, size
         place += size
         count -= size
 
 
-def _ranges(parts: Iterator[tuple[Fate, int, int]]) -> list[OffsetRange]:
+def _ranges(parts: Iterator[tuple[ProduceResult, int, int]]) -> list[OffsetRange]:
     found: list[OffsetRange] = []
     known = ((f.partition, f.base_offset + i if f.base_offset >= 0 else -1, n) for f, i, n in parts)
     for partition, first, count in sorted(known):

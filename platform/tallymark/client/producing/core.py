@@ -17,8 +17,8 @@ from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.forks import generation, tell_in_child
 from tallymark.client.core.io_thread import IoThread
 from tallymark.client.producing.batches.accumulator import Accumulator, BatchRules
-from tallymark.client.producing.batches.buffer_memory import MemoryBudget
-from tallymark.client.producing.batches.partition_queue import Lane, TopicLanes
+from tallymark.client.producing.batches.buffer_memory import BufferMemory
+from tallymark.client.producing.batches.partition_queue import PartitionQueue, TopicQueues
 from tallymark.client.producing.batches.pipeline import Pipeline
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptors.chain import InterceptorChain
@@ -30,7 +30,7 @@ from tallymark.client.producing.interceptors.queue_interceptor import EventHandl
 from tallymark.client.producing.interceptors.stages import QueueStages
 from tallymark.client.producing.producer_metrics import ProducerMetrics
 from tallymark.client.producing.sending.answers import SendRules
-from tallymark.client.producing.sending.batch_completion import Settler
+from tallymark.client.producing.sending.batch_completion import BatchCompletion
 from tallymark.client.producing.sending.sender import Sender
 from tallymark.client.producing.settings import ProducerSettings
 from tallymark.client.producing.stamps import INSTANCE_BYTES
@@ -55,9 +55,9 @@ class ProducerCore:
         self.generation = generation()
         self.instance = os.urandom(INSTANCE_BYTES)
         self.settings = settings
-        self.topics: dict[str, TopicLanes] = {}
+        self.topics: dict[str, TopicQueues] = {}
         """Topics sent to so far. Only the I/O thread adds to it and to what is in it."""
-        self.quick: dict[str, TopicLanes] = {}
+        self.quick: dict[str, TopicQueues] = {}
         """Those whose plain values may take :meth:`Accumulator.append_value`; none after close()
         and in a forked child."""
         self.dropped = 0
@@ -82,17 +82,17 @@ class ProducerCore:
             create_topics=True,
             metrics=settings.metrics,
         )
-        budget = MemoryBudget(settings.buffer_memory)
-        settler = Settler(
+        buffer = BufferMemory(settings.buffer_memory)
+        completion = BatchCompletion(
             self.chain,
             self.stages,
             self.metrics,
-            budget,
+            buffer,
             self.instance,
             settings.server,
             settings.backfill,
         )
-        settler.metrics = self.cluster.metrics
+        completion.metrics = self.cluster.metrics
         rules = SendRules(
             acks=settings.acks,
             compression=settings.compression_type,
@@ -102,7 +102,7 @@ class ProducerCore:
             max_in_flight=settings.max_in_flight,
         )
         self._sender = Sender(
-            self.io, self.cluster, rules, settler, self.chain, self.stages, self.metrics
+            self.io, self.cluster, rules, completion, self.chain, self.stages, self.metrics
         )
         self._sender.on_tick = self._grow_topics
         self.accumulator = self._sender.accumulator = Accumulator(
@@ -112,25 +112,25 @@ class ProducerCore:
                 settings.delivery_timeout_ms / 1000,
                 settings.batch_num_messages,
             ),
-            budget,
+            buffer,
             self._sender.wake,
         )
 
     # --- topics -----------------------------------------------------------------------------
 
-    async def open_topic(self, name: str, timeout: float) -> TopicLanes:
+    async def open_topic(self, name: str, timeout: float) -> TopicQueues:
         """The topic's partitions, asked for (and so created, where the brokers do that) until
         they are known. Errors as :meth:`Cluster.topic`."""
         topic = self.topics.get(name)
         if topic is None:
             info = await self.cluster.topic(name, timeout)
-            topic = self.topics.setdefault(name, TopicLanes(name, self.settings.stamp))
-            topic.grow(info.partition_count, self._lane)
+            topic = self.topics.setdefault(name, TopicQueues(name, self.settings.stamp))
+            topic.grow(info.partition_count, self._queue)
             if self._quick and not self.accumulator.closed:
                 self.quick[name] = topic
         return topic
 
-    async def refresh_topic(self, topic: TopicLanes) -> None:
+    async def refresh_topic(self, topic: TopicQueues) -> None:
         """Ask for new partitions of a topic now."""
         await self.cluster.refresh([topic.name])
         self._grow_topics()
@@ -138,12 +138,12 @@ class ProducerCore:
     def _grow_topics(self) -> None:
         for name, topic in self.topics.items():
             info = self.cluster.metadata.topic(name)
-            if info is not None and info.partition_count > len(topic.lanes):
-                topic.grow(info.partition_count, self._lane)
+            if info is not None and info.partition_count > len(topic.queues):
+                topic.grow(info.partition_count, self._queue)
 
-    def _lane(self, owner: TopicLanes, partition: int) -> Lane:
+    def _queue(self, owner: TopicQueues, partition: int) -> PartitionQueue:
         pipeline = Pipeline(self.settings.idempotent, self.settings.max_in_flight, splits=True)
-        return Lane(owner, partition, self.instance, self.settings.server, pipeline)
+        return PartitionQueue(owner, partition, self.instance, self.settings.server, pipeline)
 
     # --- interceptors -----------------------------------------------------------------------
 
@@ -177,9 +177,9 @@ class ProducerCore:
     async def _publish(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None
     ) -> RecordMetadata:
-        lanes = await self.open_topic(topic, self.settings.max_block_ms / 1000)
+        queues = await self.open_topic(topic, self.settings.max_block_ms / 1000)
         return await self.accumulator.append(
-            lanes.choose(key), key, value, (), timestamp, stamped=False, report=True
+            queues.choose(key), key, value, (), timestamp, stamped=False, report=True
         )
 
     def _failed(self, error: ClientFailedError) -> None:
@@ -201,9 +201,9 @@ class ProducerCore:
         self.accumulator.closed = True
         self._quick, self.quick = False, {}
         for topic in list(self.topics.values()):
-            for lane in list(topic.lanes):
-                with lane.lock:  # a send() under way has its record in, the next one is refused
-                    lane.seal()
+            for queue in list(topic.queues):
+                with queue.lock:  # a send() under way has its record in, the next one is refused
+                    queue.seal()
 
     # --- flush and close --------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """What a send gives back: a future of where the record landed.
 
-A batch has one :class:`Fate`, and each of its records a :class:`Delivery` that says which record of
-which fate is meant: two slots, nothing to settle one by one. So a million records a second can
-each have a future, and what a future needs beyond that is made when somebody asks for it.
+A batch has one :class:`ProduceResult`, and each of its records a :class:`Delivery` that says which
+record of which fate is meant: two slots, nothing to settle one by one. So a million records a
+second can each have a future, and what a future needs beyond that is made when somebody asks for
+it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _lock: Final = threading.Lock()
 """Held while a fate is settled and while somebody begins to wait for one."""
 
 
-class Fate:
+class ProduceResult:
     """What becomes of the records of one batch. Settled once: by :meth:`acknowledged`,
     :meth:`failed`, or by its parts after :meth:`split`.
 
@@ -63,7 +64,7 @@ class Fate:
         self.settled = False
         self.starts: list[int] | None = None
         """Index of the first record of each part, once it is split."""
-        self.parts: list[Fate] = []
+        self.parts: list[ProduceResult] = []
         self._event: threading.Event | None = None
         self._watchers: list[Callable[[], object]] | None = None
 
@@ -79,10 +80,10 @@ class Fate:
         self.error = error
         self._settle()
 
-    def split(self, at: int) -> tuple[Fate, Fate]:
+    def split(self, at: int) -> tuple[ProduceResult, ProduceResult]:
         """From now on two fates say what becomes of the records before and from ``at`` on."""
-        first = Fate(self.topic, self.partition, self.timestamps[:at])
-        second = Fate(self.topic, self.partition, self.timestamps[at:])
+        first = ProduceResult(self.topic, self.partition, self.timestamps[:at])
+        second = ProduceResult(self.topic, self.partition, self.timestamps[at:])
         with _lock:
             self.parts = [first, second]
             self.starts = [0, at]
@@ -94,14 +95,14 @@ class Fate:
             watcher()
         return first, second
 
-    def of(self, index: int) -> tuple[Fate, int]:
+    def of(self, index: int) -> tuple[ProduceResult, int]:
         """The fate that knows about a record, and the record's index in it."""
-        fate = self
-        while fate.starts is not None:
-            part = bisect_right(fate.starts, index) - 1
-            index -= fate.starts[part]
-            fate = fate.parts[part]
-        return fate, index
+        result = self
+        while result.starts is not None:
+            part = bisect_right(result.starts, index) - 1
+            index -= result.starts[part]
+            result = result.parts[part]
+        return result, index
 
     def metadata(self, index: int) -> RecordMetadata:
         """Where an acknowledged record is."""
@@ -150,26 +151,26 @@ class Delivery:
     class itself is needed (``concurrent.futures.wait``), there is :meth:`future`.
     """
 
-    __slots__ = ("_fate", "_index")
+    __slots__ = ("_index", "_result")
 
-    def __init__(self, fate: Fate, index: int) -> None:
-        self._fate = fate
+    def __init__(self, result: ProduceResult, index: int) -> None:
+        self._result = result
         self._index = index
 
     def done(self) -> bool:
         """Whether it has ended."""
-        return self._fate.of(self._index)[0].settled
+        return self._result.of(self._index)[0].settled
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record is; raises what kept it out of the log. TimeoutError after ``timeout``
         seconds; then it is still under way."""
-        fate, index = self._wait(timeout)
-        if fate.error is None:
-            return fate.metadata(index)
+        result, index = self._wait(timeout)
+        if result.error is None:
+            return result.metadata(index)
         try:
-            raise fate.error
+            raise result.error
         finally:
-            del fate  # or the error's traceback and the fate would hold each other
+            del result  # or the error's traceback and the fate would hold each other
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """What kept the record out of the log; None when nothing did. TimeoutError as above."""
@@ -180,10 +181,10 @@ class Delivery:
         producer's own thread. What it raises is logged."""
 
         def look() -> None:
-            fate, _ = self._fate.of(self._index)
-            if fate.watch(look):
+            result, _ = self._result.of(self._index)
+            if result.watch(look):
                 return
-            if not fate.settled:  # split in between
+            if not result.settled:  # split in between
                 look()
                 return
             try:
@@ -209,9 +210,9 @@ class Delivery:
         return future
 
     @property
-    def place(self) -> tuple[Fate, int, int]:
+    def place(self) -> tuple[ProduceResult, int, int]:
         """The fate, the record's place in it, and 1 record."""
-        return self._fate, self._index, 1
+        return self._result, self._index, 1
 
     def cancel(self) -> bool:
         """Does nothing, returns False."""
@@ -231,28 +232,28 @@ class Delivery:
         return (yield from asyncio.wrap_future(self.future()).__await__())
 
     def __repr__(self) -> str:
-        fate, index = self._fate.of(self._index)
-        if not fate.settled:
+        result, index = self._result.of(self._index)
+        if not result.settled:
             state = "pending"
         else:
-            state = repr(fate.error) if fate.error else str(fate.metadata(index))
-        return f"<Delivery to {fate.topic}-{fate.partition}: {state}>"
+            state = repr(result.error) if result.error else str(result.metadata(index))
+        return f"<Delivery to {result.topic}-{result.partition}: {state}>"
 
-    def _wait(self, timeout: float | None) -> tuple[Fate, int]:
-        fate, index = self._fate.of(self._index)
-        while not fate.settled:
+    def _wait(self, timeout: float | None) -> tuple[ProduceResult, int]:
+        result, index = self._result.of(self._index)
+        while not result.settled:
             # After a split it is waited for anew, up to twice as long in all: that is rare.
-            if not fate.wait(timeout):
+            if not result.wait(timeout):
                 raise TimeoutError(f"the record is still under way after {timeout:g} s")
-            fate, index = fate.of(index)
-        return fate, index
+            result, index = result.of(index)
+        return result, index
 
 
 def failed_delivery(topic: str, error: Exception) -> Delivery:
     """One that has ended already, for a record that no batch took."""
-    fate = Fate(topic, -1)
-    fate.failed(error)
-    return Delivery(fate, 0)
+    result = ProduceResult(topic, -1)
+    result.failed(error)
+    return Delivery(result, 0)
 
 
 OnDelivery: TypeAlias = Callable[[Exception | None, RecordMetadata | None], object]

@@ -32,7 +32,7 @@ from tallymark.client.producing.interceptors.queue_interceptor import (
     OutgoingRecord,
     QueueInterceptor,
 )
-from tallymark.client.producing.record_appender import Intake
+from tallymark.client.producing.record_appender import RecordAppender
 from tallymark.client.producing.settings import (
     Acks,
     OnBufferFull,
@@ -159,7 +159,7 @@ class Producer:
         self._value_encoder = value_encoder
         self._interceptors = checked_interceptors(() if interceptors is None else interceptors)
         self._event_handler = event_handler
-        self._intake: Intake
+        self._appender: RecordAppender
         self._lock = threading.Lock()
         self._closed = False
         self._core = self._new_core()
@@ -183,11 +183,11 @@ class Producer:
         """What was done so far, by name: records and batches acknowledged, failed, split, retried
         and dropped, requests, bytes, request latency in ms, the buffer's use. Cheap."""
         core = self._core
-        budget = core.accumulator.budget
+        buffer = core.accumulator.buffer
         return core.metrics.snapshot() | {
             "records_dropped": core.dropped,
-            "buffer_used_bytes": budget.used,
-            "buffer_total_bytes": budget.limit,
+            "buffer_used_bytes": buffer.used,
+            "buffer_total_bytes": buffer.limit,
             "interceptor_errors": self.interceptor_errors,
         }
 
@@ -217,9 +217,9 @@ class Producer:
         encoder or ``before_enqueue`` raises. All else comes through the Delivery.
         """
         if type(value) is bytes and key is None and partition is None and timestamp is None:
-            lanes = self._core.quick.get(topic)
-            if lanes is not None and on_delivery is None and not headers:
-                delivery = self._core.accumulator.append_value(lanes, value)
+            queues = self._core.quick.get(topic)
+            if queues is not None and on_delivery is None and not headers:
+                delivery = self._core.accumulator.append_value(queues, value)
                 if delivery is not None:
                     return delivery
         record = OutgoingRecord(topic, value, key, partition, timestamp, tuple(headers))
@@ -247,8 +247,8 @@ class Producer:
         Waiting and errors are those of send(); when there is no room the text says how many
         records were taken in before. With "drop" the rest of them are.
         """
-        intake = self._ready("send_many()")
-        delivery = intake.send_many(topic, values, keys, partition, timestamps, headers)
+        appender = self._ready("send_many()")
+        delivery = appender.send_many(topic, values, keys, partition, timestamps, headers)
         if on_delivery is not None:
             delivery.tell(on_delivery)
         return delivery
@@ -306,7 +306,7 @@ class Producer:
         """What interceptors have kept back until now."""
         for record in core.stages.last_records():
             try:
-                self._intake.send(record)
+                self._appender.send(record)
             except Exception:
                 log.exception("a record that was to be sent before close() was not")
 
@@ -322,11 +322,11 @@ class Producer:
                 self._core = self._new_core()
         return self._core
 
-    def _ready(self, call: str) -> Intake:
+    def _ready(self, call: str) -> RecordAppender:
         self._live()
         if self._closed:
             raise ClosedError(f"{call} after close(): the producer has been closed")
-        return self._intake
+        return self._appender
 
     def _new_core(self) -> ProducerCore:
         given = self._interceptors
@@ -335,5 +335,7 @@ class Producer:
         core = ProducerCore(
             self._bootstrap, self._settings, interceptors, self._event_handler, quick=plain
         )
-        self._intake = Intake(core, self._partitioner, self._key_encoder, self._value_encoder)
+        self._appender = RecordAppender(
+            core, self._partitioner, self._key_encoder, self._value_encoder
+        )
         return core

@@ -16,7 +16,11 @@ from tallymark.client.producing.arguments import (
 from tallymark.client.producing.batch_delivery import BatchDelivery
 from tallymark.client.producing.batches.accumulator import NO_WAIT
 from tallymark.client.producing.batches.many_records import ManyRecords
-from tallymark.client.producing.batches.partition_queue import Lane, Partitioner, TopicLanes
+from tallymark.client.producing.batches.partition_queue import (
+    Partitioner,
+    PartitionQueue,
+    TopicQueues,
+)
 from tallymark.client.producing.batches.send_many import Filler
 from tallymark.client.producing.core import ProducerCore
 from tallymark.client.producing.delivery import Delivery, OnDelivery, failed_delivery
@@ -34,7 +38,7 @@ from tallymark.protocol.records import Header
 from tallymark.protocol.schema import Buffer
 
 
-class Intake:
+class RecordAppender:
     """Encodes, chooses partitions, and waits for what is missing, for one core of a producer."""
 
     def __init__(
@@ -71,16 +75,16 @@ class Intake:
             value = encoded_value("value", topic, value, self._value_encoder)
         if timestamp is not None:
             check_timestamp(timestamp)
-        lanes = core.topics.get(topic) or self._open_topic(topic)
-        lane = self._choose(lanes, key, record.partition)
+        queues = core.topics.get(topic) or self._open_topic(topic)
+        queue = self._choose(queues, key, record.partition)
         try:
             delivery = core.accumulator.append(
-                lane,
+                queue,
                 key,
                 value,
-                _headers(lanes, record.headers),
+                _headers(queues, record.headers),
                 timestamp,
-                stamped=lanes.stamped,
+                stamped=queues.stamped,
                 on_delivery=on_delivery,
                 block=self._block(),
             )
@@ -92,7 +96,7 @@ class Intake:
             stages.refused(record, delivery, error)
             return delivery
         if stages.records:
-            stages.enqueued(record, delivery, lane.partition)
+            stages.enqueued(record, delivery, queue.partition)
         return delivery
 
     def send_many(
@@ -117,11 +121,11 @@ class Intake:
             return self._one_by_one(topic, columns[0] or [], columns[1], partition, times, kept)
         encoded = encoded_column("value", topic, columns[0], self._value_encoder)
         key_bytes = columns[1] and encoded_column("key", topic, columns[1], self._key_encoder)
-        lanes = core.topics.get(topic) or self._open_topic(topic)
-        records = ManyRecords(encoded, key_bytes or None, times, _headers(lanes, kept))
-        filler = Filler(core.accumulator, lanes, self._block(), self._drops)
-        lane = None if partition is None else self._choose(lanes, None, partition)
-        filler.fill(records, lane, self._choice(lanes, keyed=key_bytes is not None))
+        queues = core.topics.get(topic) or self._open_topic(topic)
+        records = ManyRecords(encoded, key_bytes or None, times, _headers(queues, kept))
+        filler = Filler(core.accumulator, queues, self._block(), self._drops)
+        queue = None if partition is None else self._choose(queues, None, partition)
+        filler.fill(records, queue, self._choice(queues, keyed=key_bytes is not None))
         if filler.dropped:
             core.drop(filler.dropped)
         return BatchDelivery(topic, filler.slices)
@@ -151,29 +155,33 @@ class Intake:
         ]
         return BatchDelivery(topic, [delivery.place for delivery in deliveries])
 
-    def _choice(self, lanes: TopicLanes, keyed: bool) -> Callable[[bytes | None], Lane] | None:
+    def _choice(
+        self, queues: TopicQueues, keyed: bool
+    ) -> Callable[[bytes | None], PartitionQueue] | None:
         """How partitions of records that name none are chosen; None: they stick, batch by batch."""
         if not keyed and self._partitioner is None:
             return None
-        return partial(self._choose, lanes, partition=None)
+        return partial(self._choose, queues, partition=None)
 
-    def _choose(self, topic: TopicLanes, key: Buffer | None, partition: int | None) -> Lane:
+    def _choose(
+        self, topic: TopicQueues, key: Buffer | None, partition: int | None
+    ) -> PartitionQueue:
         core = self.core
         if partition is None:
             if self._partitioner is None:
                 return topic.choose(None if key is None else bytes(key))
-            numbers = range(len(topic.lanes))
+            numbers = range(len(topic.queues))
             partition = self._partitioner(topic.name, None if key is None else bytes(key), numbers)
-        if partition >= len(topic.lanes) and not core.io.is_current:
+        if partition >= len(topic.queues) and not core.io.is_current:
             core.io.run(core.refresh_topic(topic), what=f"metadata of {topic.name}")
-        if not 0 <= partition < len(topic.lanes):
+        if not 0 <= partition < len(topic.queues):
             raise KafkaError(
                 CODES["UNKNOWN_TOPIC_OR_PARTITION"],
-                f"{topic.name}-{partition} (the topic has {len(topic.lanes)} partitions)",
+                f"{topic.name}-{partition} (the topic has {len(topic.queues)} partitions)",
             )
-        return topic.lanes[partition]
+        return topic.queues[partition]
 
-    def _open_topic(self, topic: str) -> TopicLanes:
+    def _open_topic(self, topic: str) -> TopicQueues:
         check_topic(topic)
         core = self.core
         if core.accumulator.closed and core.accumulator.failure is None:
@@ -190,11 +198,11 @@ class Intake:
         return None if core.io.is_current else core.settings.max_block_ms / 1000
 
 
-def _headers(lanes: TopicLanes, headers: tuple[Header, ...]) -> tuple[Header, ...]:
+def _headers(queues: TopicQueues, headers: tuple[Header, ...]) -> tuple[Header, ...]:
     """A record read elsewhere and sent on is a new message of ours: without the old stamp."""
     if headers:
         check_headers(headers)
-    if lanes.stamped and headers:
+    if queues.stamped and headers:
         return tuple(header for header in headers if header[0] != STAMP_HEADER)
     return headers
 

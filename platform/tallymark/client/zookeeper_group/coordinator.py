@@ -18,7 +18,7 @@ from tallymark.client.consuming.brokers import BrokerLink
 from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.fetcher import Fetcher
 from tallymark.client.consuming.stream import Gate, Stream
-from tallymark.client.consuming.subscription_state import ProgressBook
+from tallymark.client.consuming.subscription_state import SubscriptionState
 from tallymark.client.zookeeper_group import events as ev
 from tallymark.client.zookeeper_group.machine import decide
 from tallymark.clock import monotonic_ms
@@ -68,7 +68,7 @@ class Coordinator:
         gate: Gate,
         link: BrokerLink,
         fetcher: Fetcher,
-        book: ProgressBook,
+        positions: SubscriptionState,
         committer: OffsetCommitter,
         auto_commit_interval_ms: int,
         before_release: Callable[[], Mapping[TopicPartition, int]] | None,
@@ -81,7 +81,7 @@ class Coordinator:
         self._gate = gate
         self._link = link
         self._fetcher = fetcher
-        self._book = book
+        self._positions = positions
         self._committer = committer
         self._auto_commit_ms = auto_commit_interval_ms
         self._before_release = before_release
@@ -300,7 +300,7 @@ class Coordinator:
 
     def _last_commit(self) -> None:
         """Nothing is handed out any more, and nothing is released yet."""
-        if self._before_release is not None and self._book.items():
+        if self._before_release is not None and self._positions.items():
             try:
                 offsets = self._before_release()
             except Exception:
@@ -321,17 +321,17 @@ class Coordinator:
             for (topic, partition), number in action.assignment.items()
         }
         self._next_commit = monotonic_ms() + self._auto_commit_ms
-        with self._book.changing:
-            items = self._book.start(places, self._stored)
+        with self._positions.changing:
+            items = self._positions.start(places, self._stored)
             LOG.info("consumer %s owns %s", self._consumer, _shown(list(action.assignment)))
             self._open_gate()
             self._fetcher.assign(items)
         self.settled.set()
 
     def _stop_fetchers(self) -> None:
-        with self._book.changing:
+        with self._positions.changing:
             self._fetcher.assign(())
-            items = self._book.items()
+            items = self._positions.items()
             for number, stream in enumerate(self._streams):
                 stream.revoke([item for item in items if item.stream == number])
 

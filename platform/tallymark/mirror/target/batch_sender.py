@@ -21,7 +21,7 @@ from tallymark.client.core import supervised
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.io_thread import IoThread
 from tallymark.client.producing.batches.pipeline import Verdict
-from tallymark.client.producing.sending.background import Errands
+from tallymark.client.producing.sending.background import BackgroundRefresh
 from tallymark.errors import (
     CODES,
     CorruptRecordError,
@@ -61,7 +61,7 @@ class BatchSender:
     def __init__(self, io: IoThread, cluster: Cluster, announce: Announce) -> None:
         self._io = io
         self._cluster = cluster
-        self._errands = Errands(cluster, BACKOFF, self._pump)
+        self._background = BackgroundRefresh(cluster, BACKOFF, self._pump)
         self._ids = ProducerIdPool(cluster, BACKOFF, announce, self._pump)
         self._progress_log: deque[ReadyBatch] = deque()
         self._queues: dict[tuple[str, int], TargetQueue] = {}
@@ -86,7 +86,7 @@ class BatchSender:
 
     def not_taken(self) -> TimedOutError:
         """What to say when the target has not answered for long."""
-        last = f": {self._errands.problem}" if self._errands.problem else ""
+        last = f": {self._background.problem}" if self._background.problem else ""
         return TimedOutError(f"the target does not take what is sent{last}")
 
     def send(self, batch: ReadyBatch) -> None:
@@ -109,7 +109,7 @@ class BatchSender:
             task.cancel()
         await asyncio.gather(*learning, return_exceptions=True)
         await self._ids.close()
-        await self._errands.close()
+        await self._background.close()
 
     # --- the pump ---------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class BatchSender:
     def _learn(self, topic: str) -> None:
         """Ask who leads the topic's partitions; from then on it is asked with all others."""
         if topic in self._learned:
-            self._errands.want_metadata()
+            self._background.want_metadata()
         elif topic not in self._learning:
             task = supervised.start(self._cluster.refresh([topic]), "learning a topic")
             self._learning[topic] = task
@@ -184,13 +184,13 @@ class BatchSender:
         if error is None:
             self._learned.add(topic)
         else:
-            self._errands.problem = _as_ours(error)
+            self._background.problem = _as_ours(error)
         self._pump()
 
     def _send_to(self, address: Address, queues: list[TargetQueue], now: float) -> None:
         stream = self._cluster.connections.ready(address)
         if stream is None:
-            again_at = self._errands.want_connection(address, now)
+            again_at = self._background.want_connection(address, now)
             if again_at is not None:
                 self._wake_at(again_at)
             return
@@ -270,7 +270,7 @@ class BatchSender:
                 if problem is not None:
                     self._refused(queue, batch, problem)
                 else:
-                    self._errands.problem = queue.refused_at = None
+                    self._background.problem = queue.refused_at = None
                     queue.pipeline.acknowledged(batch)
                     self._settle(batch, None, offset)
         if not self._woken:  # once for all answers that came together
@@ -284,11 +284,11 @@ class BatchSender:
             if not isinstance(error, KafkaError) or error.code != CODES["INVALID_RECORD"]:
                 error = KafkaError(CODES["INVALID_RECORD"], str(error))
         else:
-            self._errands.problem = error
+            self._background.problem = error
         code = error.code if isinstance(error, KafkaError) else None
         verdict = queue.pipeline.refused(batch, error, now + BACKOFF)
         if isinstance(error, KafkaError) and error.stale_metadata:
-            self._errands.want_metadata()
+            self._background.want_metadata()
         if verdict is Verdict.RETRY:
             if code in _REFUSALS and self._is_lasting(queue, now):
                 self._give_up(queue, error)

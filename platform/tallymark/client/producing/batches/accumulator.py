@@ -15,10 +15,14 @@ from typing import Final
 
 from tallymark.client.producing.batches.backpressure import Pace
 from tallymark.client.producing.batches.batch import NS, ProducerBatch
-from tallymark.client.producing.batches.buffer_memory import MemoryBudget
+from tallymark.client.producing.batches.buffer_memory import BufferMemory
 from tallymark.client.producing.batches.many_records import ManyRecords, put
-from tallymark.client.producing.batches.partition_queue import RECORD_OVERHEAD, Lane, TopicLanes
-from tallymark.client.producing.delivery import Delivery, Fate, OnDelivery
+from tallymark.client.producing.batches.partition_queue import (
+    RECORD_OVERHEAD,
+    PartitionQueue,
+    TopicQueues,
+)
+from tallymark.client.producing.delivery import Delivery, OnDelivery, ProduceResult
 from tallymark.errors import (
     CODES,
     BufferFullError,
@@ -63,13 +67,13 @@ class Accumulator:
     has not been told of.
     """
 
-    def __init__(self, rules: BatchRules, budget: MemoryBudget, wake: Callable[[], None]) -> None:
+    def __init__(self, rules: BatchRules, buffer: BufferMemory, wake: Callable[[], None]) -> None:
         self.rules = rules
-        self.budget = budget
+        self.buffer = buffer
         self.closed = False
         self.failure: ClientFailedError | None = None
         """Why it is closed, when nobody has closed it."""
-        self.news: deque[Lane] = deque()
+        self.news: deque[PartitionQueue] = deque()
         self.looks_at = 0.0
         """When the I/O thread will look for batches that have lingered, monotonic seconds; 0: it
         has not planned to."""
@@ -79,17 +83,17 @@ class Accumulator:
         self._grows = rules.batch_size >= _GROWS_FROM
         self._quick = min(rules.linger, _QUICK)
 
-    def append_value(self, topic: TopicLanes, value: bytes) -> Delivery | None:
+    def append_value(self, topic: TopicQueues, value: bytes) -> Delivery | None:
         """The quick way for a value alone, where there is room at once. None: take the other
         way."""
-        lane = topic.sticky
-        need = len(value) + lane.need
-        lock = lane.lock
+        queue = topic.sticky
+        need = len(value) + queue.need
+        lock = queue.lock
         lock.acquire()  # "with" takes longer, and this is the hottest line there is
         try:
-            batch = lane.open
+            batch = queue.open
             if batch is None:
-                batch = self._begin_plain(lane, need)
+                batch = self._begin_plain(queue, need)
             if batch is None or not batch.plain:
                 return None
             room = batch.room - need
@@ -100,18 +104,18 @@ class Accumulator:
             values.append(value)
             batch.times.append(_clock())
             batch.room = room
-            delivery = Delivery(batch.fate, place)
-            if place != self._last and (room >= need or self._grow(lane, batch, need)):
+            delivery = Delivery(batch.result, place)
+            if place != self._last and (room >= need or self._grow(queue, batch, need)):
                 return delivery
-            lane.seal()  # another one like it would not fit
+            queue.seal()  # another one like it would not fit
         finally:
             lock.release()
-        self.pace.sealed(lane, batch)
+        self.pace.sealed(queue, batch)
         return delivery
 
     def append(
         self,
-        lane: Lane,
+        queue: PartitionQueue,
         key: Buffer | None,
         value: Buffer | None,
         headers: Sequence[Header],
@@ -131,7 +135,7 @@ class Accumulator:
         """
         need = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
         if stamped:
-            need += lane.stamp_size
+            need += queue.stamp_size
         if timestamp is not None:
             need += 6  # it may be far from its neighbours
         encoded = None
@@ -140,8 +144,8 @@ class Accumulator:
             need += len(encoded)
         reserved, place, full = 0, 0, False
         while True:
-            with lane.lock:
-                batch = self._batch_for(lane, need, stamped, reserved, report)
+            with queue.lock:
+                batch = self._batch_for(queue, need, stamped, reserved, report)
                 if batch is not None:
                     place = batch.count
                     put(batch, key, value, encoded)
@@ -151,108 +155,115 @@ class Accumulator:
                     if on_delivery is not None:
                         batch.callbacks[place] = on_delivery
                     full = place >= self._last
-                    full = full or not (batch.room >= need or self._grow(lane, batch, need))
+                    full = full or not (batch.room >= need or self._grow(queue, batch, need))
                     if full:
-                        lane.seal()  # another one like it would not fit
+                        queue.seal()  # another one like it would not fit
             if batch is not None:
                 if full:
-                    self.pace.sealed(lane, batch, may_wait=block is not None and block > 0)
-                return Delivery(batch.fate, place)
-            reserved = self.wait_for_room(lane.topic, need, block)
+                    self.pace.sealed(queue, batch, may_wait=block is not None and block > 0)
+                return Delivery(batch.result, place)
+            reserved = self.wait_for_room(queue.topic, need, block)
 
     def append_some(
-        self, lane: Lane, records: ManyRecords, start: int, stamped: bool, block: float | None
-    ) -> tuple[Fate, int, int]:
+        self,
+        queue: PartitionQueue,
+        records: ManyRecords,
+        start: int,
+        stamped: bool,
+        block: float | None,
+    ) -> tuple[ProduceResult, int, int]:
         """Add as many of ``records`` from ``start`` on as one batch takes, at least one: their
         fate, the place of the first in it, and how many. Errors and ``block`` as in
         :meth:`append`."""
-        need = records.need(start, lane, stamped)
+        need = records.need(start, queue, stamped)
         reserved, place, taken, full = 0, 0, 0, False
         while True:
-            with lane.lock:
-                batch = self._batch_for(lane, need, stamped, reserved)
+            with queue.lock:
+                batch = self._batch_for(queue, need, stamped, reserved)
                 if batch is not None:
                     place = batch.count
                     most = min(self._last + 1 - place, len(records) - start)
-                    taken, size = records.fitting(start, most, batch.room, lane, stamped)
+                    taken, size = records.fitting(start, most, batch.room, queue, stamped)
                     # All of them are there: a larger batch waits for nothing.
-                    while taken < most and self._grow(lane, batch, need, at_hand=True):
-                        taken, size = records.fitting(start, most, batch.room, lane, stamped)
+                    while taken < most and self._grow(queue, batch, need, at_hand=True):
+                        taken, size = records.fitting(start, most, batch.room, queue, stamped)
                     records.put(batch, start, taken, _clock)
                     batch.room -= size
                     full = start + taken < len(records) or batch.room < need
                     full = full or place + taken > self._last
                     if full:
-                        lane.seal()
+                        queue.seal()
             if batch is not None:
                 if full:
-                    self.pace.sealed(lane, batch, may_wait=block is not None and block > 0)
-                return batch.fate, place, taken
-            reserved = self.wait_for_room(lane.topic, need, block)
+                    self.pace.sealed(queue, batch, may_wait=block is not None and block > 0)
+                return batch.result, place, taken
+            reserved = self.wait_for_room(queue.topic, need, block)
 
     def _batch_for(
-        self, lane: Lane, need: int, stamped: bool, reserved: int, report: bool = False
+        self, queue: PartitionQueue, need: int, stamped: bool, reserved: int, report: bool = False
     ) -> ProducerBatch | None:
         """The batch that takes a record; None: the buffer has no room for a new one. ``reserved``
         is room that the caller has got already. Hold the lane's lock."""
         if self.closed and not report:
-            self.budget.release(reserved)
+            self.buffer.release(reserved)
             raise self.failure or ClosedError("the producer has been closed")
-        batch = lane.open
+        batch = queue.open
         if batch is not None:
             alike = batch.stamped is stamped
-            if alike and (need <= batch.room or self._grow(lane, batch, need)):
+            if alike and (need <= batch.room or self._grow(queue, batch, need)):
                 if reserved:
-                    self.budget.release(reserved)
+                    self.buffer.release(reserved)
                 return batch
-            lane.seal()
-            self.pace.sealed(lane, batch, may_wait=False)
+            queue.seal()
+            self.pace.sealed(queue, batch, may_wait=False)
         if not reserved:
             size = self._room_for(need)
-            reserved = size if self.budget.try_reserve(size) else 0
-        return self._begin(lane, stamped, reserved) if reserved else None
+            reserved = size if self.buffer.try_reserve(size) else 0
+        return self._begin(queue, stamped, reserved) if reserved else None
 
-    def _begin_plain(self, lane: Lane, need: int) -> ProducerBatch | None:
+    def _begin_plain(self, queue: PartitionQueue, need: int) -> ProducerBatch | None:
         """A new batch as records of the topic usually have it; None when that takes more than
         doing it. Hold the lane's lock."""
         size = self._room_for(need)
-        if self.closed or not self.budget.try_reserve(size):
+        if self.closed or not self.buffer.try_reserve(size):
             return None
-        return self._begin(lane, lane.owner.stamped, size)
+        return self._begin(queue, queue.owner.stamped, size)
 
-    def _begin(self, lane: Lane, stamped: bool, reserved: int) -> ProducerBatch:
+    def _begin(self, queue: PartitionQueue, stamped: bool, reserved: int) -> ProducerBatch:
         # Listed before the clock is read for the record: a tick that does not see the partition
         # read its own clock earlier (ProducerInterceptor.on_tick relies on it).
-        if not lane.listed:
-            lane.listed = True
-            self.news.append(lane)
+        if not queue.listed:
+            queue.listed = True
+            self.news.append(queue)
         now = _monotonic()
         batch = ProducerBatch(
-            lane.topic,
-            lane.partition,
-            lane.stamp() if stamped else None,
+            queue.topic,
+            queue.partition,
+            queue.stamp() if stamped else None,
             now,
             now + self.rules.delivery_timeout,
             reserved - _BATCH_OVERHEAD,
         )
-        batch.plain = stamped is lane.owner.stamped
+        batch.plain = stamped is queue.owner.stamped
         batch.reserved = reserved
-        lane.open = batch
+        queue.open = batch
         # Read after the batch is in its place: see Sender._pump.
         if not 0 < self.looks_at <= now + self.rules.linger:
             self._wake()
         return batch
 
-    def _grow(self, lane: Lane, batch: ProducerBatch, need: int, *, at_hand: bool = False) -> bool:
+    def _grow(
+        self, queue: PartitionQueue, batch: ProducerBatch, need: int, *, at_hand: bool = False
+    ) -> bool:
         """Double the open batch, for a record of ``need`` bytes, when that makes it hardly later
         and there is memory: since it would wait behind others, what goes in is ``at_hand``, or
         comes very quickly. Hold the lane's lock."""
-        if not (lane.grows and self._grows):
+        if not (queue.grows and self._grows):
             return False
-        if not (at_hand or lane.crowded or _monotonic() < batch.created + self._quick):
+        if not (at_hand or queue.crowded or _monotonic() < batch.created + self._quick):
             return False
         more = min(batch.reserved, _GROWS_TO - batch.reserved)
-        if batch.room + more < need or more <= 0 or not self.budget.try_reserve(more):
+        if batch.room + more < need or more <= 0 or not self.buffer.try_reserve(more):
             return False
         batch.reserved += more
         batch.room += more
@@ -267,20 +278,20 @@ class Accumulator:
         as in :meth:`append`."""
         size = self._room_for(need)
         if block is None:
-            self.budget.force_reserve(size)
+            self.buffer.force_reserve(size)
             return size
-        if size > self.budget.limit:
+        if size > self.buffer.limit:
             raise KafkaError(
                 CODES["MESSAGE_TOO_LARGE"],
                 f"a record of about {need} bytes for {topic} exceeds the producer's buffer "
-                f"(buffer_memory={self.budget.limit})",
+                f"(buffer_memory={self.buffer.limit})",
             )
         self._wake()  # somebody waits: batches leave without lingering
-        full = f"{self.budget.used} of {self.budget.limit} bytes (buffer_memory) wait for brokers"
+        full = f"{self.buffer.used} of {self.buffer.limit} bytes (buffer_memory) wait for brokers"
         if block == NO_WAIT:
             raise BufferFullError(f"send to {topic}: no room in the producer's buffer: {full}")
-        if not self.budget.reserve(size, time.monotonic() + block):
-            full = f"{self.budget.used} of {self.budget.limit}"
+        if not self.buffer.reserve(size, time.monotonic() + block):
+            full = f"{self.buffer.used} of {self.buffer.limit}"
             raise TimedOutError(
                 f"send to {topic}: no room in the producer's buffer within {block:g} s "
                 f"(max_block_ms): {full} bytes (buffer_memory) wait for brokers"

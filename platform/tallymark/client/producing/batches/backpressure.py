@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tallymark.client.producing.batches.batch import ProducerBatch
-from tallymark.client.producing.batches.partition_queue import Lane
+from tallymark.client.producing.batches.partition_queue import PartitionQueue
 
 AHEAD: Final = 16
 """Batches that may be sealed before the sender steps aside; one that has grown counts as many."""
@@ -33,18 +33,18 @@ class Pace:
     def __init__(self, wake: Callable[[], None]) -> None:
         self.backlog = 0
         """Batches that are sealed and wait to be sent; the I/O thread says so from time to time."""
-        self.full: deque[Lane] = deque()
+        self.full: deque[PartitionQueue] = deque()
         """Partitions with sealed batches that the I/O thread has not taken over."""
         self._since = 0
         self._wake = wake
         self._waiting = False
         self._go_on = threading.Event()
 
-    def sealed(self, lane: Lane, batch: ProducerBatch, may_wait: bool = True) -> None:
-        """``batch`` of ``lane`` was sealed: have it sent, and perhaps wait a moment. Do not hold
+    def sealed(self, queue: PartitionQueue, batch: ProducerBatch, may_wait: bool = True) -> None:
+        """``batch`` of ``queue`` was sealed: have it sent, and perhaps wait a moment. Do not hold
         the lane's lock when ``may_wait``."""
-        self.full.append(lane)
-        if not lane.crowded:
+        self.full.append(queue)
+        if not queue.crowded:
             self._wake()
         self._since += batch.grown
         if may_wait and self._since >= AHEAD:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from tallymark.client.producing.delivery import Fate, OnDelivery
+from tallymark.client.producing.delivery import OnDelivery, ProduceResult
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
 from tallymark.protocol.compression import codec_number, compress
 from tallymark.protocol.record_column_writer import Columns, RunningHeader, encode_columns
@@ -41,7 +41,6 @@ class ProducerBatch:
         "callbacks",
         "created",
         "deadline",
-        "fate",
         "first_stamp",
         "grown",
         "headers",
@@ -55,6 +54,7 @@ class ProducerBatch:
         "plain",
         "reports",
         "reserved",
+        "result",
         "room",
         "sent_at",
         "settled",
@@ -102,7 +102,7 @@ class ProducerBatch:
         self.known = 0
         """How many of the records have their lengths in ``known_payload``, their sum."""
         self.known_payload = 0
-        self.fate = Fate(topic, partition)
+        self.result = ProduceResult(topic, partition)
         self.callbacks: dict[int, OnDelivery] = {}
         """Index of the record -> what to call; most records have none."""
         self.reports = 0
@@ -138,7 +138,7 @@ class ProducerBatch:
         """Milliseconds, one a record; ask for it when the batch is sealed."""
         if self._timestamps is None:
             self._timestamps, self._span = _milliseconds(self.times)
-            self.fate.timestamps = self._timestamps
+            self.result.timestamps = self._timestamps
         return self._timestamps
 
     @property
@@ -192,10 +192,10 @@ class ProducerBatch:
         at = self.count // 2
         halves = self._part(0, at), self._part(at, self.count)
         timestamps = self.timestamps
-        fates = self.fate.split(at)
-        for half, fate in zip(halves, fates, strict=True):
-            half.fate = fate
-            half._timestamps = list(fate.timestamps)
+        results = self.result.split(at)
+        for half, result in zip(halves, results, strict=True):
+            half.result = result
+            half._timestamps = list(result.timestamps)
             half._span = min(half._timestamps), max(half._timestamps)
         assert len(timestamps) == halves[0].count + halves[1].count
         return halves

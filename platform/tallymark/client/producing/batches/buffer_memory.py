@@ -14,7 +14,7 @@ _LONGEST_LOOK: Final = 0.05
 """Seconds after which they look by themselves whether what they need is free: at first, at last."""
 
 
-class MemoryBudget:
+class BufferMemory:
     """A number of bytes that batches reserve and give back. ``waiting`` counts who has to wait:
     threads in :meth:`reserve` and those who :meth:`watch`.
 

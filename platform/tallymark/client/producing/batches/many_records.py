@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Final
 
 from tallymark.client.producing.batches.batch import NS, ProducerBatch
-from tallymark.client.producing.batches.partition_queue import RECORD_OVERHEAD, Lane
+from tallymark.client.producing.batches.partition_queue import RECORD_OVERHEAD, PartitionQueue
 from tallymark.protocol.record_writer import encode_headers
 from tallymark.protocol.records import Header
 from tallymark.protocol.schema import Buffer
@@ -52,17 +52,17 @@ class ManyRecords:
     def __len__(self) -> int:
         return len(self.values)
 
-    def need(self, index: int, lane: Lane, stamped: bool) -> int:
-        """Bytes that a record takes at most in a batch of ``lane``."""
+    def need(self, index: int, queue: PartitionQueue, stamped: bool) -> int:
+        """Bytes that a record takes at most in a batch of ``queue``."""
         sums = self._sums
-        return sums[index + 1] - sums[index] + self._fixed(lane, stamped)
+        return sums[index + 1] - sums[index] + self._fixed(queue, stamped)
 
     def fitting(
-        self, start: int, most: int, room: int, lane: Lane, stamped: bool
+        self, start: int, most: int, room: int, queue: PartitionQueue, stamped: bool
     ) -> tuple[int, int]:
         """How many records from ``start`` on fit into ``room`` bytes, at least one and at most
         ``most``; and the bytes they take."""
-        fixed, sums = self._fixed(lane, stamped), self._sums
+        fixed, sums = self._fixed(queue, stamped), self._sums
         begin = sums[start]
 
         def size(count: int) -> int:
@@ -101,8 +101,8 @@ class ManyRecords:
             self.headers,
         )
 
-    def _fixed(self, lane: Lane, stamped: bool) -> int:
-        return RECORD_OVERHEAD + self._own_bytes + (lane.stamp_size if stamped else 0)
+    def _fixed(self, queue: PartitionQueue, stamped: bool) -> int:
+        return RECORD_OVERHEAD + self._own_bytes + (queue.stamp_size if stamped else 0)
 
     @cached_property
     def _sums(self) -> list[int]:

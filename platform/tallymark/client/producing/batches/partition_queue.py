@@ -25,7 +25,7 @@ _STAMP_OVERHEAD: Final = 9
 """Name and length of the stamp 5, a sequence of 4 bytes (2**28 records; then one more)."""
 
 
-class Lane:
+class PartitionQueue:
     """A partition's two halves: ``open`` and ``sealed`` are filled by the threads that send, under
     ``lock``; ``pipeline`` belongs to the I/O thread alone, which takes batches out of ``sealed``.
 
@@ -52,7 +52,7 @@ class Lane:
     )
 
     def __init__(
-        self, owner: TopicLanes, partition: int, instance: bytes, server: str, pipeline: Pipeline
+        self, owner: TopicQueues, partition: int, instance: bytes, server: str, pipeline: Pipeline
     ) -> None:
         self.owner = owner
         self.topic = owner.name
@@ -91,14 +91,14 @@ class Lane:
         return True
 
 
-class TopicLanes:
+class TopicQueues:
     """The partitions of a topic. Partitions may be added, never taken away.
 
     Without a key, records stick to one partition until its batch is sealed and then move to
     another one (KIP-480): full batches, evenly spread.
     """
 
-    __slots__ = ("internal", "lanes", "name", "stamped", "sticky")
+    __slots__ = ("internal", "name", "queues", "stamped", "sticky")
 
     def __init__(self, name: str, stamped: bool = True) -> None:
         self.name = name
@@ -106,26 +106,26 @@ class TopicLanes:
         """Internal topics are neither stamped nor tallied."""
         self.stamped = stamped and not self.internal
         """Whether records of it are stamped, unless they are an interceptor's own."""
-        self.lanes: list[Lane] = []
-        self.sticky: Lane
+        self.queues: list[PartitionQueue] = []
+        self.sticky: PartitionQueue
         """Where records without a key go now; there once there is a partition."""
 
-    def grow(self, count: int, make: Callable[[TopicLanes, int], Lane]) -> None:
+    def grow(self, count: int, make: Callable[[TopicQueues, int], PartitionQueue]) -> None:
         """Have at least ``count`` partitions. One thread at a time."""
-        while len(self.lanes) < count:
-            self.lanes.append(make(self, len(self.lanes)))
-            if len(self.lanes) == 1:
-                self.sticky = self.lanes[0]
+        while len(self.queues) < count:
+            self.queues.append(make(self, len(self.queues)))
+            if len(self.queues) == 1:
+                self.sticky = self.queues[0]
 
-    def choose(self, key: bytes | None) -> Lane:
+    def choose(self, key: bytes | None) -> PartitionQueue:
         """The partition of a record that names none: by key as Kafka's clients do, or sticky."""
         if key is None:
             return self.sticky
-        lanes = self.lanes
-        return lanes[partition_of(key, len(lanes))]
+        queues = self.queues
+        return queues[partition_of(key, len(queues))]
 
     def move_on(self, partition: int) -> None:
         """A batch of ``partition`` is sealed: records without key go elsewhere from now on."""
-        count = len(self.lanes)
+        count = len(self.queues)
         if count > 1 and self.sticky.partition == partition:
-            self.sticky = self.lanes[(partition + random.randrange(1, count)) % count]
+            self.sticky = self.queues[(partition + random.randrange(1, count)) % count]

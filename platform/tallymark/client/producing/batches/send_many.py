@@ -7,20 +7,20 @@ from typing import TypeAlias
 
 from tallymark.client.producing.batches.accumulator import Accumulator
 from tallymark.client.producing.batches.many_records import ManyRecords
-from tallymark.client.producing.batches.partition_queue import Lane, TopicLanes
-from tallymark.client.producing.delivery import Fate
+from tallymark.client.producing.batches.partition_queue import PartitionQueue, TopicQueues
+from tallymark.client.producing.delivery import ProduceResult
 from tallymark.errors import BufferFullError, TimedOutError
 
-Slice: TypeAlias = tuple[Fate, int, int]
-"""Fate, place of the first record in it, number of records."""
-Choice: TypeAlias = Callable[[bytes | None], Lane]
+Slice: TypeAlias = tuple[ProduceResult, int, int]
+"""ProduceResult, place of the first record in it, number of records."""
+Choice: TypeAlias = Callable[[bytes | None], PartitionQueue]
 
 
 class Filler:
     """Puts the records of one send_many into batches. ``slices`` are those that were taken in."""
 
     def __init__(
-        self, accumulator: Accumulator, topic: TopicLanes, block: float | None, drop: bool
+        self, accumulator: Accumulator, topic: TopicQueues, block: float | None, drop: bool
     ) -> None:
         self.slices: list[Slice] = []
         self.dropped = 0
@@ -30,23 +30,25 @@ class Filler:
         self._block = block
         self._drop = drop
 
-    def fill(self, records: ManyRecords, lane: Lane | None, choose: Choice | None) -> None:
-        """Take ``records`` in: to ``lane``, where ``choose(key)`` says, or sticking to a partition
+    def fill(
+        self, records: ManyRecords, queue: PartitionQueue | None, choose: Choice | None
+    ) -> None:
+        """Take ``records`` in: to ``queue``, where ``choose(key)`` says, or sticking to a partition
         batch by batch. Errors of :meth:`Accumulator.append`, saying how many were taken in."""
-        if lane is not None:
-            self._into(records, lambda: lane)
+        if queue is not None:
+            self._into(records, lambda: queue)
         elif choose is None:
             self._into(records, lambda: self._topic.sticky)
         else:
-            for found, part in _by_lane(records, choose):
+            for found, part in _by_queue(records, choose):
                 self._into(part, lambda found=found: found)  # type: ignore[misc] # mypy: lambda's default
 
-    def _into(self, records: ManyRecords, lane: Callable[[], Lane]) -> None:
+    def _into(self, records: ManyRecords, queue: Callable[[], PartitionQueue]) -> None:
         start = 0
         while start < len(records):
             try:
                 taken = self._accumulator.append_some(
-                    lane(), records, start, self._topic.stamped, self._block
+                    queue(), records, start, self._topic.stamped, self._block
                 )
             except BufferFullError as error:
                 if self._drop:
@@ -59,9 +61,9 @@ class Filler:
             start += taken[2]
 
     def _give_up(self, count: int, error: BufferFullError) -> None:
-        fate = Fate(self._topic.name, -1)
-        fate.failed(error)
-        self.slices.append((fate, 0, count))
+        result = ProduceResult(self._topic.name, -1)
+        result.failed(error)
+        self.slices.append((result, 0, count))
         self.dropped += count
 
     def _so_far(self, error: Exception) -> str:
@@ -69,11 +71,11 @@ class Filler:
         return f"{error}; {taken} records of this call were taken in before"
 
 
-def _by_lane(records: ManyRecords, choose: Choice) -> Iterator[tuple[Lane, ManyRecords]]:
+def _by_queue(records: ManyRecords, choose: Choice) -> Iterator[tuple[PartitionQueue, ManyRecords]]:
     """The records of each partition, in order."""
     keys = records.keys
     assert keys is not None, "without keys partitions are not chosen one by one"
-    indexes: dict[Lane, list[int]] = {}
+    indexes: dict[PartitionQueue, list[int]] = {}
     known: dict[bytes, list[int]] = {}
     for index, key in enumerate(keys):
         if key is None:
@@ -84,5 +86,5 @@ def _by_lane(records: ManyRecords, choose: Choice) -> Iterator[tuple[Lane, ManyR
         if mine is None:
             mine = known[key] = indexes.setdefault(choose(key), [])
         mine.append(index)
-    for lane, chosen in indexes.items():
-        yield lane, records.take(chosen)
+    for queue, chosen in indexes.items():
+        yield queue, records.take(chosen)

@@ -10,13 +10,13 @@ from typing import Final
 
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.producing.batches.batch import ProducerBatch
-from tallymark.client.producing.batches.partition_queue import Lane
+from tallymark.client.producing.batches.partition_queue import PartitionQueue
 from tallymark.client.producing.batches.pipeline import Verdict
 from tallymark.client.producing.interceptors.stages import QueueStages
 from tallymark.client.producing.producer_metrics import ProducerMetrics
-from tallymark.client.producing.sending.background import Errands
-from tallymark.client.producing.sending.batch_completion import Settler
-from tallymark.client.producing.sending.produce_request import Parcel, learn_leaders, read_response
+from tallymark.client.producing.sending.background import BackgroundRefresh
+from tallymark.client.producing.sending.batch_completion import BatchCompletion
+from tallymark.client.producing.sending.produce_request import Entry, learn_leaders, read_response
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.messages import ProduceResponse
 from tallymark.protocol.produce_client_wire import Appended
@@ -43,72 +43,78 @@ class Answers:
         self,
         cluster: Cluster,
         rules: SendRules,
-        settler: Settler,
+        completion: BatchCompletion,
         stages: QueueStages,
         metrics: ProducerMetrics,
-        errands: Errands,
+        background: BackgroundRefresh,
     ) -> None:
         self._cluster = cluster
         self._rules = rules
-        self._settler = settler
+        self._completion = completion
         self._stages = stages
         self._metrics = metrics
-        self._errands = errands
+        self._background = background
 
-    def take(self, parcels: Sequence[Parcel], response: list[Appended] | ProduceResponse) -> None:
+    def take(self, entries: Sequence[Entry], response: list[Appended] | ProduceResponse) -> None:
         """The broker has answered."""
         metadata = self._cluster.metadata
-        moved = learn_leaders(parcels, response, metadata)
-        for answer in read_response(parcels, response, metadata):
+        moved = learn_leaders(entries, response, metadata)
+        for answer in read_response(entries, response, metadata):
             if answer.error is not None:
-                self._refused(answer.lane, answer.batch, answer.error, moved)
+                self._refused(answer.queue, answer.batch, answer.error, moved)
                 continue
-            self._done(answer.lane, answer.batch, answer.base_offset, answer.append_time_ms)
+            self._done(answer.queue, answer.batch, answer.base_offset, answer.append_time_ms)
 
-    def lost(self, parcels: Sequence[Parcel], error: TallymarkError) -> None:
+    def lost(self, entries: Sequence[Entry], error: TallymarkError) -> None:
         """No answer will come."""
-        for lane, batch in parcels:
-            self._refused(lane, batch, error)
+        for queue, batch in entries:
+            self._refused(queue, batch, error)
 
-    def unseen(self, parcels: Sequence[Parcel]) -> None:
+    def unseen(self, entries: Sequence[Entry]) -> None:
         """acks=0: handed to the network, and that is all."""
-        for lane, batch in parcels:
-            lane.pipeline.acknowledged(batch)
-            self._settler.acknowledged(batch, -1, -1)
+        for queue, batch in entries:
+            queue.pipeline.acknowledged(batch)
+            self._completion.acknowledged(batch, -1, -1)
 
-    def not_sent(self, parcels: Sequence[Parcel], error: TallymarkError) -> None:
+    def not_sent(self, entries: Sequence[Entry], error: TallymarkError) -> None:
         """Nothing left: the connection has just died (try again), or it cannot be said."""
-        for lane, batch in parcels:
+        for queue, batch in entries:
             if isinstance(error, KafkaError) and error.retriable:
-                lane.pipeline.unsent(batch)
+                queue.pipeline.unsent(batch)
             else:
-                self._refused(lane, batch, error)
+                self._refused(queue, batch, error)
 
-    def _done(self, lane: Lane, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
-        self._errands.problem = None
-        lane.pipeline.acknowledged(batch)
+    def _done(
+        self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int, append_time: int
+    ) -> None:
+        self._background.problem = None
+        queue.pipeline.acknowledged(batch)
         if not batch.settled:
-            self._settler.acknowledged(batch, base_offset, append_time)
+            self._completion.acknowledged(batch, base_offset, append_time)
 
     def _refused(
-        self, lane: Lane, batch: ProducerBatch, error: TallymarkError, moved: bool = False
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: TallymarkError,
+        moved: bool = False,
     ) -> None:
-        self._errands.problem = error
+        self._background.problem = error
         # Who knows the new leader already need not wait for the metadata to settle.
         known = moved and isinstance(error, KafkaError) and error.stale_metadata
         retry_at = time.monotonic() + (0.0 if known else self._rules.retry_backoff)
-        verdict = lane.pipeline.refused(batch, error, retry_at)
+        verdict = queue.pipeline.refused(batch, error, retry_at)
         if verdict is Verdict.RETRY:
             self._metrics.batches_retried += 1
             self._stages.retried(batch, error)
             log.info("%s will be sent again: %s", batch.describe(), error)
         elif verdict is Verdict.SPLIT:
             log.info("%s will be sent in halves: %s", batch.describe(), error)
-            lane.grows = False
+            queue.grows = False
             halves = batch.split()
-            self._settler.split(batch, halves)
-            lane.pipeline.replace(batch, halves)
+            self._completion.split(batch, halves)
+            queue.pipeline.replace(batch, halves)
         elif verdict is not Verdict.OVER:
-            self._settler.failed(batch, error, verdict is Verdict.IN_DOUBT)
+            self._completion.failed(batch, error, verdict is Verdict.IN_DOUBT)
         if isinstance(error, KafkaError) and error.stale_metadata:
-            self._errands.want_metadata()
+            self._background.want_metadata()

@@ -17,7 +17,7 @@ from tallymark.net.addresses import Address
 log: Final = logging.getLogger(__name__)
 
 
-class Errands:
+class BackgroundRefresh:
     """Each method begins to get something, unless that is under way; ``done`` is called when it is
     there or has failed. Lives in the I/O thread.
 

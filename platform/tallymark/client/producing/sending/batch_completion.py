@@ -8,7 +8,7 @@ from typing import Final
 
 from tallymark.client.metrics import Metrics
 from tallymark.client.producing.batches.batch import ProducerBatch
-from tallymark.client.producing.batches.buffer_memory import MemoryBudget
+from tallymark.client.producing.batches.buffer_memory import BufferMemory
 from tallymark.client.producing.interceptors.chain import InterceptorChain
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
 from tallymark.client.producing.interceptors.stages import QueueStages
@@ -17,7 +17,7 @@ from tallymark.client.producing.producer_metrics import ProducerMetrics
 log: Final = logging.getLogger(__name__)
 
 
-class Settler:
+class BatchCompletion:
     """Announces and settles batches. Every batch is settled once. Lives in the I/O thread.
 
     Interceptors come first: when a Delivery says that a record is in the log, the audit's journal
@@ -29,7 +29,7 @@ class Settler:
         chain: InterceptorChain,
         stages: QueueStages,
         metrics: ProducerMetrics,
-        budget: MemoryBudget,
+        buffer: BufferMemory,
         instance: bytes,
         server: str,
         backfill: bool,
@@ -37,7 +37,7 @@ class Settler:
         self._chain = chain
         self._stages = stages
         self._metrics = metrics
-        self._budget = budget
+        self._buffer = buffer
         self._origin = (instance, server)
         self._backfill = backfill
         self.metrics: Metrics | None = None
@@ -61,7 +61,7 @@ class Settler:
         self._stages.acknowledged(batch, base_offset)
         self._metrics.batches_acknowledged += 1
         self._metrics.records_acknowledged += batch.count
-        batch.fate.acknowledged(base_offset, append_time_ms)
+        batch.result.acknowledged(base_offset, append_time_ms)
         self._end(batch)
 
     def failed(self, batch: ProducerBatch, error: Exception, in_doubt: bool) -> None:
@@ -74,7 +74,7 @@ class Settler:
         self._stages.failed(batch, error, in_doubt)
         self._metrics.batches_failed += 1
         self._metrics.records_failed += batch.count
-        batch.fate.failed(error)
+        batch.result.failed(error)
         self._end(batch)
 
     def split(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
@@ -122,15 +122,15 @@ class Settler:
 
     def _end(self, batch: ProducerBatch) -> None:
         for index, call in batch.callbacks.items():
-            error = batch.fate.error
+            error = batch.result.error
             try:
-                call(error, None if error else batch.fate.metadata(index))
+                call(error, None if error else batch.result.metadata(index))
             except Exception:
                 log.exception(
                     "an on_delivery callback for %s-%d failed", batch.topic, batch.partition
                 )
         batch.let_go()
-        self._budget.release(batch.reserved)
+        self._buffer.release(batch.reserved)
         for batches, future in self._waiters:
             batches.discard(batch)
             if not batches and not future.done():

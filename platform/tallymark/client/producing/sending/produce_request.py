@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from tallymark.client.core.metadata import Metadata
 from tallymark.client.producing.batches.batch import ProducerBatch
-from tallymark.client.producing.batches.partition_queue import Lane
+from tallymark.client.producing.batches.partition_queue import PartitionQueue
 from tallymark.errors import CODES, KafkaError
 from tallymark.net.addresses import Address
 from tallymark.net.client.broker_connection import Stream
@@ -20,13 +20,13 @@ from tallymark.protocol.produce_client_wire import LOWEST, Appended, Topic, writ
 
 _ZSTD_FROM: Final = 7
 
-Parcel = tuple[Lane, ProducerBatch]
+Entry = tuple[PartitionQueue, ProducerBatch]
 
 
 class Answer(NamedTuple):
     """What the broker says of one batch: ``error`` None and where it is, or why it is not."""
 
-    lane: Lane
+    queue: PartitionQueue
     batch: ProducerBatch
     error: KafkaError | None
     base_offset: int
@@ -44,24 +44,24 @@ def produce_version(stream: Stream, compression: str) -> int:
 
 
 def request_writer(
-    parcels: Sequence[Parcel],
+    entries: Sequence[Entry],
     version: int,
     acks: int,
     timeout: float,
     compression: tuple[str, int | None],
     metadata: Metadata,
 ) -> tuple[Callable[[int, str | None], list[Any]], int]:
-    """What writes one request with all ``parcels``, and the bytes of their batches. ``timeout``
+    """What writes one request with all ``entries``, and the bytes of their batches. ``timeout``
     seconds are what the broker may take; ``compression`` is a codec and its level."""
     topics: dict[str, Topic] = {}
     size = 0
-    for lane, batch in parcels:
+    for queue, batch in entries:
         header, records = batch.pieces(*compression)
         size += len(header) + len(records)
-        topic = topics.get(lane.topic)
+        topic = topics.get(queue.topic)
         if topic is None:
-            topic = topics[lane.topic] = (lane.topic, metadata.topic_id(lane.topic), [])
-        topic[2].append((lane.partition, header, records))
+            topic = topics[queue.topic] = (queue.topic, metadata.topic_id(queue.topic), [])
+        topic[2].append((queue.partition, header, records))
     parts = list(topics.values())
     timeout_ms = int(timeout * 1000)
 
@@ -72,44 +72,44 @@ def request_writer(
 
 
 def read_response(
-    parcels: Sequence[Parcel], response: list[Appended] | ProduceResponse, metadata: Metadata
+    entries: Sequence[Entry], response: list[Appended] | ProduceResponse, metadata: Metadata
 ) -> Iterator[Answer]:
     """The answer for each batch of the request; a batch the response forgets is unanswered, which
     says as little as a broken connection."""
     if isinstance(response, list):
-        yield from _read_short(parcels, response)
+        yield from _read_short(entries, response)
         return
-    names = {metadata.topic_id(lane.topic): lane.topic for lane, _ in parcels}
+    names = {metadata.topic_id(queue.topic): queue.topic for queue, _ in entries}
     found: dict[tuple[str, int], ProduceResponsePartition] = {}
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id, "")
         found.update({(name, part.index): part for part in topic.partition_responses})
-    for lane, batch in parcels:
-        part = found.get((lane.topic, lane.partition))
-        yield _forgotten(lane, batch) if part is None else _answer(lane, batch, part)
+    for queue, batch in entries:
+        part = found.get((queue.topic, queue.partition))
+        yield _forgotten(queue, batch) if part is None else _answer(queue, batch, part)
 
 
-def _read_short(parcels: Sequence[Parcel], appended: Sequence[Appended]) -> Iterator[Answer]:
+def _read_short(entries: Sequence[Entry], appended: Sequence[Appended]) -> Iterator[Answer]:
     """Of an answer about one topic; which one it is matters only where the request had others."""
-    topics = {lane.topic for lane, _ in parcels}
+    topics = {queue.topic for queue, _ in entries}
     found = {answer.partition: answer for answer in appended} if len(topics) == 1 else {}
-    for lane, batch in parcels:
-        answer = found.get(lane.partition)
+    for queue, batch in entries:
+        answer = found.get(queue.partition)
         if answer is None:
-            yield _forgotten(lane, batch)
+            yield _forgotten(queue, batch)
         else:
-            yield Answer(lane, batch, None, answer.base_offset, answer.append_time_ms)
+            yield Answer(queue, batch, None, answer.base_offset, answer.append_time_ms)
 
 
 def learn_leaders(
-    parcels: Sequence[Parcel], response: list[Appended] | ProduceResponse, metadata: Metadata
+    entries: Sequence[Entry], response: list[Appended] | ProduceResponse, metadata: Metadata
 ) -> bool:
     """Take over the leaders that the answer names for partitions which have moved (KIP-951);
     whether there were any."""
     if isinstance(response, list) or not response.node_endpoints:
         return False
     nodes = {node.node_id: Address(node.host, node.port) for node in response.node_endpoints}
-    names = {metadata.topic_id(lane.topic): lane.topic for lane, _ in parcels}
+    names = {metadata.topic_id(queue.topic): queue.topic for queue, _ in entries}
     learnt = False
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id, "")
@@ -126,17 +126,17 @@ def learn_leaders(
     return learnt
 
 
-def _forgotten(lane: Lane, batch: ProducerBatch) -> Answer:
-    where = f"{lane.topic}-{lane.partition}"
+def _forgotten(queue: PartitionQueue, batch: ProducerBatch) -> Answer:
+    where = f"{queue.topic}-{queue.partition}"
     error = KafkaError(CODES["NETWORK_EXCEPTION"], f"{where} is missing in the response")
-    return Answer(lane, batch, error, -1, -1)
+    return Answer(queue, batch, error, -1, -1)
 
 
-def _answer(lane: Lane, batch: ProducerBatch, part: ProduceResponsePartition) -> Answer:
+def _answer(queue: PartitionQueue, batch: ProducerBatch, part: ProduceResponsePartition) -> Answer:
     if part.error_code and part.error_code != CODES["DUPLICATE_SEQUENCE_NUMBER"]:
-        where = f"{lane.topic}-{lane.partition}"
+        where = f"{queue.topic}-{queue.partition}"
         context = f"{where}: {part.error_message}" if part.error_message else where
-        return Answer(lane, batch, KafkaError(part.error_code, context), -1, -1)
+        return Answer(queue, batch, KafkaError(part.error_code, context), -1, -1)
     # DUPLICATE_SEQUENCE_NUMBER: in the log, longer ago than the broker remembers where
     offset = -1 if part.error_code else part.base_offset
-    return Answer(lane, batch, None, offset, part.log_append_time_ms)
+    return Answer(queue, batch, None, offset, part.log_append_time_ms)

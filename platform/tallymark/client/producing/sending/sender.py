@@ -22,15 +22,15 @@ from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.io_thread import IoThread
 from tallymark.client.producing.batches.accumulator import Accumulator
 from tallymark.client.producing.batches.batch import ProducerBatch
-from tallymark.client.producing.batches.partition_queue import Lane
+from tallymark.client.producing.batches.partition_queue import PartitionQueue
 from tallymark.client.producing.interceptors.chain import InterceptorChain
 from tallymark.client.producing.interceptors.stages import QueueStages
 from tallymark.client.producing.producer_metrics import ProducerMetrics
 from tallymark.client.producing.sending.answers import Answers, SendRules
-from tallymark.client.producing.sending.background import Errands
-from tallymark.client.producing.sending.batch_completion import Settler
+from tallymark.client.producing.sending.background import BackgroundRefresh
+from tallymark.client.producing.sending.batch_completion import BatchCompletion
 from tallymark.client.producing.sending.produce_request import (
-    Parcel,
+    Entry,
     produce_version,
     request_writer,
 )
@@ -63,7 +63,7 @@ class Sender:
         io: IoThread,
         cluster: Cluster,
         rules: SendRules,
-        settler: Settler,
+        completion: BatchCompletion,
         chain: InterceptorChain,
         stages: QueueStages,
         metrics: ProducerMetrics,
@@ -75,15 +75,15 @@ class Sender:
         self._io = io
         self._cluster = cluster
         self._rules = rules
-        self._settler = settler
+        self._completion = completion
         self._chain = chain
         self._stages = stages
         self._metrics = metrics
-        self._errands = Errands(cluster, rules.retry_backoff, self._pump)
-        self._answers = Answers(cluster, rules, settler, stages, metrics, self._errands)
-        self._active: dict[Lane, None] = {}
+        self._background = BackgroundRefresh(cluster, rules.retry_backoff, self._pump)
+        self._answers = Answers(cluster, rules, completion, stages, metrics, self._background)
+        self._active: dict[PartitionQueue, None] = {}
         """Partitions with an open, sealed, pending or travelling batch."""
-        self._ready: dict[Lane, None] = {}
+        self._ready: dict[PartitionQueue, None] = {}
         """Those of them that have batches to send."""
         self._woken = False
         self._urgent = 0
@@ -109,7 +109,7 @@ class Sender:
         self._urgent += 1
         try:
             self._pump()
-            await self._settler.wait_for({b for b in self._open_batches() if b.user_records})
+            await self._completion.wait_for({b for b in self._open_batches() if b.user_records})
         finally:
             self._urgent -= 1
 
@@ -132,9 +132,9 @@ class Sender:
         """Settle everything as failed, or in doubt where bytes have left."""
         self._take_news()
         self._scan(time.monotonic(), seal_all=True)
-        for lane in self._active:
-            for batch in lane.pipeline.abandon():
-                self._settler.failed(batch, error, batch.ambiguous)
+        for queue in self._active:
+            for batch in queue.pipeline.abandon():
+                self._completion.failed(batch, error, batch.ambiguous)
 
     async def stop(self) -> None:
         """Send and tick no more."""
@@ -142,10 +142,10 @@ class Sender:
         for handle in (self._timer, self._ticker):
             if handle is not None:
                 handle.cancel()
-        await self._errands.close()
+        await self._background.close()
 
     def _open_batches(self) -> list[ProducerBatch]:
-        return [batch for lane in self._active for batch in lane.pipeline.unsettled()]
+        return [batch for queue in self._active for batch in queue.pipeline.unsettled()]
 
     # --- the pump ---------------------------------------------------------------------------
 
@@ -157,11 +157,11 @@ class Sender:
             return
         accumulator = self.accumulator
         accumulator.looks_at = 0.0
-        for lane in self._ready:
-            lane.crowded = False
+        for queue in self._ready:
+            queue.crowded = False
         now = time.monotonic()
         self._take_news()
-        hurry = bool(self._urgent or accumulator.budget.waiting)
+        hurry = bool(self._urgent or accumulator.buffer.waiting)
         if hurry or now >= self._scan_at or not accumulator.rules.linger:
             self._scan(now, seal_all=hurry)
         self._send_all(now)
@@ -175,70 +175,74 @@ class Sender:
         while full:
             self._take_sealed(full.popleft())
 
-    def _take_sealed(self, lane: Lane) -> None:
-        while lane.sealed:
-            batch = lane.sealed.popleft()
-            self._settler.announce(batch)
-            lane.pipeline.add(batch)
-            self._ready[lane] = None
+    def _take_sealed(self, queue: PartitionQueue) -> None:
+        while queue.sealed:
+            batch = queue.sealed.popleft()
+            self._completion.announce(batch)
+            queue.pipeline.add(batch)
+            self._ready[queue] = None
 
     def _scan(self, now: float, seal_all: bool) -> None:
         """Look through all partitions: seal what has lingered long enough (where something waits
         already it may go on filling), find what may be sent again, forget those that are done."""
         linger = self.accumulator.rules.linger
         self._scan_at = _NEVER
-        for lane in list(self._active):
-            pipeline = lane.pipeline
-            filling = lane.open
+        for queue in list(self._active):
+            pipeline = queue.pipeline
+            filling = queue.open
             if filling is not None:
                 if seal_all or (filling.created + linger <= now and not pipeline.pending):
-                    self._seal(lane)
+                    self._seal(queue)
                 else:
                     self._scan_at = min(self._scan_at, max(filling.created + linger, now + 0.001))
-            if lane.sealed:
-                self._take_sealed(lane)
+            if queue.sealed:
+                self._take_sealed(queue)
             if pipeline.pending:
-                self._ready[lane] = None
+                self._ready[queue] = None
             elif pipeline.idle:
-                self._dismiss(lane)
+                self._dismiss(queue)
 
-    def _seal(self, lane: Lane) -> None:
-        with lane.lock:
-            lane.seal()
-        self._take_sealed(lane)
+    def _seal(self, queue: PartitionQueue) -> None:
+        with queue.lock:
+            queue.seal()
+        self._take_sealed(queue)
 
     def _expire(self, now: float) -> None:
         timeout = self.accumulator.rules.delivery_timeout
-        for lane in self._active:
-            for batch in lane.pipeline.expired(now):
-                last = f"; last problem: {self._errands.problem}" if self._errands.problem else ""
+        for queue in self._active:
+            for batch in queue.pipeline.expired(now):
+                last = (
+                    f"; last problem: {self._background.problem}"
+                    if self._background.problem
+                    else ""
+                )
                 error = TimedOutError(f"{batch.describe()} not delivered in {timeout:g} s{last}")
-                self._settler.failed(batch, error, batch.ambiguous)
+                self._completion.failed(batch, error, batch.ambiguous)
 
     def _send_all(self, now: float) -> None:
-        by_leader: dict[Address, list[Lane]] = {}
-        for lane in list(self._ready):
-            pipeline = lane.pipeline
+        by_leader: dict[Address, list[PartitionQueue]] = {}
+        for queue in list(self._ready):
+            pipeline = queue.pipeline
             if not pipeline.pending:
-                del self._ready[lane]
+                del self._ready[queue]
                 continue
-            if pipeline.next(now, self._errands.ids.newest) is None:
-                if pipeline.needs_identity and self._errands.ids.newest == pipeline.identity:
-                    self._want_identity(lane)
+            if pipeline.next(now, self._background.ids.newest) is None:
+                if pipeline.needs_identity and self._background.ids.newest == pipeline.identity:
+                    self._want_identity(queue)
                 continue
-            address = self._cluster.leader_address(lane.topic, lane.partition)
+            address = self._cluster.leader_address(queue.topic, queue.partition)
             if address is None:
-                self._errands.want_metadata()
+                self._background.want_metadata()
             else:
-                by_leader.setdefault(address, []).append(lane)
-        for address, lanes in by_leader.items():
-            self._send_to(address, lanes, now)
+                by_leader.setdefault(address, []).append(queue)
+        for address, queues in by_leader.items():
+            self._send_to(address, queues, now)
 
-    def _send_to(self, address: Address, lanes: list[Lane], now: float) -> None:
+    def _send_to(self, address: Address, queues: list[PartitionQueue], now: float) -> None:
         """Requests to one broker, until it has enough in flight or nothing more may go."""
         stream = self._cluster.connections.ready(address)
         if stream is None:
-            again_at = self._errands.want_connection(address, now)
+            again_at = self._background.want_connection(address, now)
             if again_at is not None:
                 self._scan_at = min(self._scan_at, again_at)
             return
@@ -247,33 +251,33 @@ class Sender:
             if not stream.writable:
                 self._scan_at = min(self._scan_at, now + _UNWRITABLE_PAUSE)
                 break
-            parcels = self._fill_request(lanes, now)
-            if not parcels or not self._submit(address, stream, parcels, now):
+            entries = self._fill_request(queues, now)
+            if not entries or not self._submit(address, stream, entries, now):
                 break
         stream.push()
 
-    def _fill_request(self, lanes: list[Lane], now: float) -> list[Parcel]:
-        parcels: list[Parcel] = []
+    def _fill_request(self, queues: list[PartitionQueue], now: float) -> list[Entry]:
+        entries: list[Entry] = []
         room = MAX_REQUEST_BYTES
-        for lane in lanes:
-            batch = lane.pipeline.next(now, self._errands.ids.newest)
-            if batch is None or (parcels and batch.size > room):
+        for queue in queues:
+            batch = queue.pipeline.next(now, self._background.ids.newest)
+            if batch is None or (entries and batch.size > room):
                 continue
-            lane.pipeline.sent(batch)
-            parcels.append((lane, batch))
+            queue.pipeline.sent(batch)
+            entries.append((queue, batch))
             room -= batch.size
-        return parcels
+        return entries
 
-    def _submit(self, address: Address, stream: Stream, parcels: list[Parcel], now: float) -> bool:
+    def _submit(self, address: Address, stream: Stream, entries: list[Entry], now: float) -> bool:
         """Hand one request over; False when nothing more may be sent to this broker now."""
         rules = self._rules
         if self._stages.batches:
-            for _, batch in parcels:
+            for _, batch in entries:
                 self._stages.sending(batch)
         try:
             dialect = self._dialect(address, stream)
             write, size = request_writer(
-                parcels,
+                entries,
                 dialect.version,
                 rules.acks,
                 rules.request_timeout,
@@ -286,25 +290,25 @@ class Sender:
                 stream.exchange(
                     write,
                     dialect.read,
-                    partial(self._answered, address, parcels, now),
+                    partial(self._answered, address, entries, now),
                     rules.request_timeout,
                     "Produce",
                 )
         except (KafkaError, LocalProtocolError) as error:
-            self._answers.not_sent(parcels, error)
+            self._answers.not_sent(entries, error)
             return False
         self._metrics.requests += 1
         self._metrics.bytes_sent += size
-        for _, batch in parcels:
+        for _, batch in entries:
             batch.attempts += 1
         if rules.acks == 0:
             stream.push()
-            self._answers.unseen(parcels)
+            self._answers.unseen(entries)
         else:
             self._metrics.requests_in_flight += 1
             self._in_flight[address] = self._in_flight.get(address, 0) + 1
         if self._stages.batches:
-            for _, batch in parcels:
+            for _, batch in entries:
                 self._stages.sent(batch)
         return True
 
@@ -320,7 +324,7 @@ class Sender:
     def _answered(
         self,
         address: Address,
-        parcels: list[Parcel],
+        entries: list[Entry],
         sent_at: float,
         response: Any,
         error: TallymarkError | None,
@@ -329,25 +333,25 @@ class Sender:
         self._in_flight[address] -= 1
         self._metrics.requests_in_flight -= 1
         if error is not None:
-            self._answers.lost(parcels, error)
+            self._answers.lost(entries, error)
             self.wake()  # nobody calls after_answers of a connection that has died
         else:
-            self._answers.take(parcels, response)
+            self._answers.take(entries, response)
             self._metrics.answered(time.monotonic() - sent_at)
 
     def _rest(self, now: float, hurry: bool) -> None:
         """See when the pump is needed next, and let senders know what they need not tell."""
         backlog = 0
         linger = self.accumulator.rules.linger
-        for lane in self._ready:
-            pipeline = lane.pipeline
+        for queue in self._ready:
+            pipeline = queue.pipeline
             waiting = len(pipeline.pending)
             if waiting:
-                lane.crowded = True
+                queue.crowded = True
                 backlog += waiting
                 if pipeline.retry_at > now:
                     self._scan_at = min(self._scan_at, pipeline.retry_at)
-            elif (filling := lane.open) is not None:  # it no longer has to wait for others
+            elif (filling := queue.open) is not None:  # it no longer has to wait for others
                 self._scan_at = min(self._scan_at, filling.created + linger)
         self.accumulator.pace.note(backlog)
         if not self._active and not backlog:
@@ -358,11 +362,11 @@ class Sender:
         if not hurry:
             self.accumulator.looks_at = self._scan_at
 
-    def _dismiss(self, lane: Lane) -> None:
-        with lane.lock:
-            if lane.open is None and not lane.sealed:
-                lane.listed = False
-                del self._active[lane]
+    def _dismiss(self, queue: PartitionQueue) -> None:
+        with queue.lock:
+            if queue.open is None and not queue.sealed:
+                queue.listed = False
+                del self._active[queue]
 
     def _wake_at(self, at: float) -> None:
         """Run the pump at ``at`` at the latest."""
@@ -372,14 +376,14 @@ class Sender:
             self._timer.cancel()
         self._timer = self._io.loop.call_at(at, self._pump)
 
-    def _want_identity(self, lane: Lane) -> None:
-        error = self._errands.ids.error
-        if error is None or lane.pipeline.in_flight:
-            self._errands.ids.request()
+    def _want_identity(self, queue: PartitionQueue) -> None:
+        error = self._background.ids.error
+        if error is None or queue.pipeline.in_flight:
+            self._background.ids.request()
             return
-        for batch in lane.pipeline.abandon():
-            self._settler.failed(batch, error, batch.ambiguous)
-        self._errands.ids.error = None
+        for batch in queue.pipeline.abandon():
+            self._completion.failed(batch, error, batch.ambiguous)
+        self._background.ids.error = None
 
     # --- time -------------------------------------------------------------------------------
 
@@ -396,10 +400,10 @@ class Sender:
 
     def _oldest_pending(self) -> int | None:
         oldest: int | None = None
-        for lane in self._active:
-            with lane.lock:
-                waiting = [*lane.sealed, lane.open] if lane.open else list(lane.sealed)
+        for queue in self._active:
+            with queue.lock:
+                waiting = [*queue.sealed, queue.open] if queue.open else list(queue.sealed)
                 found = [batch.oldest for batch in waiting if batch.stamped]
-            found += [batch.oldest for batch in lane.pipeline.unsettled() if batch.stamped]
+            found += [batch.oldest for batch in queue.pipeline.unsettled() if batch.stamped]
             oldest = min([*found, oldest] if oldest is not None else found, default=None)
         return oldest if oldest is not None and oldest < 2**63 else None
