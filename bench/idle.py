@@ -32,7 +32,7 @@ from tallymark.deployment import Deployment, dump_toml
 from tallymark.processes.ports import with_free_ports
 from tallymark.processes.supervisor.control import ask
 from tallymark.processes.supervisor.run import control_file
-from tallymark_audit.proof.harness.processes import Command
+from tallymark_audit.proof.harness.commands import Command
 from tallymark_audit.store import open_store
 
 TOPICS: Final = 20

@@ -17,7 +17,7 @@ from eventually import eventually
 from tallymark.client import Admin, Producer
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
 from tallymark.testing.broker_thread import BrokerThread
-from tallymark_audit.proof.drill import at_rest
+from tallymark_audit.proof.drill.faults import at_rest
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.service import CollectorService
 from tallymark_audit.store import Store, open_store, queries

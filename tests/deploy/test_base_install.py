@@ -13,7 +13,7 @@ from eventually import eventually
 
 from tallymark.deployment import Deployment
 from tallymark.processes.ports import with_free_ports
-from tallymark_audit.proof.harness.processes import Command
+from tallymark_audit.proof.harness.commands import Command
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.process

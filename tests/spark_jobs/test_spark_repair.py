@@ -26,7 +26,7 @@ from tallymark.deployment import (
 )
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.judge.verdicts import State
-from tallymark_audit.proof.drill import at_rest
+from tallymark_audit.proof.drill.faults import at_rest
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.service import CollectorService
 from tallymark_audit.store import Store, open_store, queries

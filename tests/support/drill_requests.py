@@ -10,7 +10,7 @@ from tallymark.protocol.messages import (
 )
 from tallymark.protocol.record_writer import RecordInput
 from tallymark.protocol.records import encode_batch, split_batches
-from tallymark_audit.proof.drill.producer import value_of
+from tallymark_audit.proof.drill.applications.producer import value_of
 
 TOPIC = "orders"
 INSTANCE = bytes(range(8))

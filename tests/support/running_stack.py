@@ -16,7 +16,7 @@ from tallymark.processes.child_process import kill_process
 from tallymark.processes.ports import with_free_ports
 from tallymark.processes.supervisor.control import ask
 from tallymark.processes.supervisor.run import control_file
-from tallymark_audit.proof.harness.processes import Command
+from tallymark_audit.proof.harness.commands import Command
 
 WINDOW_MS = 2_000
 

@@ -18,7 +18,7 @@ from eventually import eventually
 from tallymark.client import Admin, Producer, SimpleConsumer
 from tallymark.processes.apache_kafka import ApacheKafkaServer
 from tallymark.testing.broker_thread import BrokerThread
-from tallymark_audit.proof.harness.processes import Command
+from tallymark_audit.proof.harness.commands import Command
 
 pytestmark = [pytest.mark.apache_kafka, pytest.mark.process]
 SECONDS = 90.0

@@ -9,9 +9,9 @@ from drill_requests import INSTANCE, SERVER, stamped
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CorruptRecordError
 from tallymark.protocol.records import encode_batch, split_batches
-from tallymark_audit.proof.drill import at_rest
-from tallymark_audit.proof.drill.truth import Log, Origin, crc_is_right, read_files
-from tallymark_audit.proof.harness.fault import CHECKPOINT
+from tallymark_audit.proof.drill.faults import at_rest
+from tallymark_audit.proof.drill.truth.books_and_logs import Log, Origin, crc_is_right, read_files
+from tallymark_audit.proof.harness.power_failure import CHECKPOINT
 
 BATCHES, RECORDS, SEGMENTS = 4, 10, 4
 IN_SEGMENT = BATCHES * RECORDS

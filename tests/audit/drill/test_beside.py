@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.beside import (
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP
+from tallymark_audit.proof.drill.scoring.compare import compare
+from tallymark_audit.proof.drill.scoring.report import Outcome, markdown, merged
+from tallymark_audit.proof.drill.scoring.side_scores import (
     SideScore,
     score_events,
     score_items,
     score_unreadable,
 )
-from tallymark_audit.proof.drill.compare import compare
-from tallymark_audit.proof.drill.expected import DUPLICATION, LOSS, Cell, Expectation, Item
-from tallymark_audit.proof.drill.report import Outcome, markdown, merged
-from tallymark_audit.proof.drill.topology import CONSUMER_HOP
-from tallymark_audit.proof.drill.truth import Unreadable
+from tallymark_audit.proof.drill.truth.books_and_logs import Unreadable
+from tallymark_audit.proof.drill.truth.expected import DUPLICATION, LOSS, Cell, Expectation, Item
 
 EDGE = "dc1-to-aggregate"
-PLACE = Unreadable("aggregate", faults.BROKEN_CRC, 0, 417, 4_000)
+PLACE = Unreadable("aggregate", kinds.BROKEN_CRC, 0, 417, 4_000)
 
 
 def cell(edge: str, topic: str) -> Cell:
@@ -26,17 +26,17 @@ def cell(edge: str, topic: str) -> Cell:
 
 
 def test_findings_are_counted_where_their_fault_was_made() -> None:
-    gone = {Item(cell(EDGE, faults.LOST_SEGMENT), LOSS, number) for number in range(5)}
+    gone = {Item(cell(EDGE, kinds.LOST_SEGMENT), LOSS, number) for number in range(5)}
     twice = {Item(cell(CONSUMER_HOP, "orders"), DUPLICATION, number, 1) for number in range(3)}
     truth = Expectation(items=gone | twice)
-    false = Item(cell(EDGE, faults.LOST_SEGMENT), DUPLICATION, 2, 1)
+    false = Item(cell(EDGE, kinds.LOST_SEGMENT), DUPLICATION, 2, 1)
     missed = sorted(gone)[0]
     comparison = compare(truth, (gone | twice | {false}) - {missed})
-    segment = score_items(faults.LOST_SEGMENT, 5, truth, comparison)
-    assert segment == SideScore(faults.LOST_SEGMENT, 5, 5, 4, 1)
+    segment = score_items(kinds.LOST_SEGMENT, 5, truth, comparison)
+    assert segment == SideScore(kinds.LOST_SEGMENT, 5, 5, 4, 1)
     assert not segment.perfect
-    killed = score_items(faults.KILL_CONSUMER, 1, truth, comparison)
-    assert killed == SideScore(faults.KILL_CONSUMER, 1, 3, 3, 0)
+    killed = score_items(kinds.KILL_CONSUMER, 1, truth, comparison)
+    assert killed == SideScore(kinds.KILL_CONSUMER, 1, 3, 3, 0)
     assert killed.perfect
 
 
@@ -59,17 +59,17 @@ def test_every_event_with_a_turned_bit_is_an_incident(
     incidents: list[dict[str, Any]], found: int, wrong: int
 ) -> None:
     score = score_events(9, {"dc1": 5, "dc2": 1}, incidents)
-    assert score == SideScore(faults.FLIP_EVENTS, 9, 6, found, wrong)
+    assert score == SideScore(kinds.FLIP_EVENTS, 9, 6, found, wrong)
 
 
 def window(at: int, state: str, *reasons: str, edge: str = EDGE) -> dict[str, Any]:
-    where = {"edge": edge, "topic": faults.BROKEN_CRC, "window": at}
+    where = {"edge": edge, "topic": kinds.BROKEN_CRC, "window": at}
     return {**where, "state": state, "reasons": list(reasons)}
 
 
 WHY = "broken-crc-0 of aggregate cannot be read from offset 417 on: CRC does not hold"
 TOLD = {
-    "cluster": "aggregate", "topic": faults.BROKEN_CRC, "partition": 0, "from_offset": 417,
+    "cluster": "aggregate", "topic": kinds.BROKEN_CRC, "partition": 0, "from_offset": 417,
     "reason": "a batch whose CRC does not hold",
 }  # fmt: skip
 
@@ -81,7 +81,7 @@ def test_windows_behind_damage_are_unknown_and_say_where() -> None:
         window(6_000, "UNKNOWN", WHY),
         window(6_000, "COMPLETE", edge="producer-to-dc1"),
     ]
-    assert score_unreadable([PLACE], rows, [TOLD]) == SideScore(faults.BROKEN_CRC, 1, 3, 3, 0)
+    assert score_unreadable([PLACE], rows, [TOLD]) == SideScore(kinds.BROKEN_CRC, 1, 3, 3, 0)
 
 
 @pytest.mark.parametrize(
@@ -106,17 +106,17 @@ def outcome(**more: Any) -> Outcome:
 
 
 def test_a_drill_with_a_miss_beside_an_alarm_taken_back_or_a_death_is_not_perfect() -> None:
-    whole = SideScore(faults.LOST_SEGMENT, 9, 9, 9, 0)
+    whole = SideScore(kinds.LOST_SEGMENT, 9, 9, 9, 0)
     assert outcome(beside=(whole,)).perfect
-    assert not outcome(beside=(SideScore(faults.LOST_SEGMENT, 9, 9, 8, 0),)).perfect
+    assert not outcome(beside=(SideScore(kinds.LOST_SEGMENT, 9, 9, 8, 0),)).perfect
     assert not outcome(taken_back=["dc1 orders 0 was LOSS"]).perfect
     assert not outcome(deaths=["collector-dc1 ended"]).perfect
 
 
 def test_the_report_has_a_line_a_kind_and_what_must_not_be() -> None:
-    one = outcome(beside=(SideScore(faults.LOST_SEGMENT, 9, 9, 9, 0),), deaths=["it ended"])
-    other = outcome(beside=(SideScore(faults.LOST_SEGMENT, 1, 1, 0, 2),))
-    assert merged([one, other]).beside == (SideScore(faults.LOST_SEGMENT, 10, 10, 9, 2),)
+    one = outcome(beside=(SideScore(kinds.LOST_SEGMENT, 9, 9, 9, 0),), deaths=["it ended"])
+    other = outcome(beside=(SideScore(kinds.LOST_SEGMENT, 1, 1, 0, 2),))
+    assert merged([one, other]).beside == (SideScore(kinds.LOST_SEGMENT, 10, 10, 9, 2),)
     text = markdown([one, other])
     assert "| lost-segment | 10 | 10 | 9 | 1 | 2 |" in text
     assert "| alarms taken back |  | 0 |  |  | 0 |" in text

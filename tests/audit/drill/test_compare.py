@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from tallymark_audit.proof.drill.compare import Comparison, compare
-from tallymark_audit.proof.drill.expected import (
+from tallymark_audit.proof.drill.findings.found import items_of, located, undecided
+from tallymark_audit.proof.drill.scoring.compare import Comparison, compare
+from tallymark_audit.proof.drill.scoring.report import Outcome, markdown, to_json
+from tallymark_audit.proof.drill.truth.expected import (
     CORRUPT,
     DUPLICATION,
     LOSS,
@@ -15,8 +17,6 @@ from tallymark_audit.proof.drill.expected import (
     Expectation,
     Item,
 )
-from tallymark_audit.proof.drill.found import items_of, located, undecided
-from tallymark_audit.proof.drill.report import Outcome, markdown, to_json
 
 WINDOW = 60_000
 EDGE = "dc1-to-aggregate"

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tallymark_audit.proof.drill.expected import CORRUPT, DUPLICATION, LOSS
-from tallymark_audit.proof.drill.plan import make_plan
-from tallymark_audit.proof.drill.report import terminal_table, to_json
+from tallymark_audit.proof.drill.planning.plan import make_plan
+from tallymark_audit.proof.drill.planning.topology import build
 from tallymark_audit.proof.drill.run import Drill
-from tallymark_audit.proof.drill.topology import build
+from tallymark_audit.proof.drill.scoring.report import terminal_table, to_json
+from tallymark_audit.proof.drill.truth.expected import CORRUPT, DUPLICATION, LOSS
 from tallymark_audit.proof.harness.narrate import Narrator
 
 FAULTS = ("drop", "duplicate", "corrupt", "drop-events", "kill-collector", "torn-tail")

@@ -2,8 +2,20 @@
 
 import zlib
 
-from tallymark_audit.proof.drill.compare import compare
-from tallymark_audit.proof.drill.expected import (
+from tallymark_audit.proof.drill.applications.producer import value_of
+from tallymark_audit.proof.drill.faults.kinds import RESTAMPED_AT_REST
+from tallymark_audit.proof.drill.scoring.compare import compare
+from tallymark_audit.proof.drill.truth.books_and_logs import (
+    Book,
+    Log,
+    LostHost,
+    Origin,
+    Seen,
+    Told,
+    Unreadable,
+    Who,
+)
+from tallymark_audit.proof.drill.truth.expected import (
     CORRUPT,
     DUPLICATION,
     LOSS,
@@ -15,18 +27,6 @@ from tallymark_audit.proof.drill.expected import (
     expect_gone,
     expect_nothing,
     expect_repeats,
-)
-from tallymark_audit.proof.drill.faults import RESTAMPED_AT_REST
-from tallymark_audit.proof.drill.producer import value_of
-from tallymark_audit.proof.drill.truth import (
-    Book,
-    Log,
-    LostHost,
-    Origin,
-    Seen,
-    Told,
-    Unreadable,
-    Who,
 )
 
 WINDOW = 1_000

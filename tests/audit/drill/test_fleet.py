@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tallymark.errors import UserError
-from tallymark_audit.proof.drill.fleet import Fleet
-from tallymark_audit.proof.drill.topology import build
-from tallymark_audit.proof.harness.processes import Command
+from tallymark_audit.proof.drill.planning.topology import build
+from tallymark_audit.proof.drill.running.processes import Fleet
+from tallymark_audit.proof.harness.commands import Command
 
 
 class Ended(Command):

@@ -7,14 +7,14 @@ from sqlalchemy import func, insert, select
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.sides import Claim
-from tallymark_audit.proof.drill.expected import SKEWED, Cell, Item
-from tallymark_audit.proof.drill.found import (
+from tallymark_audit.proof.drill.findings.found import (
     read_alarms,
     read_reporters,
     read_skewed,
     read_verdicts,
     unnamed,
 )
+from tallymark_audit.proof.drill.truth.expected import SKEWED, Cell, Item
 from tallymark_audit.store import open_store
 from tallymark_audit.store.collapse import Changed, collapse
 from tallymark_audit.store.rows import claim_to_row

@@ -20,10 +20,10 @@ from tallymark.protocol.record_writer import RecordInput
 from tallymark.protocol.records import Record, encode_batch, split_batches
 from tallymark_audit.events.events import encode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.faults import Order, read_orders, write_orders
-from tallymark_audit.proof.drill.meddler import Meddler, swapped, with_feigned
-from tallymark_audit.proof.drill.seal import Note
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.faults.fault_injector import Meddler, swapped, with_feigned
+from tallymark_audit.proof.drill.faults.ground_truth import Note
+from tallymark_audit.proof.drill.faults.kinds import Order, read_orders, write_orders
 from tallymark_audit.reporters.books.tally import Identity, Tally
 
 NOW = 10_000
@@ -58,26 +58,26 @@ def test_without_orders_everything_arrives_and_nothing_is_noted() -> None:
 
 def test_an_order_holds_in_its_time_and_until_it_has_hit_something() -> None:
     """A mirror stood still while its hop's only fault was due: the drill proved nothing."""
-    meddling, some = meddler(order(faults.DROP)), request({0: range(5)})
+    meddling, some = meddler(order(kinds.DROP)), request({0: range(5)})
     assert meddling.meddle(some, NOW - 1).notes == []
     assert meddling.meddle(some, NOW + 1_000).notes != []
     assert meddling.meddle(some, NOW + 1_000).notes == []
 
 
 def test_what_is_dropped_is_noted_and_all_else_arrives() -> None:
-    passage = meddler(order(faults.DROP, rate=0.5)).meddle(request({0: range(200)}), NOW)
+    passage = meddler(order(kinds.DROP, rate=0.5)).meddle(request({0: range(200)}), NOW)
     assert passage.request is not None
     arrived = sequences(passage.request)[0]
     gone = noted(passage.notes)
     assert sorted(arrived + gone) == list(range(200))
     assert 50 < len(gone) < 150
     assert {(note.kind, note.hop, note.topic) for note in passage.notes} == {
-        (faults.DROP, HOP, TOPIC)
+        (kinds.DROP, HOP, TOPIC)
     }
 
 
 def test_a_partition_of_which_nothing_is_left_is_answered_by_the_proxy() -> None:
-    meddling = meddler(order(faults.DROP_BATCH, most=1))
+    meddling = meddler(order(kinds.DROP_BATCH, most=1))
     passage = meddling.meddle(request({0: range(5), 1: range(3)}), NOW)
     assert passage.request is not None
     assert passage.feigned == [(TOPIC, 0)]
@@ -88,33 +88,33 @@ def test_a_partition_of_which_nothing_is_left_is_answered_by_the_proxy() -> None
 
 
 def test_a_request_of_which_nothing_is_left_does_not_reach_the_broker() -> None:
-    passage = meddler(order(faults.DROP)).meddle(request({0: range(5)}), NOW)
+    passage = meddler(order(kinds.DROP)).meddle(request({0: range(5)}), NOW)
     assert passage.request is None
     assert passage.feigned == [(TOPIC, 0)]
     assert noted(passage.notes) == [0, 1, 2, 3, 4]
 
 
 def test_loss_and_duplication_in_one_batch() -> None:
-    meddling = meddler(order(faults.DROP, rate=0.3), order(faults.DUPLICATE, rate=0.3))
+    meddling = meddler(order(kinds.DROP, rate=0.3), order(kinds.DUPLICATE, rate=0.3))
     passage = meddling.meddle(request({0: range(100)}), NOW)
     assert passage.request is not None
     arrived = sequences(passage.request)[0]
-    gone = noted([note for note in passage.notes if note.kind == faults.DROP])
-    twice = noted([note for note in passage.notes if note.kind == faults.DUPLICATE])
+    gone = noted([note for note in passage.notes if note.kind == kinds.DROP])
+    twice = noted([note for note in passage.notes if note.kind == kinds.DUPLICATE])
     assert gone
     assert twice
     assert sorted(arrived) == sorted([n for n in range(100) if n not in gone] + twice)
 
 
 def test_a_request_is_sent_twice() -> None:
-    passage = meddler(order(faults.DUPLICATE_BATCH)).meddle(request({0: range(4)}), NOW)
+    passage = meddler(order(kinds.DUPLICATE_BATCH)).meddle(request({0: range(4)}), NOW)
     assert passage.request is not None
     assert passage.extra == [passage.request]
     assert noted(passage.notes) == [0, 1, 2, 3]
 
 
 def test_corrupt_values_are_noted_one_by_one() -> None:
-    passage = meddler(order(faults.CORRUPT, most=2)).meddle(request({0: range(10)}), NOW)
+    passage = meddler(order(kinds.CORRUPT, most=2)).meddle(request({0: range(10)}), NOW)
     assert passage.request is not None
     changed = [
         place
@@ -125,7 +125,7 @@ def test_corrupt_values_are_noted_one_by_one() -> None:
 
 
 def test_lost_answers_and_delays_leave_the_request_as_it_is() -> None:
-    meddling = meddler(order(faults.LOST_ACK), order(faults.DELAY, seconds=3.0))
+    meddling = meddler(order(kinds.LOST_ACK), order(kinds.DELAY, seconds=3.0))
     passage = meddling.meddle(request({0: range(4)}), NOW)
     assert passage.hang_up
     assert passage.delay == 3.0
@@ -135,17 +135,17 @@ def test_lost_answers_and_delays_leave_the_request_as_it_is() -> None:
 
 def test_monitoring_events_are_a_matter_apart() -> None:
     events = request({0: range(3)}, topic=AUDIT_TOPIC)
-    passage = meddler(order(faults.DROP)).meddle(events, NOW)
+    passage = meddler(order(kinds.DROP)).meddle(events, NOW)
     assert passage.notes == []
-    passage = meddler(order(faults.DROP_EVENTS)).meddle(events, NOW)
+    passage = meddler(order(kinds.DROP_EVENTS)).meddle(events, NOW)
     assert passage.request is None
-    data = meddler(order(faults.DROP_EVENTS)).meddle(request({0: range(3)}), NOW)
+    data = meddler(order(kinds.DROP_EVENTS)).meddle(request({0: range(3)}), NOW)
     assert data.notes == []
 
 
 def test_what_mirrors_remember_passes_byte_for_byte() -> None:
     state = request({0: range(3)}, topic="_mirror_state")
-    passage = meddler(order(faults.DROP), order(faults.DROP_EVENTS)).meddle(state, NOW)
+    passage = meddler(order(kinds.DROP), order(kinds.DROP_EVENTS)).meddle(state, NOW)
     assert passage.request is not None
     before = state.topic_data[0].partition_data[0].records
     assert bytes(passage.request.topic_data[0].partition_data[0].records or b"") == before
@@ -164,7 +164,7 @@ def test_records_vanish_on_the_way_to_a_consumer_and_leave_a_hole() -> None:
         partition_index=0, error_code=0, high_watermark=100, records=produced.records
     )
     answer = FetchResponse(responses=[FetchResponseTopic(topic=TOPIC, partitions=[part])])
-    meddling = meddler(order(faults.DROP_FETCHED, rate=0.2))
+    meddling = meddler(order(kinds.DROP_FETCHED, rate=0.2))
     changed = meddling.meddle_fetched(answer, TOPIC, NOW)
     (batch,) = split_batches(changed.responses[0].partitions[0].records or b"")
     batch.check_crc()
@@ -179,7 +179,7 @@ def test_records_vanish_on_the_way_to_a_consumer_and_leave_a_hole() -> None:
 def test_orders_are_read_as_they_were_written(tmp_path: Path) -> None:
     path = tmp_path / "orders.json"
     assert read_orders(path) == []
-    orders = [order(faults.DROP, 0.25), order(faults.DELAY, seconds=2.5)]
+    orders = [order(kinds.DROP, 0.25), order(kinds.DELAY, seconds=2.5)]
     write_orders(path, orders)
     assert read_orders(path) == orders
 
@@ -197,7 +197,7 @@ def test_the_last_words_of_a_run_are_not_dropped() -> None:
     for closed in (False, True):
         tally = Tally(Identity(f"producer-{code}", "web", "app", code, 1_000, 0))
         values = [encode_event(event) for event in tally.report(NOW, NOW, closed)]
-        passage = meddler(order(faults.DROP_EVENTS)).meddle(produced(values), NOW)
+        passage = meddler(order(kinds.DROP_EVENTS)).meddle(produced(values), NOW)
         assert (passage.request is not None) == closed
         assert bool(passage.notes) != closed
 
@@ -223,25 +223,25 @@ def values_in(produced: ProduceRequest | None) -> list[bytes]:
 
 
 def test_one_bit_of_an_event_turns_and_its_mark_is_noted() -> None:
-    meddling = meddler(order(faults.FLIP_EVENTS))
+    meddling = meddler(order(kinds.FLIP_EVENTS))
     passage = meddling.meddle(events([0]), NOW)
     (value,) = values_in(passage.request)
     bits = int.from_bytes(value) ^ int.from_bytes(b"event 0")
     assert bits.bit_count() == 1
     (note,) = passage.notes
-    assert (note.kind, note.topic, note.instance) == (faults.FLIP_EVENTS, AUDIT_TOPIC, "")
+    assert (note.kind, note.topic, note.instance) == (kinds.FLIP_EVENTS, AUDIT_TOPIC, "")
     assert noted([note]) == [zlib.crc32(value)]
 
 
 def test_of_a_reporter_no_more_events_in_a_row_turn_than_it_makes_up_for() -> None:
     """A report repeats what the last three said: what four in a row have said is lost, and the
     audit cannot but say that it does not know."""
-    meddling = meddler(order(faults.FLIP_EVENTS))
+    meddling = meddler(order(kinds.FLIP_EVENTS))
     seen = [values_in(meddling.meddle(events([number]), NOW).request) for number in range(9)]
     turned = [value != b"event %d" % number for number, (value,) in enumerate(seen)]
     assert turned == [True, True, False] * 3
 
 
 def test_turned_bits_are_for_events_alone() -> None:
-    passage = meddler(order(faults.FLIP_EVENTS)).meddle(request({0: range(5)}), NOW)
+    passage = meddler(order(kinds.FLIP_EVENTS)).meddle(request({0: range(5)}), NOW)
     assert passage.notes == []

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tallymark.errors import UserError
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.plan import ALL_FAULTS, make_plan
-from tallymark_audit.proof.drill.topology import CONSUMER_HOP, all_hops
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.planning.plan import ALL_FAULTS, make_plan
+from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, all_hops
 
 SEED_7 = ("duplicate-batch", "kill-broker", "pause-producer", "reorder")
 
@@ -29,7 +29,7 @@ def test_every_seed_has_five_kinds_and_loss_meets_duplication(seed: int) -> None
         for hop, orders in plan.orders.items()
         for one in orders
         for other in orders
-        if one.kind == faults.DROP and other.kind == faults.DUPLICATE and one.start == other.start
+        if one.kind == kinds.DROP and other.kind == kinds.DUPLICATE and one.start == other.start
     ]
     assert together
 
@@ -39,8 +39,8 @@ def test_corruption_meets_neither_loss_nor_duplication(seed: int) -> None:
     for orders in make_plan(seed, 20).orders.values():
         for one in orders:
             meets = [o for o in orders if o is not one and o.start < one.end and one.start < o.end]
-            in_data = [o for o in meets if o.kind != faults.FLIP_EVENTS]
-            assert one.kind != faults.CORRUPT or not in_data
+            in_data = [o for o in meets if o.kind != kinds.FLIP_EVENTS]
+            assert one.kind != kinds.CORRUPT or not in_data
 
 
 @given(st.integers(0, 10_000), st.sets(st.sampled_from(ALL_FAULTS), min_size=1, max_size=8))
@@ -52,23 +52,23 @@ def test_everything_happens_while_messages_are_sent(seed: int, wanted: set[str])
     assert all(0 < at < 20_000 for at in moments)
     assert [action.at for action in plan.actions] == sorted(a.at for a in plan.actions)
     wire = {order.kind for orders in plan.orders.values() for order in orders}
-    assert wire == wanted & set(faults.WIRE_FAULTS)
+    assert wire == wanted & set(kinds.WIRE_FAULTS)
 
 
 @given(st.integers(0, 1_000))
 def test_of_ten_seeds_each_side_fault_is_in_two(tens: int) -> None:
     """Faults that no seed draws are proven by nobody: twenty seeds have each of them four times."""
     drawn = Counter(kind for seed in range(10 * tens, 10 * tens + 10) for kind in pair(seed))
-    assert drawn == dict.fromkeys(faults.SIDE_FAULTS, 2)
+    assert drawn == dict.fromkeys(kinds.SIDE_FAULTS, 2)
 
 
 def pair(seed: int) -> set[str]:
     plan = make_plan(seed, 24)
-    found = {kind for kind in plan.faults if kind in faults.SIDE_FAULTS}
+    found = {kind for kind in plan.faults if kind in kinds.SIDE_FAULTS}
     assert len(found) == 2
     assert {topic.name for topic in plan.topics} <= found
-    assert {action.kind for action in plan.actions if action.kind in faults.SIDE_FAULTS} == (
-        found - {faults.FLIP_EVENTS}
+    assert {action.kind for action in plan.actions if action.kind in kinds.SIDE_FAULTS} == (
+        found - {kinds.FLIP_EVENTS}
     )
     return found
 
@@ -76,29 +76,29 @@ def pair(seed: int) -> set[str]:
 def test_who_was_drawn_before_side_faults_were_made_is_drawn_still() -> None:
     """A seed is told to others: what it did must not change because there is more to draw."""
     plan = make_plan(7, 24)
-    main = [kind for kind in plan.faults if kind not in faults.SIDE_FAULTS]
+    main = [kind for kind in plan.faults if kind not in kinds.SIDE_FAULTS]
     assert main == ["drop", "duplicate", "corrupt", *SEED_7]
 
 
 def test_faults_of_the_wire_leave_topics_alone_that_have_a_fault_of_their_own() -> None:
     """A mirror's requests hold batches of several topics."""
-    for kind in faults.WIRE_FAULTS:
-        assert not faults.concerns(kind, faults.LOST_SEGMENT)
-    assert faults.concerns(faults.DROP, "orders")
-    assert faults.concerns(faults.FLIP_EVENTS, AUDIT_TOPIC)
+    for kind in kinds.WIRE_FAULTS:
+        assert not kinds.concerns(kind, kinds.LOST_SEGMENT)
+    assert kinds.concerns(kinds.DROP, "orders")
+    assert kinds.concerns(kinds.FLIP_EVENTS, AUDIT_TOPIC)
 
 
 @given(st.integers(0, 10_000))
 def test_bits_turn_where_no_producer_says_its_last_words(seed: int) -> None:
     """The one report that a killed producer's journal gave was damaged, so its run stayed silent
     and its windows UNKNOWN, as they have to; the drill called that undecided."""
-    plan = make_plan(seed, 24, ["kill-producer", faults.FLIP_EVENTS])
+    plan = make_plan(seed, 24, ["kill-producer", kinds.FLIP_EVENTS])
     (killed,) = [action.name for action in plan.actions]
     assert f"producer-to-{killed.split('-')[1]}" not in plan.orders
     assert len(plan.orders) == 2
 
 
-@pytest.mark.parametrize("kind", faults.CONSUMER_KILLS)
+@pytest.mark.parametrize("kind", kinds.CONSUMER_KILLS)
 def test_who_kills_members_of_a_group_has_a_group(kind: str) -> None:
     plan = make_plan(1, 20, [kind])
     assert plan.orders == {CONSUMER_HOP: []}

@@ -15,10 +15,10 @@ from tallymark import Producer
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import TallymarkError
 from tallymark.testing import MemoryBroker, read_topic
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.faults import Order, write_orders
-from tallymark_audit.proof.drill.proxy import Proxy
-from tallymark_audit.proof.drill.seal import open_seals
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.faults.ground_truth import open_seals
+from tallymark_audit.proof.drill.faults.kinds import Order, write_orders
+from tallymark_audit.proof.drill.faults.proxy import Proxy
 
 COUNT = 300
 FOREVER = 1 << 60
@@ -121,7 +121,7 @@ def test_without_orders_nothing_is_changed(hop: Hop) -> None:
     assert hop.sealed() == {}
 
 
-@pytest.mark.parametrize("kind", [faults.DROP, faults.DROP_BATCH])
+@pytest.mark.parametrize("kind", [kinds.DROP, kinds.DROP_BATCH])
 def test_what_is_dropped_was_acknowledged_and_is_not_there(hop: Hop, kind: str) -> None:
     hop.start(always(kind, 0.2))
     hop.publish()
@@ -131,7 +131,7 @@ def test_what_is_dropped_was_acknowledged_and_is_not_there(hop: Hop, kind: str) 
     assert sorted(there + gone) == list(range(COUNT))
 
 
-@pytest.mark.parametrize("kind", [faults.DUPLICATE, faults.DUPLICATE_BATCH])
+@pytest.mark.parametrize("kind", [kinds.DUPLICATE, kinds.DUPLICATE_BATCH])
 def test_what_is_repeated_is_there_twice(hop: Hop, kind: str) -> None:
     hop.start(always(kind, 0.2))
     hop.publish()
@@ -142,24 +142,24 @@ def test_what_is_repeated_is_there_twice(hop: Hop, kind: str) -> None:
 
 
 def test_a_lost_answer_makes_the_sender_repeat(hop: Hop) -> None:
-    hop.start(always(faults.LOST_ACK, 0.3, most=2))
+    hop.start(always(kinds.LOST_ACK, 0.3, most=2))
     hop.publish()
-    lost = hop.sealed()[faults.LOST_ACK]
+    lost = hop.sealed()[kinds.LOST_ACK]
     counts = Counter(sequence for sequence, _ in hop.arrived())
     assert set(counts) == set(range(COUNT))
     assert {sequence for sequence, count in counts.items() if count > 1} >= set(lost)
 
 
 def test_changed_values_arrive_with_a_right_crc(hop: Hop) -> None:
-    hop.start(always(faults.CORRUPT, 0.1))
+    hop.start(always(kinds.CORRUPT, 0.1))
     hop.publish()
     wrong = [sequence for sequence, value in hop.arrived() if value != b"%d" % sequence]
-    assert wrong == sorted(hop.sealed()[faults.CORRUPT])
+    assert wrong == sorted(hop.sealed()[kinds.CORRUPT])
     assert wrong
 
 
 def test_delays_and_changed_places_lose_nothing(hop: Hop) -> None:
-    hop.start(always(faults.REORDER, 0.5), always(faults.DELAY, 0.5, most=2, seconds=0.2))
+    hop.start(always(kinds.REORDER, 0.5), always(kinds.DELAY, 0.5, most=2, seconds=0.2))
     hop.publish()
     there = [sequence for sequence, _ in hop.arrived()]
     assert sorted(there) == list(range(COUNT))
@@ -177,7 +177,7 @@ def test_a_broker_that_is_away_is_away_for_the_client_too(hop: Hop) -> None:
 
 
 def test_a_seal_that_a_kill_cut_is_read_up_to_there(hop: Hop) -> None:
-    hop.start(always(faults.DROP, 0.2))
+    hop.start(always(kinds.DROP, 0.2))
     hop.publish()
     path = hop.folder / "proxy.sealed"
     whole = open_seals(hop.folder)

@@ -6,8 +6,8 @@ from pathlib import Path
 from drill_requests import SERVER, TOPIC, stamped
 
 from tallymark.protocol.records import encode_batch, split_batches
-from tallymark_audit.proof.drill.faults import CUT_OUT
-from tallymark_audit.proof.drill.surgery import notes_of_removed, remove_middle
+from tallymark_audit.proof.drill.faults.kinds import CUT_OUT
+from tallymark_audit.proof.drill.faults.log_faults import notes_of_removed, remove_middle
 
 BATCHES, RECORDS = 10, 20
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tallymark_audit.proof.drill.taken_back import alerts_taken_back, in_alarm, taken_back
+from tallymark_audit.proof.drill.findings.taken_back import alerts_taken_back, in_alarm, taken_back
 
 EDGE, TOPIC = "dc1-to-aggregate", "orders"
 

@@ -6,7 +6,7 @@ import pytest
 
 from tallymark.deployment import load
 from tallymark.errors import UserError
-from tallymark_audit.proof.drill.topology import AGGREGATE, build
+from tallymark_audit.proof.drill.planning.topology import AGGREGATE, build
 
 
 def test_a_mirror_behind_a_proxy_has_settings_of_its_own(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tallymark_audit.proof.drill.expected import DUPLICATION, LOSS
-from tallymark_audit.proof.drill.topology import CONSUMER_HOP, TOPIC, build
-from tallymark_audit.proof.drill.truth import Consumed, Log, Origin, Seen
-from tallymark_audit.proof.drill.whole_truth import Gone, Truth, expect_all
+from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, TOPIC, build
+from tallymark_audit.proof.drill.truth.books_and_logs import Consumed, Log, Origin, Seen
+from tallymark_audit.proof.drill.truth.expected import DUPLICATION, LOSS
+from tallymark_audit.proof.drill.truth.whole_truth import Gone, Truth, expect_all
 
 ORIGIN = Origin(TOPIC, 0, "web-1", "ab")
 

@@ -35,9 +35,9 @@ from tallymark_audit.proof.demo.stack import (
 )
 from tallymark_audit.proof.demo.truth import Identity
 from tallymark_audit.proof.demo.visitor import Visitor
-from tallymark_audit.proof.harness import fault
+from tallymark_audit.proof.harness import power_failure as fault
+from tallymark_audit.proof.harness.commands import Command
 from tallymark_audit.proof.harness.narrate import Narrator
-from tallymark_audit.proof.harness.processes import Command
 
 PATIENCE_SECONDS = 180.0
 """For what takes seconds on a machine that does nothing else."""

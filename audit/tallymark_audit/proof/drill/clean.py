@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tallymark.clock import now_ms
-from tallymark_audit.proof.drill.fleet import Fleet
-from tallymark_audit.proof.drill.found import GREEN, read_alarms
-from tallymark_audit.proof.drill.stage import SETTLE_SECONDS, Stage
-from tallymark_audit.proof.drill.topology import DATACENTERS, TOPIC, Topology
+from tallymark_audit.proof.drill.findings.found import GREEN, read_alarms
+from tallymark_audit.proof.drill.planning.topology import DATACENTERS, TOPIC, Topology
+from tallymark_audit.proof.drill.running.processes import Fleet
+from tallymark_audit.proof.drill.running.stage import SETTLE_SECONDS, Stage
 from tallymark_audit.proof.harness.narrate import Narrator
 
 _VALUE_BYTES: Final = 100

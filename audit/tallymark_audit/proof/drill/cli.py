@@ -11,8 +11,10 @@ from typing import Final
 import click
 
 from tallymark_audit.proof.drill.clean import CleanRun
-from tallymark_audit.proof.drill.plan import ALL_FAULTS, make_plan
-from tallymark_audit.proof.drill.report import (
+from tallymark_audit.proof.drill.planning.plan import ALL_FAULTS, make_plan
+from tallymark_audit.proof.drill.planning.topology import all_hops, build
+from tallymark_audit.proof.drill.run import Drill
+from tallymark_audit.proof.drill.scoring.report import (
     Outcome,
     markdown,
     merged,
@@ -20,8 +22,6 @@ from tallymark_audit.proof.drill.report import (
     terminal_table,
     to_json,
 )
-from tallymark_audit.proof.drill.run import Drill
-from tallymark_audit.proof.drill.topology import all_hops, build
 from tallymark_audit.proof.harness.narrate import Narrator
 from tallymark_audit.tables import console
 

@@ -11,29 +11,12 @@ from typing import Any, Final
 
 from tallymark.clock import now_ms
 from tallymark.errors import UserError
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.beside import SideScore
-from tallymark_audit.proof.drill.compare import Comparison, compare
-from tallymark_audit.proof.drill.deeds import Deeds
-from tallymark_audit.proof.drill.deeds_beside import DeedsBeside
-from tallymark_audit.proof.drill.expected import LOSS, Expectation, Item
-from tallymark_audit.proof.drill.faults import write_orders
-from tallymark_audit.proof.drill.fleet import Fleet, wait_until
-from tallymark_audit.proof.drill.found import items_of, located, read_skewed, read_verdicts
-from tallymark_audit.proof.drill.lost_journals import retire_lost
-from tallymark_audit.proof.drill.plan import Plan
-from tallymark_audit.proof.drill.report import Outcome, hits_of, named
-from tallymark_audit.proof.drill.scoring import Scorer
-from tallymark_audit.proof.drill.seal import Note, Seal, open_seals
-from tallymark_audit.proof.drill.second_looks import look_again, looks_for
-from tallymark_audit.proof.drill.sightings import Watcher, times_of
-from tallymark_audit.proof.drill.stage import (
-    COMMAND_SECONDS,
-    REPAIR_SECONDS,
-    SETTLE_SECONDS,
-    Stage,
-)
-from tallymark_audit.proof.drill.taken_back import (
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.faults.ground_truth import Note, Seal, open_seals
+from tallymark_audit.proof.drill.faults.kinds import write_orders
+from tallymark_audit.proof.drill.findings.detection_times import Watcher, times_of
+from tallymark_audit.proof.drill.findings.found import items_of, located, read_skewed, read_verdicts
+from tallymark_audit.proof.drill.findings.taken_back import (
     Place,
     alerts_taken_back,
     in_alarm,
@@ -41,8 +24,25 @@ from tallymark_audit.proof.drill.taken_back import (
     read_history,
     taken_back,
 )
-from tallymark_audit.proof.drill.topology import CONSUMER_HOP, Topology
-from tallymark_audit.proof.drill.whole_truth import Gone, expect_all, read_truth
+from tallymark_audit.proof.drill.planning.plan import Plan
+from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, Topology
+from tallymark_audit.proof.drill.running.actions import Deeds
+from tallymark_audit.proof.drill.running.lost_journals import retire_lost
+from tallymark_audit.proof.drill.running.processes import Fleet, wait_until
+from tallymark_audit.proof.drill.running.second_looks import look_again, looks_for
+from tallymark_audit.proof.drill.running.side_actions import DeedsBeside
+from tallymark_audit.proof.drill.running.stage import (
+    COMMAND_SECONDS,
+    REPAIR_SECONDS,
+    SETTLE_SECONDS,
+    Stage,
+)
+from tallymark_audit.proof.drill.scoring.compare import Comparison, compare
+from tallymark_audit.proof.drill.scoring.report import Outcome, hits_of, named
+from tallymark_audit.proof.drill.scoring.scorer import Scorer
+from tallymark_audit.proof.drill.scoring.side_scores import SideScore
+from tallymark_audit.proof.drill.truth.expected import LOSS, Expectation, Item
+from tallymark_audit.proof.drill.truth.whole_truth import Gone, expect_all, read_truth
 from tallymark_audit.proof.harness.narrate import Narrator
 
 PARTLY: Final = 3
@@ -122,7 +122,7 @@ class Drill:
                 write_orders(self._fleet.orders_file(hop), orders)
             for action in self._plan.actions:
                 self._until(action.at)
-                if action.kind in faults.SIDE_FAULTS:
+                if action.kind in kinds.SIDE_FAULTS:
                     self._beside.do(action, self._plan.topics)
                 else:
                     self._deeds.do(action)
@@ -170,8 +170,8 @@ class Drill:
     ) -> tuple[SideScore, ...]:
         """One line for each kind that happened beside the main traffic."""
         scorer = Scorer(self._stage, rows, notes, self._beside.unreadable, unheld)
-        kinds = [kind for kind in self._plan.faults if kind in faults.SIDE_FAULTS]
-        return tuple(scorer.score(kind, expectation, comparison) for kind in kinds)
+        beside = [kind for kind in self._plan.faults if kind in kinds.SIDE_FAULTS]
+        return tuple(scorer.score(kind, expectation, comparison) for kind in beside)
 
     def _taken_back(
         self, rows: list[dict[str, Any]], since: int = 0, but: Iterable[Place] = ()

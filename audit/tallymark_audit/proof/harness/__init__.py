@@ -1,4 +1,4 @@
 """What the drill and the demo share: processes, narration, the power failure.
 
-Read :mod:`.processes` first.
+Read :mod:`.commands` first.
 """

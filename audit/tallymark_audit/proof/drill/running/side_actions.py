@@ -13,15 +13,13 @@ from typing import Final
 
 from tallymark.client import Admin
 from tallymark.clock import now_ms
-from tallymark_audit.proof.drill import at_rest, faults
-from tallymark_audit.proof.drill.at_rest import Rotten
-from tallymark_audit.proof.drill.fleet import wait_until
-from tallymark_audit.proof.drill.found import counted_to
-from tallymark_audit.proof.drill.plan import Action
-from tallymark_audit.proof.drill.seal import Note, Seal, notes_of
-from tallymark_audit.proof.drill.stage import Stage
-from tallymark_audit.proof.drill.surgery import end_of
-from tallymark_audit.proof.drill.topology import (
+from tallymark_audit.proof.drill.faults import at_rest, kinds
+from tallymark_audit.proof.drill.faults.at_rest import Rotten
+from tallymark_audit.proof.drill.faults.ground_truth import Note, Seal, notes_of
+from tallymark_audit.proof.drill.faults.log_faults import end_of
+from tallymark_audit.proof.drill.findings.found import counted_to
+from tallymark_audit.proof.drill.planning.plan import Action
+from tallymark_audit.proof.drill.planning.topology import (
     AGGREGATE,
     CONSUMER_HOP,
     GROUP,
@@ -29,7 +27,14 @@ from tallymark_audit.proof.drill.topology import (
     WINDOW_MS,
     SideTopic,
 )
-from tallymark_audit.proof.drill.truth import LostMember, OldLog, Unreadable, polls_of
+from tallymark_audit.proof.drill.running.processes import wait_until
+from tallymark_audit.proof.drill.running.stage import Stage
+from tallymark_audit.proof.drill.truth.books_and_logs import (
+    LostMember,
+    OldLog,
+    Unreadable,
+    polls_of,
+)
 
 _REST_MS: Final = 5_000
 """What is as old as this is counted, if its collector runs."""
@@ -60,13 +65,13 @@ class DeedsBeside:
 
     def do(self, action: Action, topics: tuple[SideTopic, ...]) -> None:
         """One action of the plan. UserError: the drill cannot go on."""
-        if action.kind in faults.CONSUMER_KILLS:
+        if action.kind in kinds.CONSUMER_KILLS:
             self._kill_member(action.kind)
             return
         (topic,) = [topic for topic in topics if topic.name == action.kind]
-        if action.kind in faults.TOPIC_FAULTS:
+        if action.kind in kinds.TOPIC_FAULTS:
             self._make_again(topic)
-        elif action.kind == faults.BROKEN_CRC:
+        elif action.kind == kinds.BROKEN_CRC:
             self._break(topic, action.name)
         else:
             self._let_rot(topic, action.name)
@@ -84,7 +89,7 @@ class DeedsBeside:
         young = {folder.name: end_of(_newest(folder)) for folder in folders}
         self._wait_for_counter(home, name, young)
         kept = {folder.name: self._keep(folder) for folder in folders}
-        left = topic.partitions // 2 if name == faults.SHRINK_TOPIC else topic.partitions
+        left = topic.partitions // 2 if name == kinds.SHRINK_TOPIC else topic.partitions
         with Admin(bootstrap_servers=self._topology.straight(home)) as admin:
             admin.delete_topic(name)
             admin.create_topic(name, left)
@@ -125,12 +130,12 @@ class DeedsBeside:
         """Damage what was counted."""
         segment = self._wait_for_segment(topic, cluster, lambda: now_ms() - _REST_MS)
         damage: Callable[[], Rotten] = {
-            faults.CHANGED_AT_REST: partial(at_rest.change_values, segment, self._chance),
-            faults.RESTAMPED_AT_REST: partial(
+            kinds.CHANGED_AT_REST: partial(at_rest.change_values, segment, self._chance),
+            kinds.RESTAMPED_AT_REST: partial(
                 at_rest.change_stamps, segment, self._chance, WINDOW_MS
             ),
-            faults.LOST_SEGMENT: partial(at_rest.remove, segment),
-            faults.LOSS_FOR_SPARK: partial(at_rest.remove, segment),
+            kinds.LOST_SEGMENT: partial(at_rest.remove, segment),
+            kinds.LOSS_FOR_SPARK: partial(at_rest.remove, segment),
         }[topic.name]
         broker = f"broker-{cluster}-0"
         self._fleet.kill(broker)
@@ -204,7 +209,7 @@ class DeedsBeside:
         now = now_ms()
         self._seal.write([Note(now, kind, CONSUMER_HOP, TOPIC)])
         gone = ""
-        if kind == faults.LOST_CONSUMER:
+        if kind == kinds.LOST_CONSUMER:
             self._forget_journal(server)
             self.lost_members.append(LostMember(server, now))
             gone = ", and its journal is gone with its host"

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.topology import (
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.planning.topology import (
     AGGREGATE,
     CONSUMER_HOP,
     DATACENTERS,
@@ -28,7 +28,7 @@ SEGMENT_BYTES: Final = 16_384
 """Of topics that lose closed segments: several a partition within the shortest drill."""
 _STEPS: Final = (3, 7, 4, 6)
 """How far apart a seed's two faults are in their list, by the decade of the seed."""
-_WITH_TOPIC: Final = (*faults.TOPIC_FAULTS, *faults.REST_FAULTS)
+_WITH_TOPIC: Final = (*kinds.TOPIC_FAULTS, *kinds.REST_FAULTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Beside:
 def side_faults_of(seed: int) -> tuple[str, str]:
     """The two side faults of a seed: of any ten seeds from a full ten on each kind is in two, and
     who meets whom changes from ten to ten."""
-    known = faults.SIDE_FAULTS
+    known = kinds.SIDE_FAULTS
     step = _STEPS[seed // len(known) % len(_STEPS)]
     return known[seed % len(known)], known[(seed + step) % len(known)]
 
@@ -74,15 +74,15 @@ def side_plan(chance: random.Random, chosen: Sequence[str]) -> Beside:
     deeds = [
         _deed(chance, kind, homes.get(kind, ""))
         for kind in chosen
-        if kind in _WITH_TOPIC or kind in faults.CONSUMER_KILLS
+        if kind in _WITH_TOPIC or kind in kinds.CONSUMER_KILLS
     ]
     return Beside(topics, tuple(deeds), chance)
 
 
 def _topic(chance: random.Random, kind: str) -> SideTopic:
     home = chance.choice(DATACENTERS)
-    if kind in faults.TOPIC_FAULTS:
-        return SideTopic(kind, home, SHRINKS_FROM if kind == faults.SHRINK_TOPIC else PARTITIONS)
+    if kind in kinds.TOPIC_FAULTS:
+        return SideTopic(kind, home, SHRINKS_FROM if kind == kinds.SHRINK_TOPIC else PARTITIONS)
     # One partition: its segments are closed sooner, and what holds it holds the whole window.
     return SideTopic(kind, home, 1, SEGMENT_BYTES)
 
@@ -90,10 +90,10 @@ def _topic(chance: random.Random, kind: str) -> SideTopic:
 def _deed(chance: random.Random, kind: str, home: str) -> Deed:
     """Topics are made again in the middle; damage at rest comes late, when something rests."""
     late = chance.random() * 0.3
-    if kind in faults.CONSUMER_KILLS:
+    if kind in kinds.CONSUMER_KILLS:
         return Deed(kind, CONSUMER_HOP, 0.35 + late)
-    if kind in faults.TOPIC_FAULTS:
+    if kind in kinds.TOPIC_FAULTS:
         return Deed(kind, home, 0.35 + late)
     # What is wrong upstream only, downstream still has: both are drilled where both are mended.
-    place = chance.choice((home, AGGREGATE)) if kind in faults.SCRUBBED_FAULTS else AGGREGATE
+    place = chance.choice((home, AGGREGATE)) if kind in kinds.SCRUBBED_FAULTS else AGGREGATE
     return Deed(kind, place, 0.6 + late)

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from tallymark.client import Admin
 from tallymark.clock import now_ms
-from tallymark_audit.proof.drill.fleet import Fleet, proxy_of
-from tallymark_audit.proof.drill.found import read_verdicts, undecided, unnamed
-from tallymark_audit.proof.drill.topology import (
+from tallymark_audit.proof.drill.findings.found import read_verdicts, undecided, unnamed
+from tallymark_audit.proof.drill.planning.topology import (
     AGGREGATE,
     DATACENTERS,
     PARTITIONS,
@@ -22,6 +21,7 @@ from tallymark_audit.proof.drill.topology import (
     SideTopic,
     Topology,
 )
+from tallymark_audit.proof.drill.running.processes import Fleet, proxy_of
 from tallymark_audit.proof.harness.narrate import Narrator
 
 QUIET_SECONDS: Final = 4.0

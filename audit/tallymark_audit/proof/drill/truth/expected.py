@@ -18,8 +18,16 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tallymark_audit.proof.drill.faults import SCRUBBED_FAULTS
-from tallymark_audit.proof.drill.truth import Book, Log, LostHost, Origin, Seen, Unreadable, Who
+from tallymark_audit.proof.drill.faults.kinds import SCRUBBED_FAULTS
+from tallymark_audit.proof.drill.truth.books_and_logs import (
+    Book,
+    Log,
+    LostHost,
+    Origin,
+    Seen,
+    Unreadable,
+    Who,
+)
 
 LOSS: Final = "LOSS"
 DUPLICATION: Final = "DUPLICATION"

@@ -9,13 +9,14 @@ from typing import Final
 
 from tallymark.clock import now_ms
 from tallymark.errors import UserError
-from tallymark_audit.proof.drill import faults, surgery
-from tallymark_audit.proof.drill.fleet import wait_until
-from tallymark_audit.proof.drill.plan import LOST_HOST, PAUSE, SURGERY, Action, Sender
-from tallymark_audit.proof.drill.seal import Note, Seal
-from tallymark_audit.proof.drill.stage import Stage
-from tallymark_audit.proof.drill.topology import TOPIC
-from tallymark_audit.proof.drill.truth import LostHost, read_book
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.faults import log_faults as surgery
+from tallymark_audit.proof.drill.faults.ground_truth import Note, Seal
+from tallymark_audit.proof.drill.planning.plan import LOST_HOST, PAUSE, SURGERY, Action, Sender
+from tallymark_audit.proof.drill.planning.topology import TOPIC
+from tallymark_audit.proof.drill.running.processes import wait_until
+from tallymark_audit.proof.drill.running.stage import Stage
+from tallymark_audit.proof.drill.truth.books_and_logs import LostHost, read_book
 
 _MOST_CUT: Final = 12
 _TO_CUT: Final = 200
@@ -58,7 +59,7 @@ class Deeds:
                 "rate": self._rate,
                 "offset_ms": sender.offset_ms,
                 "book": str(book),
-                "patience_ms": _PATIENCE_MS if sender.topic in faults.TOPIC_FAULTS else 0,
+                "patience_ms": _PATIENCE_MS if sender.topic in kinds.TOPIC_FAULTS else 0,
             },
         )
         return name
@@ -71,7 +72,7 @@ class Deeds:
 
     def do(self, action: Action) -> None:
         """One action of the plan. UserError: the drill cannot go on."""
-        if action.kind == faults.TORN_TAIL:
+        if action.kind == kinds.TORN_TAIL:
             self._tear(action.name, f"broker-{action.name}-0")
         elif action.kind in SURGERY:
             self._cut_out(action.name, f"broker-{action.name}-0")

@@ -5,8 +5,9 @@ fault of a hop gets one: faults of different slots do not meet in a cell, those 
 and duplication meet on purpose; a changed value is kept apart from both, since a block that lacks
 records cannot show it.
 
-What happens beside that traffic (:data:`.faults.SIDE_FAULTS`) has topics of its own, so that each
-seed can have two kinds of it and every finding says which one it is of.
+What happens beside that traffic
+(:data:`tallymark_audit.proof.drill.faults.kinds.SIDE_FAULTS`) has topics of its own, so that
+each seed can have two kinds of it and every finding says which one it is of.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tallymark.errors import UserError
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.faults import Order
-from tallymark_audit.proof.drill.plan_beside import side_faults_of, side_plan
-from tallymark_audit.proof.drill.topology import (
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.faults.kinds import Order
+from tallymark_audit.proof.drill.planning.side_plan import side_faults_of, side_plan
+from tallymark_audit.proof.drill.planning.topology import (
     AGGREGATE,
     CONSUMER_HOP,
     DATACENTERS,
@@ -35,32 +36,32 @@ KILL: Final = ("kill-producer", "kill-mirror", "kill-collector", "kill-broker")
 LOST_HOST: Final = "lost-host"
 """A producer is killed, and with it goes its journal."""
 PAUSE: Final = ("pause-producer", "pause-mirror", "pause-collector", "pause-broker")
-SURGERY: Final = (faults.TORN_TAIL, faults.CUT_OUT)
+SURGERY: Final = (kinds.TORN_TAIL, kinds.CUT_OUT)
 SKEW: Final = "clock-skew"
-_ON_WIRE: Final = tuple(kind for kind in faults.WIRE_FAULTS if kind not in faults.SIDE_FAULTS)
+_ON_WIRE: Final = tuple(kind for kind in kinds.WIRE_FAULTS if kind not in kinds.SIDE_FAULTS)
 MAIN_FAULTS: Final = (*_ON_WIRE, *KILL, LOST_HOST, *PAUSE, *SURGERY, SKEW)
-ALL_FAULTS: Final = (*MAIN_FAULTS, *faults.SIDE_FAULTS)
+ALL_FAULTS: Final = (*MAIN_FAULTS, *kinds.SIDE_FAULTS)
 SLOTS: Final = 4
-_ALWAYS: Final = (faults.DROP, faults.DUPLICATE, faults.CORRUPT)
+_ALWAYS: Final = (kinds.DROP, kinds.DUPLICATE, kinds.CORRUPT)
 _MORE: Final = 4
 _RATES: Final = {
-    faults.DROP: 0.03,
-    faults.DROP_BATCH: 0.3,
-    faults.DUPLICATE: 0.03,
-    faults.DUPLICATE_BATCH: 0.3,
-    faults.CORRUPT: 0.02,
-    faults.LOST_ACK: 0.3,
-    faults.DELAY: 0.3,
-    faults.REORDER: 0.5,
-    faults.DROP_EVENTS: 0.8,
-    faults.FLIP_EVENTS: 0.5,
-    faults.DROP_FETCHED: 0.02,
+    kinds.DROP: 0.03,
+    kinds.DROP_BATCH: 0.3,
+    kinds.DUPLICATE: 0.03,
+    kinds.DUPLICATE_BATCH: 0.3,
+    kinds.CORRUPT: 0.02,
+    kinds.LOST_ACK: 0.3,
+    kinds.DELAY: 0.3,
+    kinds.REORDER: 0.5,
+    kinds.DROP_EVENTS: 0.8,
+    kinds.FLIP_EVENTS: 0.5,
+    kinds.DROP_FETCHED: 0.02,
 }
 _MOST: Final = {
-    faults.DROP_BATCH: 5,
-    faults.DUPLICATE_BATCH: 5,
-    faults.LOST_ACK: 3,
-    faults.DELAY: 2,
+    kinds.DROP_BATCH: 5,
+    kinds.DUPLICATE_BATCH: 5,
+    kinds.LOST_ACK: 3,
+    kinds.DELAY: 2,
 }
 _ACTIONS: Final = (*KILL, LOST_HOST, *PAUSE, *SURGERY)
 _DELAY_SECONDS: Final = 3.0
@@ -138,18 +139,18 @@ def make_plan(
     actions += [
         Action(round(duration * deed.share, 3), deed.kind, deed.place) for deed in aside.deeds
     ]
-    if faults.FLIP_EVENTS in chosen:
+    if kinds.FLIP_EVENTS in chosen:
         # What a killed producer's journal says is said once: nothing makes up for it.
         last_words = {
             f"producer-to-{action.name.split('-')[1]}"
             for action in actions
             if action.kind == "kill-producer"
         }
-        share = _RATES[faults.FLIP_EVENTS] if rate is None else rate
+        share = _RATES[kinds.FLIP_EVENTS] if rate is None else rate
         start, end = _slot(duration, 0)[0], _slot(duration, SLOTS - 1)[1]
         for hop in aside.flips([hop for hop in hops or all_hops() if hop not in last_words]):
-            orders.setdefault(hop, []).append(Order(faults.FLIP_EVENTS, start, end, share))
-    if any(kind in chosen for kind in faults.CONSUMER_KILLS):
+            orders.setdefault(hop, []).append(Order(kinds.FLIP_EVENTS, start, end, share))
+    if any(kind in chosen for kind in kinds.CONSUMER_KILLS):
         orders.setdefault(CONSUMER_HOP, [])
     return Plan(
         seed=seed,
@@ -181,10 +182,10 @@ def _orders(
         order = Order(kind, start, end, share, _MOST.get(kind, 1_000_000), _DELAY_SECONDS)
         orders.setdefault(hop, []).append(order)
 
-    if faults.DROP_FETCHED in chosen:
-        place(faults.DROP_FETCHED, CONSUMER_HOP, chance.randrange(SLOTS))
-    on_wire = [kind for kind in chosen if kind in _ON_WIRE and kind != faults.DROP_FETCHED]
-    together = [kind for kind in on_wire if kind in (faults.DROP, faults.DUPLICATE)]
+    if kinds.DROP_FETCHED in chosen:
+        place(kinds.DROP_FETCHED, CONSUMER_HOP, chance.randrange(SLOTS))
+    on_wire = [kind for kind in chosen if kind in _ON_WIRE and kind != kinds.DROP_FETCHED]
+    together = [kind for kind in on_wire if kind in (kinds.DROP, kinds.DUPLICATE)]
     if len(together) > 1:
         hop, slot = chance.choice(hops), chance.randrange(SLOTS)
         for kind in together:
@@ -197,14 +198,14 @@ def _orders(
         if not free(hops):
             raise UserError(f"there is no time left for {kind}", "drill fewer faults at once")
         place(kind, *chance.choice(free(hops)))
-    if faults.CORRUPT in on_wire:
+    if kinds.CORRUPT in on_wire:
         # Once more on the other side: a mirror that is killed makes copies, which hide it there.
-        (first,) = [hop for hop, slot in taken if taken[hop, slot] == faults.CORRUPT]
+        (first,) = [hop for hop, slot in taken if taken[hop, slot] == kinds.CORRUPT]
         there = [
             hop for hop in hops if hop.startswith("producer-") != first.startswith("producer-")
         ]
         if free(there):
-            place(faults.CORRUPT, *chance.choice(free(there)))
+            place(kinds.CORRUPT, *chance.choice(free(there)))
     return orders
 
 
@@ -217,11 +218,11 @@ def _slot(duration: float, slot: int) -> tuple[int, int]:
 
 def _actions(chance: random.Random, duration: float, chosen: Sequence[str]) -> list[Action]:
     """Kills, pauses and surgery one after the other, so that each finds its process running."""
-    kinds = [kind for kind in chosen if kind in _ACTIONS]
-    chance.shuffle(kinds)
+    acted = [kind for kind in chosen if kind in _ACTIONS]
+    chance.shuffle(acted)
     found: list[Action] = []
-    for place, kind in enumerate(kinds):
-        at = duration * (0.15 + 0.7 * (place + chance.random() * 0.3) / max(1, len(kinds)))
+    for place, kind in enumerate(acted):
+        at = duration * (0.15 + 0.7 * (place + chance.random() * 0.3) / max(1, len(acted)))
         seconds = _PAUSE_SECONDS if kind in PAUSE else 0.0
         found.append(Action(round(at, 3), kind, _victim(chance, kind), seconds))
     return found

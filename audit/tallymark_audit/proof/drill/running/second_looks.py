@@ -6,21 +6,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.stage import REPAIR_SECONDS, Stage
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.running.stage import REPAIR_SECONDS, Stage
 
 DISCREPANCIES: Final = 3
 """Exit code of who looked and found something wrong."""
 
 
-def looks_for(kinds: Collection[str]) -> list[Sequence[str]]:
+def looks_for(done: Collection[str]) -> list[Sequence[str]]:
     """The commands by which these kinds of faults are found."""
     looks: list[Sequence[str]] = []
-    if faults.LOSS_FOR_SPARK in kinds:
-        looks.append(("reconcile", "--all", "--topic", faults.LOSS_FOR_SPARK))
-    looks += [
-        ("audit", "scrub", "--topic", kind) for kind in faults.SCRUBBED_FAULTS if kind in kinds
-    ]
+    if kinds.LOSS_FOR_SPARK in done:
+        looks.append(("reconcile", "--all", "--topic", kinds.LOSS_FOR_SPARK))
+    looks += [("audit", "scrub", "--topic", kind) for kind in kinds.SCRUBBED_FAULTS if kind in done]
     return looks
 
 

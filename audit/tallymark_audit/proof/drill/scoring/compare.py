@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tallymark_audit.proof.drill.expected import KINDS, LOSS, Cell, Expectation, Item
+from tallymark_audit.proof.drill.truth.expected import KINDS, LOSS, Cell, Expectation, Item
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tallymark_audit.proof.drill.expected import (
-    Expectation,
-    expect,
-    expect_gone,
-    expect_nothing,
-    expect_repeats,
-    expect_skew,
-)
-from tallymark_audit.proof.drill.topology import (
+from tallymark_audit.proof.drill.planning.topology import (
     AGGREGATE,
     CONSUMER_HOP,
     GROUP,
@@ -25,7 +17,7 @@ from tallymark_audit.proof.drill.topology import (
     SideTopic,
     Topology,
 )
-from tallymark_audit.proof.drill.truth import (
+from tallymark_audit.proof.drill.truth.books_and_logs import (
     Book,
     Consumed,
     Log,
@@ -40,6 +32,14 @@ from tallymark_audit.proof.drill.truth import (
     read_log,
     read_reports,
     read_young,
+)
+from tallymark_audit.proof.drill.truth.expected import (
+    Expectation,
+    expect,
+    expect_gone,
+    expect_nothing,
+    expect_repeats,
+    expect_skew,
 )
 
 GROUP_LOG: Final = f"group:{GROUP}"

@@ -3,10 +3,10 @@
     sender ──frames──► requests ──Meddler──► broker
            ◄─frames─── answers, in the order of the requests ◄──
 
-It runs as a process of its own (``python -m tallymark_audit.proof.drill.proxy CONFIG``): what it
-does is in a sealed file, not in the drill's memory. CONFIG is JSON: ``listen`` (port), ``target``
-(host:port), ``hop``, ``seed``, ``orders`` and ``sealed`` (files); before a consumer also the
-``topic`` that it reads. Orders may change at any time.
+It runs as a process of its own (``python -m tallymark_audit.proof.drill.faults.proxy CONFIG``):
+what it does is in a sealed file, not in the drill's memory. CONFIG is JSON: ``listen`` (port),
+``target`` (host:port), ``hop``, ``seed``, ``orders`` and ``sealed`` (files); before a consumer also
+the ``topic`` that it reads. Orders may change at any time.
 
 Answers that name the broker name the proxy instead, so a client that came here stays here. One
 broker a cluster, plaintext: the drill's clusters are so.
@@ -46,9 +46,8 @@ from tallymark.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.faults import read_orders
-from tallymark_audit.proof.drill.meddler import (
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.faults.fault_injector import (
     Meddler,
     Passage,
     Place,
@@ -56,8 +55,9 @@ from tallymark_audit.proof.drill.meddler import (
     swapped,
     with_feigned,
 )
-from tallymark_audit.proof.drill.redirect import REDIRECTED, redirected
-from tallymark_audit.proof.drill.seal import Note, Seal
+from tallymark_audit.proof.drill.faults.ground_truth import Note, Seal
+from tallymark_audit.proof.drill.faults.kinds import read_orders
+from tallymark_audit.proof.drill.faults.redirect import REDIRECTED, redirected
 
 log: Final = logging.getLogger("drill.proxy")
 
@@ -194,7 +194,7 @@ class Proxy:
             await self._request(link, frame)
             return
         found = data_batches(request)
-        self._note(self._meddler.notes(faults.REORDER, now_ms(), found))
+        self._note(self._meddler.notes(kinds.REORDER, now_ms(), found))
         request, other = swapped(request, other)
         await self._produce(link, header, request)
         await self._produce(link, next_header, other)

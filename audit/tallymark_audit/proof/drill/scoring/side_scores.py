@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tallymark_audit.judge.states import State
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.compare import Comparison
-from tallymark_audit.proof.drill.expected import DUPLICATION, Expectation, Item
-from tallymark_audit.proof.drill.topology import CONSUMER_HOP
-from tallymark_audit.proof.drill.truth import Unreadable
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP
+from tallymark_audit.proof.drill.scoring.compare import Comparison
+from tallymark_audit.proof.drill.truth.books_and_logs import Unreadable
+from tallymark_audit.proof.drill.truth.expected import DUPLICATION, Expectation, Item
 
 BAD_EVENT: Final = "bad-event"
 """The kind of incident that says of an event that it is not believed."""
@@ -50,7 +50,7 @@ def score_items(
 
 
 def _is_of(item: Item, kind: str) -> bool:
-    if kind in faults.CONSUMER_KILLS:
+    if kind in kinds.CONSUMER_KILLS:
         return item.cell.edge == CONSUMER_HOP and item.kind == DUPLICATION
     return item.cell.topic == kind
 
@@ -63,7 +63,7 @@ def score_events(done: int, marked: Mapping[str, int], incidents: Iterable[Any])
             told[row["cluster"]] = told.get(row["cluster"], 0) + row["count"]
     found = sum(min(count, told[cluster]) for cluster, count in marked.items())
     wrong = sum(max(0, count - marked.get(cluster, 0)) for cluster, count in told.items())
-    return SideScore(faults.FLIP_EVENTS, done, sum(marked.values()), found, wrong)
+    return SideScore(kinds.FLIP_EVENTS, done, sum(marked.values()), found, wrong)
 
 
 def score_unreadable(
@@ -83,7 +83,7 @@ def score_unreadable(
         )
         expected += max(1, len(held)) + 1
         found += sum(one and other for one, other in zip(named, unknown, strict=True)) + told
-    return SideScore(faults.BROKEN_CRC, len(places), expected, found, 0)
+    return SideScore(kinds.BROKEN_CRC, len(places), expected, found, 0)
 
 
 def _names(place: Unreadable, reason: str) -> bool:

@@ -1,5 +1,5 @@
-"""A producer of many messages, as fast as they go: ``python -m tallymark_audit.proof.drill.bulk
-CONFIG``.
+"""A producer of many messages, as fast as they go: ``python -m
+tallymark_audit.proof.drill.applications.bulk CONFIG``.
 
 CONFIG is JSON: ``bootstrap``, ``topic``, ``server``, ``count``, ``size`` (bytes of a value) and
 ``book`` (file), into which it writes how many were acknowledged once it has ended.

@@ -29,16 +29,16 @@ from tallymark.protocol.schema import Buffer
 from tallymark_audit.events.events import decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.proof.drill import batches, faults
-from tallymark_audit.proof.drill.faults import Order
-from tallymark_audit.proof.drill.seal import Note, notes_of
+from tallymark_audit.proof.drill.faults import batches, kinds
+from tallymark_audit.proof.drill.faults.ground_truth import Note, notes_of
+from tallymark_audit.proof.drill.faults.kinds import Order
 
 Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
 TopicBatch: TypeAlias = tuple[str, Batch]
 _IN_A_ROW: Final = 2
 """So many events of one reporter are hit one after the other, at most."""
-_WHOLE: Final = (faults.DELAY, faults.LOST_ACK, faults.DUPLICATE_BATCH)
+_WHOLE: Final = (kinds.DELAY, kinds.LOST_ACK, kinds.DUPLICATE_BATCH)
 
 
 @dataclass(slots=True)
@@ -90,13 +90,13 @@ class Meddler:
         """Whether this request is to change places with the next one; noted by :meth:`meddle`'s
         caller, who knows whether there was a next one."""
         name = request.topic_data[0].name if request.topic_data else ""
-        orders = [one for one in self._active(now, name) if one.kind == faults.REORDER]
+        orders = [one for one in self._active(now, name) if one.kind == kinds.REORDER]
         return any(self._hit(order) for order in orders)
 
     def meddle_fetched(self, answer: FetchResponse, topic: str, now: int) -> FetchResponse:
         """The answer to a consumer of that topic, perhaps without some of its records; what was
         done is in :attr:`taken`."""
-        orders = [o for o in self.orders if o.kind == faults.DROP_FETCHED and o.holds(now)]
+        orders = [o for o in self.orders if o.kind == kinds.DROP_FETCHED and o.holds(now)]
         if not orders:
             return answer
         responses = [
@@ -122,7 +122,7 @@ class Meddler:
             places = {place for order in orders for place in self._places(order, batch)}
             hit = batches.picked(batch.records(), places) if places else []
             if hit:
-                self.taken += notes_of(Note(now, faults.DROP_FETCHED, self.hop, topic), hit)
+                self.taken += notes_of(Note(now, kinds.DROP_FETCHED, self.hop, topic), hit)
             left.append(batches.cut_out(batch, places) if hit else bytes(batch.data))
         return b"".join(left)
 
@@ -143,9 +143,9 @@ class Meddler:
             if order.kind not in _WHOLE or not self._hit(order):
                 continue
             passage.notes += self.notes(order.kind, now, found)
-            if order.kind == faults.DELAY:
+            if order.kind == kinds.DELAY:
                 passage.delay = order.seconds
-            elif order.kind == faults.LOST_ACK:
+            elif order.kind == kinds.LOST_ACK:
                 passage.hang_up = True
             else:
                 passage.extra.append(request)
@@ -165,20 +165,20 @@ class Meddler:
         current = batches.neutral(batch)
         for order in orders:
             (whole,) = split_batches(current)
-            if order.kind in (faults.DROP_BATCH, faults.DROP_EVENTS):
-                last = order.kind == faults.DROP_EVENTS and _has_last_words(whole)
+            if order.kind in (kinds.DROP_BATCH, kinds.DROP_EVENTS):
+                last = order.kind == kinds.DROP_EVENTS and _has_last_words(whole)
                 if not last and self._hit(order):
                     passage.notes += self.notes(order.kind, now, [(topic, whole)])
                     return None
                 continue
             change = _CHANGES.get(order.kind)
             places = self._places(order, whole) if change else set()
-            if order.kind == faults.FLIP_EVENTS:
+            if order.kind == kinds.FLIP_EVENTS:
                 places = self._spared(whole, places)
             if change and places:
                 note = Note(now, order.kind, self.hop, topic)
                 changed = change(whole, places)
-                if order.kind == faults.FLIP_EVENTS:
+                if order.kind == kinds.FLIP_EVENTS:
                     passage.notes.append(replace(note, sequences=_marks(changed or b"", places)))
                 else:
                     hit = batches.picked(whole.records(), places)
@@ -194,7 +194,7 @@ class Meddler:
     def _holds(self, order: Order, now: int, topic: str) -> bool:
         """In its time; and later too, as long as there was nothing that it could have hit."""
         late = now >= order.end and not self._hits.get(order)
-        return faults.concerns(order.kind, topic) and (order.holds(now) or late)
+        return kinds.concerns(order.kind, topic) and (order.holds(now) or late)
 
     def _places(self, order: Order, batch: Batch) -> set[int]:
         count = range(batch.header.record_count)
@@ -255,10 +255,10 @@ def data_batches(request: ProduceRequest) -> list[TopicBatch]:
 
 
 _CHANGES: Final[dict[str, Callable[[Batch, set[int]], bytes | None]]] = {
-    faults.DROP: batches.without,
-    faults.DUPLICATE: batches.repeated,
-    faults.CORRUPT: batches.corrupted,
-    faults.FLIP_EVENTS: batches.flipped,
+    kinds.DROP: batches.without,
+    kinds.DUPLICATE: batches.repeated,
+    kinds.CORRUPT: batches.corrupted,
+    kinds.FLIP_EVENTS: batches.flipped,
 }
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from sqlalchemy import select
 
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.found import ALARMS
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.findings.found import ALARMS
 from tallymark_audit.store import open_store
 from tallymark_audit.store.tables import alerts, verdict_history
 
@@ -21,14 +21,14 @@ Place = tuple[str, str, int]
 """Edge, topic, window."""
 
 _SILENCES: Final[Mapping[str, tuple[str, ...]]] = {
-    "TallymarkReporterSilent": ("-producer", "-host", "-consumer", "-broker", faults.TORN_TAIL),
-    "TallymarkMirrorSilent": ("-mirror", "-broker", faults.TORN_TAIL, *faults.REST_FAULTS),
+    "TallymarkReporterSilent": ("-producer", "-host", "-consumer", "-broker", kinds.TORN_TAIL),
+    "TallymarkMirrorSilent": ("-mirror", "-broker", kinds.TORN_TAIL, *kinds.REST_FAULTS),
     "TallymarkCollectorSilent": (
         "-collector",
         "-broker",
-        faults.CUT_OUT,
-        faults.TORN_TAIL,
-        *faults.REST_FAULTS,
+        kinds.CUT_OUT,
+        kinds.TORN_TAIL,
+        *kinds.REST_FAULTS,
     ),
 }
 """What an alert about somebody's silence is about, by the ends of the faults' names."""
@@ -83,14 +83,14 @@ def taken_back(
 def alerts_taken_back(found: Iterable[Row], done: Iterable[str], since: int = 0) -> list[str]:
     """Alerts that began ``since`` (ms), fired and are over, and are not of what the drill has done
     (kinds of faults). Those of verdicts follow the verdicts: see :func:`taken_back`."""
-    kinds = tuple(done)
+    faults = tuple(done)
     return [
         f"{alert['rule']} {alert['labels']} from {alert['starts_at']} to {alert['ends_at']}"
         for alert in found
         if alert["status"] == "resolved"
         and alert["starts_at"] >= since
         and alert["rule"] not in _OF_VERDICTS
-        and not any(kind.endswith(_SILENCES.get(alert["rule"], ())) for kind in kinds)
+        and not any(kind.endswith(_SILENCES.get(alert["rule"], ())) for kind in faults)
     ]
 
 

@@ -1,9 +1,9 @@
 """A producer of the drill, to be killed and paused, with a clock of its own.
 
-``python -m tallymark_audit.proof.drill.producer CONFIG``, CONFIG being JSON: ``bootstrap``,
-``cluster``, ``topic``, ``partitions``, ``server``, ``rate`` (messages a second), ``offset_ms`` (how
-wrong its clock is), ``book`` (file) and ``patience_ms`` (delivery timeout; 0 for the usual). It
-runs until SIGTERM, then flushes and ends.
+``python -m tallymark_audit.proof.drill.applications.producer CONFIG``, CONFIG being JSON:
+``bootstrap``, ``cluster``, ``topic``, ``partitions``, ``server``, ``rate`` (messages a second),
+``offset_ms`` (how wrong its clock is), ``book`` (file) and ``patience_ms`` (delivery timeout; 0 for
+the usual). It runs until SIGTERM, then flushes and ends.
 
 Its book is the truth about what the application was told: one JSON array a line, written when it
 happened, so a kill takes nothing back::
@@ -13,7 +13,8 @@ happened, so a kill takes nothing back::
     ["sent", partition, sequences handed in]                              at an orderly end
 
 It chooses the partition and counts by itself: the n-th message for a partition has sequence n, and
-its value says so, which :mod:`.truth` holds against the stamps.
+its value says so, which :mod:`tallymark_audit.proof.drill.truth.books_and_logs`
+holds against the stamps.
 """
 
 from __future__ import annotations

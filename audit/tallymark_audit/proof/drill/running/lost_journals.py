@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from tallymark.errors import UserError
 from tallymark_audit.judge.states import State
-from tallymark_audit.proof.drill.fleet import wait_until
-from tallymark_audit.proof.drill.found import ALARMS, read_reporters, read_verdicts
-from tallymark_audit.proof.drill.stage import COMMAND_SECONDS, SETTLE_SECONDS, Stage
-from tallymark_audit.proof.drill.topology import CONSUMER_HOP, TOPIC, WINDOW_MS
-from tallymark_audit.proof.drill.truth import LostHost, LostMember
+from tallymark_audit.proof.drill.findings.found import ALARMS, read_reporters, read_verdicts
+from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, TOPIC, WINDOW_MS
+from tallymark_audit.proof.drill.running.processes import wait_until
+from tallymark_audit.proof.drill.running.stage import COMMAND_SECONDS, SETTLE_SECONDS, Stage
+from tallymark_audit.proof.drill.truth.books_and_logs import LostHost, LostMember
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from sqlalchemy import select
 
 from tallymark_audit.judge.states import GOOD, UNDECIDED, State
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.proof.drill.expected import (
+from tallymark_audit.proof.drill.faults.kinds import TOPIC_FAULTS
+from tallymark_audit.proof.drill.truth.expected import (
     CORRUPT,
     DUPLICATION,
     LOSS,
@@ -19,7 +20,6 @@ from tallymark_audit.proof.drill.expected import (
     Cell,
     Item,
 )
-from tallymark_audit.proof.drill.faults import TOPIC_FAULTS
 from tallymark_audit.store import facts, open_store, queries
 from tallymark_audit.store.rows import RowLike
 from tallymark_audit.store.tables import incidents, progress, verdict_history

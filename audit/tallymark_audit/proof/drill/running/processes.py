@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from tallymark.errors import UserError
 from tallymark.processes.supervisor.plan import ProcessSpec, plan
-from tallymark_audit.proof.drill.topology import CONSUMER_HOP, TOPIC, Hop, Topology
-from tallymark_audit.proof.harness.processes import Command
+from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, TOPIC, Hop, Topology
+from tallymark_audit.proof.harness.commands import Command
 
 START_SECONDS: Final = 120.0
 """For what takes seconds on a machine that does nothing else."""
@@ -81,19 +81,19 @@ class Fleet:
             "orders": str(self.orders_file(hop.name)),
             "sealed": str(self._topology.sealed / f"{name}.sealed"),
         }
-        self._module(name, "tallymark_audit.proof.drill.proxy", config)
+        self._module(name, "tallymark_audit.proof.drill.faults.proxy", config)
 
     def start_producer(self, name: str, config: Mapping[str, Any]) -> None:
         """Start a producer; it is ready once it sends."""
-        self._module(name, "tallymark_audit.proof.drill.producer", config)
+        self._module(name, "tallymark_audit.proof.drill.applications.producer", config)
 
     def start_bulk(self, name: str, config: Mapping[str, Any]) -> None:
         """Start a producer that ends by itself: see :meth:`wait_for_end`."""
-        self._module(name, "tallymark_audit.proof.drill.bulk", config)
+        self._module(name, "tallymark_audit.proof.drill.applications.bulk", config)
 
     def start_consumer(self, name: str, config: Mapping[str, Any]) -> None:
         """Start a consumer of a group; it is ready once it has partitions."""
-        self._module(name, "tallymark_audit.proof.drill.consumer", config)
+        self._module(name, "tallymark_audit.proof.drill.applications.consumer", config)
 
     def orders_file(self, hop: str) -> Path:
         """Where the proxy of the hop looks for its orders."""

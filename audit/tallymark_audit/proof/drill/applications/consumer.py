@@ -1,6 +1,6 @@
 """A consumer group of the drill, with the audit's hook: ``python -m
-tallymark_audit.proof.drill.consumer CONFIG``, CONFIG being JSON: ``bootstrap``, ``topic``,
-``group``, ``server`` and ``book`` (file).
+tallymark_audit.proof.drill.applications.consumer CONFIG``, CONFIG being JSON: ``bootstrap``,
+``topic``, ``group``, ``server`` and ``book`` (file).
 
 Its book is the truth about what the application was given: one JSON array a line, written before
 the application asks for more, so a kill takes back at most what was in hand::

@@ -21,7 +21,7 @@ from tallymark.errors import CorruptRecordError, KafkaError, RemoteProtocolError
 from tallymark.protocol.records import Batch, Record, split_batches
 from tallymark_audit.events.events import decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.proof.drill.producer import value_of
+from tallymark_audit.proof.drill.applications.producer import value_of
 
 LATELY_MS: Final = 5_000
 """A member of a group has reported what it was given longer ago than this: it does many times a

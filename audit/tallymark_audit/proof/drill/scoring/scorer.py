@@ -1,5 +1,5 @@
-"""Scores of what happened beside the main traffic: reads what :mod:`.beside` holds against each
-other."""
+"""Scores of what happened beside the main traffic: reads what :mod:`.side_scores` holds against
+each other."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.beside import (
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.faults.ground_truth import Note
+from tallymark_audit.proof.drill.findings.found import read_incidents
+from tallymark_audit.proof.drill.running.stage import Stage
+from tallymark_audit.proof.drill.scoring.compare import Comparison
+from tallymark_audit.proof.drill.scoring.report import hits_of
+from tallymark_audit.proof.drill.scoring.side_scores import (
     SideScore,
     score_events,
     score_items,
     score_unreadable,
 )
-from tallymark_audit.proof.drill.compare import Comparison
-from tallymark_audit.proof.drill.expected import Expectation
-from tallymark_audit.proof.drill.found import read_incidents
-from tallymark_audit.proof.drill.report import hits_of
-from tallymark_audit.proof.drill.seal import Note
-from tallymark_audit.proof.drill.stage import Stage
-from tallymark_audit.proof.drill.truth import Unreadable, read_marked
+from tallymark_audit.proof.drill.truth.books_and_logs import Unreadable, read_marked
+from tallymark_audit.proof.drill.truth.expected import Expectation
 
 
 class Scorer:
@@ -45,12 +45,12 @@ class Scorer:
     def score(self, kind: str, expectation: Expectation, comparison: Comparison) -> SideScore:
         """The line of one kind."""
         done = self._hits.get(kind, 0)
-        if kind == faults.FLIP_EVENTS:
+        if kind == kinds.FLIP_EVENTS:
             return score_events(done, self._marked(), read_incidents(self._stage.store))
-        if kind == faults.BROKEN_CRC:
+        if kind == kinds.BROKEN_CRC:
             incidents = read_incidents(self._stage.store)
             return score_unreadable(self._unreadable, self._rows, incidents)
-        if kind == faults.LOST_CONSUMER:
+        if kind == kinds.LOST_CONSUMER:
             return SideScore(kind, done, done, max(0, done - len(self._unheld)), 0)
         return score_items(kind, done, expectation, comparison)
 
@@ -66,6 +66,6 @@ class Scorer:
 
 def _marks_of(notes: Iterable[Note]) -> Iterable[int]:
     for note in notes:
-        if note.kind == faults.FLIP_EVENTS:
+        if note.kind == kinds.FLIP_EVENTS:
             for first, last in note.sequences:
                 yield from range(first, last + 1)

@@ -11,22 +11,22 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.clock import now_ms
 from tallymark.errors import TallymarkError
-from tallymark_audit.proof.drill import faults
-from tallymark_audit.proof.drill.expected import BLOCK, CORRUPT, DUPLICATION, LOSS, Cell, Item
-from tallymark_audit.proof.drill.found import ALARMS, items_of, located, read_verdicts
-from tallymark_audit.proof.drill.seal import Note
+from tallymark_audit.proof.drill.faults import kinds
+from tallymark_audit.proof.drill.faults.ground_truth import Note
+from tallymark_audit.proof.drill.findings.found import ALARMS, items_of, located, read_verdicts
+from tallymark_audit.proof.drill.truth.expected import BLOCK, CORRUPT, DUPLICATION, LOSS, Cell, Item
 
 _PAUSE_SECONDS: Final = 0.4
 KIND_OF: Final[Mapping[str, str]] = {
-    faults.DROP: LOSS,
-    faults.DROP_BATCH: LOSS,
-    faults.TORN_TAIL: LOSS,
-    faults.CUT_OUT: LOSS,
-    faults.DROP_FETCHED: LOSS,
-    faults.DUPLICATE: DUPLICATION,
-    faults.DUPLICATE_BATCH: DUPLICATION,
-    faults.LOST_ACK: DUPLICATION,
-    faults.CORRUPT: CORRUPT,
+    kinds.DROP: LOSS,
+    kinds.DROP_BATCH: LOSS,
+    kinds.TORN_TAIL: LOSS,
+    kinds.CUT_OUT: LOSS,
+    kinds.DROP_FETCHED: LOSS,
+    kinds.DUPLICATE: DUPLICATION,
+    kinds.DUPLICATE_BATCH: DUPLICATION,
+    kinds.LOST_ACK: DUPLICATION,
+    kinds.CORRUPT: CORRUPT,
 }
 """What a fault leads to, where it leads to anything."""
 
@@ -95,8 +95,8 @@ def times_of(items: Iterable[Item], notes: Iterable[Note], seen: Sightings) -> M
             detect.setdefault(item.kind, []).append((first - at) / 1000)
         if item in seen.named:
             name.setdefault(item.kind, []).append((seen.named[item] - at) / 1000)
-    kinds = sorted(detect.keys() | name.keys())
-    return {k: Times(tuple(detect.get(k, ())), tuple(name.get(k, ()))) for k in kinds}
+    reached = sorted(detect.keys() | name.keys())
+    return {k: Times(tuple(detect.get(k, ())), tuple(name.get(k, ()))) for k in reached}
 
 
 def _who(cell: Cell) -> tuple[str, str, int, str, str]:

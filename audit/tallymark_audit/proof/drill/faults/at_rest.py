@@ -14,9 +14,9 @@ from typing import Final
 
 from tallymark.client.producing.stamps import Stamp, encode_stamp, stamp_of
 from tallymark.protocol.records import HEADER_SIZE, Batch, Record, split_batches
-from tallymark_audit.proof.drill import batches
-from tallymark_audit.proof.drill.surgery import forget_indexes
-from tallymark_audit.proof.harness.fault import flushed_through
+from tallymark_audit.proof.drill.faults import batches
+from tallymark_audit.proof.drill.faults.log_faults import forget_indexes
+from tallymark_audit.proof.harness.power_failure import flushed_through
 
 _CHANGED: Final = 8
 """Messages whose values change; half as many stamps."""

@@ -11,13 +11,13 @@ from typing import Any
 from rich.table import Table
 
 from tallymark_audit.model.time_format import percent
-from tallymark_audit.proof.drill.beside import SideScore
-from tallymark_audit.proof.drill.compare import Comparison, Score
-from tallymark_audit.proof.drill.expected import SKEWED, Item
-from tallymark_audit.proof.drill.faults import SIDE_FAULTS
-from tallymark_audit.proof.drill.plan import SKEW
-from tallymark_audit.proof.drill.seal import Note
-from tallymark_audit.proof.drill.sightings import Times
+from tallymark_audit.proof.drill.faults.ground_truth import Note
+from tallymark_audit.proof.drill.faults.kinds import SIDE_FAULTS
+from tallymark_audit.proof.drill.findings.detection_times import Times
+from tallymark_audit.proof.drill.planning.plan import SKEW
+from tallymark_audit.proof.drill.scoring.compare import Comparison, Score
+from tallymark_audit.proof.drill.scoring.side_scores import SideScore
+from tallymark_audit.proof.drill.truth.expected import SKEWED, Item
 
 _SHOWN = 20
 HEADINGS = (

@@ -1,8 +1,8 @@
 """Faults in the log of a broker that is dead: what a disk or a power failure does.
 
-A torn tail is :func:`tallymark_audit.proof.harness.fault.cut_tail`. Here: records in the middle of
-a segment vanish. The batch they were in keeps its place and offsets, the ones behind it move
-forward in the file, and the segment's indexes are removed, so that the broker makes them anew.
+A torn tail is :func:`tallymark_audit.proof.harness.power_failure.cut_tail`. Here: records in the
+middle of a segment vanish. The batch they were in keeps its place and offsets, the ones behind it
+move forward in the file, and the segment's indexes are removed, so that the broker makes them anew.
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from tallymark.protocol.records import Record, split_batches
-from tallymark_audit.proof.drill.batches import cut_out, picked
-from tallymark_audit.proof.drill.faults import CUT_OUT, SIDE_FAULTS, TORN_TAIL
-from tallymark_audit.proof.drill.seal import Note, notes_of
-from tallymark_audit.proof.harness.fault import Cut, UnflushedTail, cut_tail, unflushed_tails
+from tallymark_audit.proof.drill.faults.batches import cut_out, picked
+from tallymark_audit.proof.drill.faults.ground_truth import Note, notes_of
+from tallymark_audit.proof.drill.faults.kinds import CUT_OUT, SIDE_FAULTS, TORN_TAIL
+from tallymark_audit.proof.harness.power_failure import (
+    Cut,
+    UnflushedTail,
+    cut_tail,
+    unflushed_tails,
+)
 
 _INDEXES: Final = (".index", ".timeindex")
 _BATCHES: Final = 3

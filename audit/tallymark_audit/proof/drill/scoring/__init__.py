@@ -1,0 +1,4 @@
+"""The score of a drill: what the audit found compared with what it had to find.
+
+Read :mod:`.compare` first, then :mod:`.side_scores`, :mod:`.scorer` and :mod:`.report`.
+"""
