@@ -17,8 +17,8 @@ from tallymark.broker.partitions.append_queue import AppendQueue
 from tallymark.broker.partitions.partition import Partition
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log, LogConfig
-from tallymark.log.preparation import prepare
 from tallymark.log.results import AppendInfo
+from tallymark.log.validation.preparation import prepare
 from tallymark.protocol.records import encode_batch
 from tallymark.testing.memory_files import MemoryFiles
 

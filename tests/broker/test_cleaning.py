@@ -21,7 +21,7 @@ from tallymark.log.compaction.checkpoint import read_clean_points
 from tallymark.log.compaction.job import dirt_of, task_of
 from tallymark.log.compaction.swap import swap
 from tallymark.log.compaction.task import Cleaned, CompactionTask, Paused, Summary
-from tallymark.log.partition_folder import LogKey as Folder
+from tallymark.log.disk.partition_folder import LogKey as Folder
 from tallymark.protocol.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestConfig,

@@ -15,7 +15,7 @@ from tallymark.broker import server
 from tallymark.broker.partitions import partition as partition_module
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import LogManager
-from tallymark.log.preparation import prepare
+from tallymark.log.validation.preparation import prepare
 from tallymark.protocol import messages as m
 from tallymark.protocol.compression import CODECS
 from tallymark.protocol.records import Batch, encode_batch, split_batches

@@ -17,7 +17,7 @@ from tallymark.broker.partitions.partition import Partition
 from tallymark.cli.admin.verify_log import command as verify_log
 from tallymark.errors import CODES
 from tallymark.log import OffsetAt, OsFiles
-from tallymark.log.files import Data, File, Handle
+from tallymark.log.disk.files import Data, File, Handle
 from tallymark.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequestConfig,

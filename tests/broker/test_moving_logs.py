@@ -13,7 +13,7 @@ from admin_wire import create, fresh
 
 from tallymark.broker.handlers import k34_alter_replica_log_dirs as k34
 from tallymark.errors import CODES
-from tallymark.log.partition_folder import LogKey
+from tallymark.log.disk.partition_folder import LogKey
 from tallymark.log.results import DirInfo, LogInfo
 from tallymark.protocol import messages as m
 from tallymark.testing.broker_thread import BrokerThread

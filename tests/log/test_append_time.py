@@ -10,7 +10,7 @@ import pytest
 
 from tallymark.errors import KafkaError
 from tallymark.log import Log, LogConfig
-from tallymark.log.preparation import prepare
+from tallymark.log.validation.preparation import prepare
 from tallymark.protocol.records import encode_batch, split_batches
 from tallymark.testing.memory_files import MemoryFiles
 

@@ -13,7 +13,7 @@ from tallymark.log.compaction.plan import ClosedSegment, assess, group_segments
 from tallymark.log.compaction.task import CompactionTask
 from tallymark.log.compaction.throttle import Throttle
 from tallymark.log.compaction.worker import Steps
-from tallymark.log.partition_folder import LogKey
+from tallymark.log.disk.partition_folder import LogKey
 from tallymark.testing.memory_files import MemoryFiles
 
 CONFIG = LogConfig(compact=True)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tallymark.errors import KafkaError
 from tallymark.log.config import LogConfig
-from tallymark.log.retention import SegmentFacts, deletable
-from tallymark.log.rules import must_flush, must_roll
-from tallymark.log.validation import validate_batch
+from tallymark.log.upkeep.retention import SegmentFacts, deletable
+from tallymark.log.upkeep.roll_policy import must_flush, must_roll
+from tallymark.log.validation.batch import validate_batch
 from tallymark.protocol.records import encode_batch
 
 CONFIG = LogConfig(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.log.files import Files, FileSlice, LockHeldError, OsFiles, write_file
+from tallymark.log.disk.files import Files, FileSlice, LockHeldError, OsFiles, write_file
 from tallymark.testing.memory_files import MemoryFiles
 
 

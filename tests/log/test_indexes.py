@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.log.offset_index import IndexDamagedError, OffsetIndex
-from tallymark.log.time_index import TimeIndex
+from tallymark.log.segments.offset_index import IndexDamagedError, OffsetIndex
+from tallymark.log.segments.time_index import TimeIndex
 
 ascending = st.lists(st.integers(1, 2**31 - 1), unique=True, max_size=30).map(sorted)
 

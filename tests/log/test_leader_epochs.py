@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import KafkaError
-from tallymark.log.checkpoint import read_checkpoint
 from tallymark.log.config import LogConfig
+from tallymark.log.disk.checkpoint import read_checkpoint
 from tallymark.log.leader_epochs import LeaderEpochs
 from tallymark.log.log import Log
 from tallymark.protocol.record_writer import encode_batch

@@ -11,7 +11,7 @@ import pytest
 
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log import LogConfig, LogManager, OsFiles
-from tallymark.log.partition_folder import LogKey, deleted_name, parse_folder
+from tallymark.log.disk.partition_folder import LogKey, deleted_name, parse_folder
 from tallymark.log.progress import Progress
 from tallymark.protocol.records import encode_batch
 from tallymark.testing.memory_files import MemoryFiles

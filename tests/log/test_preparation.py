@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tallymark.errors import KafkaError, RecordsRefusedError
 from tallymark.log import Log
 from tallymark.log.config import LogConfig
-from tallymark.log.preparation import SLOW_BYTES, is_slow, prepare
-from tallymark.log.validation import MOST_TEXTS
+from tallymark.log.validation.batch import MOST_TEXTS
+from tallymark.log.validation.preparation import SLOW_BYTES, is_slow, prepare
 from tallymark.protocol.compression import CODECS
 from tallymark.protocol.records import Batch, encode_batch
 from tallymark.testing.memory_files import MemoryFiles

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import KafkaError
-from tallymark.log.producer_snapshot import Snapshots, decode_snapshot, encode_snapshot
-from tallymark.log.producer_state import KEPT, ProducerStates
+from tallymark.log.producers.snapshot import Snapshots, decode_snapshot, encode_snapshot
+from tallymark.log.producers.state import KEPT, ProducerStates
 from tallymark.protocol.records import BatchHeader
 from tallymark.testing.memory_files import MemoryFiles
 

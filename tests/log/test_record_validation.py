@@ -14,8 +14,8 @@ import pytest
 from tallymark.errors import KafkaError, RecordsRefusedError
 from tallymark.log import Log, LogConfig
 from tallymark.log.config import RecordValidation
-from tallymark.log.preparation import is_slow, prepare
-from tallymark.log.record_validation import MOST_NAMED, most_unpacked
+from tallymark.log.validation.preparation import is_slow, prepare
+from tallymark.log.validation.records import MOST_NAMED, most_unpacked
 from tallymark.protocol import record_check
 from tallymark.protocol.compression import CODECS, compress
 from tallymark.protocol.record_walk import walk

@@ -11,7 +11,7 @@ import pytest
 
 from tallymark.errors import KafkaError
 from tallymark.log import Log, LogConfig, LogManager, OsFiles
-from tallymark.log.files import File
+from tallymark.log.disk.files import File
 from tallymark.protocol.records import encode_batch
 
 CONFIG = LogConfig(segment_bytes=200)

@@ -9,7 +9,7 @@ from tallymark.log.compaction.compaction import Compaction
 from tallymark.log.compaction.job import dirt_of, task_of
 from tallymark.log.compaction.swap import swap
 from tallymark.log.compaction.task import Cleaned, Summary
-from tallymark.log.files import Files
+from tallymark.log.disk.files import Files
 from tallymark.protocol.records import Record, encode_batch, split_batches
 from tallymark.testing.memory_files import MemoryFiles
 

@@ -9,7 +9,7 @@ WEEK_MS: Final = 7 * 24 * 3_600_000
 NEVER: Final = 2**63 - 1
 
 RecordValidation: TypeAlias = Literal["header", "lengths", "full"]
-"""How much of a batch's records is looked at: see :mod:`tallymark.log.record_validation`."""
+"""How much of a batch's records is looked at: see :mod:`tallymark.log.validation.records`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from bisect import bisect_right
 from typing import Final
 
 from tallymark.errors import CODES, KafkaError
-from tallymark.log.checkpoint import read_checkpoint, write_checkpoint
-from tallymark.log.files import Files
+from tallymark.log.disk.checkpoint import read_checkpoint, write_checkpoint
+from tallymark.log.disk.files import Files
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
 UNDEFINED: Final = (-1, -1)

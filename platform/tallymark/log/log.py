@@ -10,9 +10,9 @@ One owner (the partition of the broker) calls everything in one thread, but for 
 thread may call it: reading and searching. Nothing waits for the disk but :meth:`Log.open`,
 :meth:`Log.flush`, :meth:`Log.start_epoch`, :meth:`Log.delete_records`,
 :meth:`Log.apply_retention` and :meth:`Log.close`, and an append that begins a segment; flushes and
-deletions also come in steps (:mod:`tallymark.log.flush`, :mod:`tallymark.log.deletion`). Every disk
-failure comes out as KafkaError KAFKA_STORAGE_ERROR and takes the data directory offline
-(:mod:`tallymark.log.health`).
+deletions also come in steps (:mod:`tallymark.log.upkeep.flush`,
+:mod:`tallymark.log.upkeep.deletion`). Every disk failure comes out as KafkaError
+KAFKA_STORAGE_ERROR and takes the data directory offline (:mod:`tallymark.log.disk.health`).
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tallymark.errors import CODES, CorruptRecordError, KafkaError
-from tallymark.log.append_time import stamp_batch
 from tallymark.log.config import LogConfig
-from tallymark.log.deletion import DeletionJob
-from tallymark.log.files import Data, Files
-from tallymark.log.flush import DiskTurn, FlushJob
-from tallymark.log.health import DiskHealth, guarded
-from tallymark.log.partition_folder import key_of
-from tallymark.log.preparation import Prepared, prepare
-from tallymark.log.producer_state import ProducerStates
+from tallymark.log.disk.files import Data, Files
+from tallymark.log.disk.health import DiskHealth, guarded
+from tallymark.log.disk.partition_folder import key_of
+from tallymark.log.disk.start_offsets import StartOffsets
+from tallymark.log.loading.log_loader import Start, start_log
+from tallymark.log.producers.state import ProducerStates
 from tallymark.log.reading import ReadableLog
 from tallymark.log.results import AppendInfo, LogSlice
-from tallymark.log.retention import deletable
-from tallymark.log.rules import must_flush, must_roll
-from tallymark.log.segment import Segment
-from tallymark.log.segments import SegmentList
-from tallymark.log.start import Start, start_log
-from tallymark.log.start_offsets import StartOffsets
+from tallymark.log.segments.segment import Segment
+from tallymark.log.segments.segment_list import SegmentList
+from tallymark.log.upkeep.deletion import DeletionJob
+from tallymark.log.upkeep.flush import DiskTurn, FlushJob
+from tallymark.log.upkeep.retention import deletable
+from tallymark.log.upkeep.roll_policy import must_flush, must_roll
+from tallymark.log.validation.append_time import stamp_batch
+from tallymark.log.validation.preparation import Prepared, prepare
 from tallymark.protocol.records import BatchHeader, place_batch
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
@@ -138,7 +138,7 @@ class Log(ReadableLog):
         Its offsets and ``leader_epoch`` are placed in ``data`` itself where that is writable. A
         repeated batch of an idempotent producer is answered with its first offsets. ``control``:
         it comes from a transaction coordinator. Raises KafkaError: what
-        :func:`~tallymark.log.preparation.prepare` and :meth:`append_prepared` say.
+        :func:`~tallymark.log.validation.preparation.prepare` and :meth:`append_prepared` say.
         """
         self.check_usable()
         prepared = prepare(data, self._config, now_ms, self.name, control=control)
@@ -147,7 +147,7 @@ class Log(ReadableLog):
     def append_prepared(self, prepared: Prepared, now_ms: int, leader_epoch: int) -> AppendInfo:
         """:meth:`append` of a batch that was made ready before, perhaps in a thread. Raises
         KafkaError: :attr:`Prepared.late`, what
-        :class:`~tallymark.log.producer_state.ProducerStates` says, FENCED_LEADER_EPOCH,
+        :class:`~tallymark.log.producers.state.ProducerStates` says, FENCED_LEADER_EPOCH,
         KAFKA_STORAGE_ERROR.
         """
         self.check_usable()
@@ -247,8 +247,8 @@ class Log(ReadableLog):
         return must_flush(self._config, self.end_offset - self.recovery_point, now_ms - since)
 
     def take_flush(self) -> FlushJob | None:
-        """The first of the three steps of :mod:`tallymark.log.flush`. None where there is nothing
-        to do, or a job under way."""
+        """The first of the three steps of :mod:`tallymark.log.upkeep.flush`. None where there is
+        nothing to do, or a job under way."""
         if self._job is None and self.recovery_point < self.end_offset and not self._closed:
             self._job = self._new_job()
             return self._job

@@ -16,11 +16,10 @@ from contextlib import suppress
 
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.config import LogConfig
-from tallymark.log.data_dir import DataDir
-from tallymark.log.files import Files, noticing_no_room
-from tallymark.log.health import guarded
-from tallymark.log.log import Log
-from tallymark.log.partition_folder import (
+from tallymark.log.disk.data_dir import DataDir
+from tallymark.log.disk.files import Files, noticing_no_room
+from tallymark.log.disk.health import guarded
+from tallymark.log.disk.partition_folder import (
     DELETED,
     LogKey,
     deleted_name,
@@ -28,9 +27,10 @@ from tallymark.log.partition_folder import (
     read_topic_id,
     write_topic_id,
 )
+from tallymark.log.disk.thrifty_files import ThriftyFiles
+from tallymark.log.log import Log
 from tallymark.log.progress import Progress
 from tallymark.log.results import DirInfo, LogInfo
-from tallymark.log.thrifty_files import ThriftyFiles
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 nothing.
 
 Readers take the list of segments once: it is a value. A segment that leaves the list while they
-are at it says so (:class:`~tallymark.log.segment.SegmentGoneError`), and they look again.
+are at it says so (:class:`~tallymark.log.segments.segment.SegmentGoneError`), and they look again.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tallymark.errors import CODES, KafkaError
-from tallymark.log import lookup
 from tallymark.log.config import LogConfig
-from tallymark.log.health import DiskHealth, guarded
+from tallymark.log.disk.health import DiskHealth, guarded
 from tallymark.log.results import LogSlice
-from tallymark.log.segment import ColdSegmentError, SegmentGoneError
-from tallymark.log.segments import SegmentList
-from tallymark.log.time_search import OffsetAt
+from tallymark.log.segments import offset_lookup as lookup
+from tallymark.log.segments.segment import ColdSegmentError, SegmentGoneError
+from tallymark.log.segments.segment_list import SegmentList
+from tallymark.log.segments.time_search import OffsetAt
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class ReadableLog:
                 break
 
     def offset_for_time(self, timestamp: int) -> OffsetAt | None:
-        """:func:`tallymark.log.lookup.offset_for_time`. Any thread may."""
+        """:func:`tallymark.log.segments.offset_lookup.offset_for_time`. Any thread may."""
         return self._look(
             "search",
             lambda segments: lookup.offset_for_time(
@@ -117,14 +117,14 @@ class ReadableLog:
         )
 
     def max_timestamp(self) -> OffsetAt | None:
-        """:func:`tallymark.log.lookup.max_timestamp`. Any thread may."""
+        """:func:`tallymark.log.segments.offset_lookup.max_timestamp`. Any thread may."""
         return self._look(
             "search",
             lambda segments: lookup.max_timestamp(segments, self.start_offset, self.high_watermark),
         )
 
     def offsets_before(self, time_ms: int, max_offsets: int) -> list[int]:
-        """:func:`tallymark.log.lookup.offsets_before`. Any thread may."""
+        """:func:`tallymark.log.segments.offset_lookup.offsets_before`. Any thread may."""
         return self._look(
             "search",
             lambda segments: lookup.offsets_before(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tallymark.log.files import FileSlice
-from tallymark.log.partition_folder import LogKey
+from tallymark.log.disk.files import FileSlice
+from tallymark.log.disk.partition_folder import LogKey
 
 
 class AppendInfo(NamedTuple):

@@ -1,7 +1,7 @@
 """A disk in memory that fails when told to and forgets what was not synced.
 
-:class:`MemoryFiles` has the same port as :class:`tallymark.log.files.OsFiles`. It knows two states
-of every file and folder: what processes see, and what would be there after a power failure.
+:class:`MemoryFiles` has the same port as :class:`tallymark.log.disk.files.OsFiles`. It knows two
+states of every file and folder: what processes see, and what would be there after a power failure.
 
 * :meth:`MemoryFiles.kill` is ``kill -9``: locks are free, old handles are dead, nothing is lost.
 * :meth:`MemoryFiles.lose_unsynced` is a power failure: bytes not synced are gone, or a prefix of
@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tallymark.log.files import Data, File, Handle, Lock, LockHeldError
+from tallymark.log.disk.files import Data, File, Handle, Lock, LockHeldError
 
 Survivors = Callable[[str, int], int]
 """(path, unsynced bytes appended) -> how many of them survive the power failure."""
@@ -49,7 +49,7 @@ class _Fault:
 
 
 class MemoryFiles:
-    """A :class:`tallymark.log.files.Files` in memory. Single-threaded, for tests."""
+    """A :class:`tallymark.log.disk.files.Files` in memory. Single-threaded, for tests."""
 
     def __init__(self) -> None:
         self._root = _Folder()

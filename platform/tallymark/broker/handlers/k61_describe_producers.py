@@ -14,7 +14,7 @@ from tallymark.broker.security.authorizer import Operation, ResourceType, requir
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
-from tallymark.log.producer_state import ProducerEntry
+from tallymark.log.producers.state import ProducerEntry
 from tallymark.protocol.messages import (
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -19,7 +19,7 @@ from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import KafkaError
 from tallymark.log import LogConfig, LogManager
-from tallymark.log.partition_folder import LogKey
+from tallymark.log.disk.partition_folder import LogKey
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.topic_configs import log_config, understood
 from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.log import Log, LogConfig, LogManager
-from tallymark.log.partition_folder import LogKey
+from tallymark.log.disk.partition_folder import LogKey
 
 log = logging.getLogger(__name__)
 

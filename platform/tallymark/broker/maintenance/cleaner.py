@@ -37,8 +37,8 @@ from tallymark.log.compaction.plan import Dirt
 from tallymark.log.compaction.swap import Swap
 from tallymark.log.compaction.task import Cleaned, Paused, Summary
 from tallymark.log.config import NEVER
-from tallymark.log.files import Files
-from tallymark.log.partition_folder import key_of
+from tallymark.log.disk.files import Files
+from tallymark.log.disk.partition_folder import key_of
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from tallymark.log import Log
 from tallymark.log.compaction.checkpoint import read_clean_points, write_clean_points
-from tallymark.log.files import Files
-from tallymark.log.partition_folder import LogKey, key_of
+from tallymark.log.disk.files import Files
+from tallymark.log.disk.partition_folder import LogKey, key_of
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from tallymark.errors import TallymarkError
 from tallymark.log.compaction.task import Cleaned, CompactionTask, Paused, Summary
 from tallymark.log.compaction.worker import Steps
-from tallymark.log.files import Files, OsFiles
+from tallymark.log.disk.files import Files, OsFiles
 
 Step: TypeAlias = Cleaned | Paused | Summary
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from tallymark.log import Log
 from tallymark.log.compaction.plan import Dirt
-from tallymark.log.partition_folder import key_of
+from tallymark.log.disk.partition_folder import key_of
 
 MOST: Final = 4
 _LEAST_MAP: Final = 256

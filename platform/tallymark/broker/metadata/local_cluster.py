@@ -26,8 +26,8 @@ from tallymark.broker.metadata.port import Claim, OnChange
 from tallymark.broker.metadata.topic_names import check_collision
 from tallymark.coordination.cluster_id import new_cluster_id
 from tallymark.errors import CODES, KafkaError, UserError
-from tallymark.log.files import Files, write_file
-from tallymark.log.partition_folder import parse_folder
+from tallymark.log.disk.files import Files, write_file
+from tallymark.log.disk.partition_folder import parse_folder
 
 TOPICS_FILE: Final = "topics.json"
 PRODUCER_IDS_FILE: Final = "producer-ids.json"

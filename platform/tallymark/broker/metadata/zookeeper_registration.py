@@ -23,7 +23,7 @@ from tallymark.coordination import (
 )
 from tallymark.coordination.strange_nodes import StrangeNodes
 from tallymark.errors import TallymarkError, UserError
-from tallymark.log.files import Files, write_file
+from tallymark.log.disk.files import Files, write_file
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from tallymark.broker.partitions.append_queue import AppendQueue
 from tallymark.broker.partitions.flush_waiters import Exposure
 from tallymark.broker.partitions.producible import check_producible
 from tallymark.errors import CODES, KafkaError
-from tallymark.log.files import FileSlice
+from tallymark.log.disk.files import FileSlice
 from tallymark.log.log import Log
-from tallymark.log.preparation import Prepared, is_slow, prepare
 from tallymark.log.results import AppendInfo
+from tallymark.log.validation.preparation import Prepared, is_slow, prepare
 from tallymark.protocol.records import HEADER_SIZE, read_header
 from tallymark.protocol.schema import Buffer
 

@@ -1,7 +1,7 @@
 """What a producer may not send, beyond what the log refuses by itself. Pure.
 
-The log checks lengths, counts, size and CRC (:mod:`tallymark.log.validation`); here is what depends
-on who sends, and on the version of the request it came in.
+The log checks lengths, counts, size and CRC (:mod:`tallymark.log.validation.batch`); here is what
+depends on who sends, and on the version of the request it came in.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tallymark.broker.security.authorizer import Operation, ResourceType, requir
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log
-from tallymark.log.segment import ColdSegmentError
+from tallymark.log.segments.segment import ColdSegmentError
 from tallymark.net.server.connection import ServerConnection
 from tallymark.net.server.responses import SENDFILE_FROM
 from tallymark.protocol.fetch_wire import Ask, Found, PlainFetch, Topic

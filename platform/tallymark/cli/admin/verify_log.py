@@ -11,7 +11,7 @@ import click
 
 from tallymark.errors import UserError
 from tallymark.log import OsFiles
-from tallymark.log.partition_folder import parse_folder
+from tallymark.log.disk.partition_folder import parse_folder
 from tallymark.log.verify.verify import LogReport, Surroundings, verify_log
 from tallymark.shell.progress import Meter, progress
 

@@ -1,5 +1,5 @@
 """Up to where each log is clean: ``cleaner-offset-checkpoint`` in every data directory, in Kafka's
-checkpoint format (:mod:`tallymark.log.checkpoint`): topic, partition, first dirty offset.
+checkpoint format (:mod:`tallymark.log.disk.checkpoint`): topic, partition, first dirty offset.
 
 Losing it costs work, not data: a log that is not in it is cleaned from its start.
 """
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tallymark.log.checkpoint import read_checkpoint, write_checkpoint
-from tallymark.log.files import Files
-from tallymark.log.partition_folder import LogKey
+from tallymark.log.disk.checkpoint import read_checkpoint, write_checkpoint
+from tallymark.log.disk.files import Files
+from tallymark.log.disk.partition_folder import LogKey
 
 FILE_NAME: Final = "cleaner-offset-checkpoint"
 

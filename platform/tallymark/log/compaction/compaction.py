@@ -31,8 +31,8 @@ from tallymark.log.compaction.output import CleanedFiles
 from tallymark.log.compaction.plan import ClosedSegment, group_segments
 from tallymark.log.compaction.task import Cleaned, CompactionTask, Paused, Summary
 from tallymark.log.compaction.throttle import Throttle, Turn
-from tallymark.log.files import Files
-from tallymark.log.scan import Window, header_at
+from tallymark.log.disk.files import Files
+from tallymark.log.segments.scan import Window, header_at
 from tallymark.protocol.records import Batch
 from tallymark.protocol.schema import Buffer
 

@@ -6,7 +6,7 @@ from tallymark.log.compaction.plan import ClosedSegment, Dirt, assess
 from tallymark.log.compaction.task import CompactionTask
 from tallymark.log.config import NEVER
 from tallymark.log.log import Log
-from tallymark.log.segment import Segment, SegmentGoneError
+from tallymark.log.segments.segment import Segment, SegmentGoneError
 
 
 def dirt_of(target: Log, cleaned_until: int, now_ms: int) -> Dirt:

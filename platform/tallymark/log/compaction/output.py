@@ -6,8 +6,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from tallymark.log.files import File, Files
-from tallymark.log.indexes import SegmentIndexes
+from tallymark.log.disk.files import File, Files
+from tallymark.log.segments.indexes import SegmentIndexes
 from tallymark.protocol.records import read_header
 from tallymark.protocol.schema import Buffer
 

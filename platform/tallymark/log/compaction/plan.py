@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tallymark.log.config import NEVER, LogConfig
-from tallymark.log.offset_index import MAX_RELATIVE
+from tallymark.log.segments.offset_index import MAX_RELATIVE
 
 
 class ClosedSegment(NamedTuple):

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Final
 from tallymark.errors import CorruptRecordError, KafkaError
 from tallymark.log.compaction.output import CLEANED, INDEXES
 from tallymark.log.compaction.task import Cleaned
-from tallymark.log.files import Files
-from tallymark.log.health import guarded
-from tallymark.log.indexes import SegmentIndexes
-from tallymark.log.offset_index import IndexDamagedError
-from tallymark.log.scan import walk
-from tallymark.log.segment import Segment
+from tallymark.log.disk.files import Files
+from tallymark.log.disk.health import guarded
+from tallymark.log.segments.indexes import SegmentIndexes
+from tallymark.log.segments.offset_index import IndexDamagedError
+from tallymark.log.segments.scan import walk
+from tallymark.log.segments.segment import Segment
 
 if TYPE_CHECKING:
     from tallymark.log.log import Log

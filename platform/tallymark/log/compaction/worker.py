@@ -32,7 +32,7 @@ from tallymark.errors import CorruptRecordError
 from tallymark.log.compaction.compaction import Compaction
 from tallymark.log.compaction.task import Cleaned, CompactionTask, Paused
 from tallymark.log.compaction.throttle import Turn
-from tallymark.log.files import Files, OsFiles
+from tallymark.log.disk.files import Files, OsFiles
 
 _NICEST: Final = 19
 TURN_S: Final = 1.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tallymark.log.producer_state import last_sequence, next_sequence
+from tallymark.log.producers.state import last_sequence, next_sequence
 from tallymark.protocol.records import BatchHeader
 
 _FORGOTTEN_MS: Final = 86_400_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tallymark.log.files import Files
-from tallymark.log.offset_index import IndexDamagedError, OffsetIndex
-from tallymark.log.time_index import TimeIndex
+from tallymark.log.disk.files import Files
+from tallymark.log.segments.offset_index import IndexDamagedError, OffsetIndex
+from tallymark.log.segments.time_index import TimeIndex
 from tallymark.protocol.records import BatchHeader
 
 _NO_END = 2**62

@@ -18,12 +18,12 @@ from typing import Final
 
 from tallymark.errors import CorruptRecordError
 from tallymark.log.compaction.checkpoint import read_clean_points
-from tallymark.log.data_dir import clean_marker_of, recovery_points_of
-from tallymark.log.files import Files
-from tallymark.log.partition_folder import LogKey, key_of
-from tallymark.log.recovery import batch_crc
-from tallymark.log.scan import Window, header_at
-from tallymark.log.start_offsets import StartOffsets
+from tallymark.log.disk.data_dir import clean_marker_of, recovery_points_of
+from tallymark.log.disk.files import Files
+from tallymark.log.disk.partition_folder import LogKey, key_of
+from tallymark.log.disk.start_offsets import StartOffsets
+from tallymark.log.loading.recovery import batch_crc
+from tallymark.log.segments.scan import Window, header_at
 from tallymark.log.verify.chain import Chain
 from tallymark.log.verify.indexes import IndexCheck
 from tallymark.protocol.compression import decompress

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tallymark.errors import CorruptRecordError
-from tallymark.log.files import Handle
+from tallymark.log.disk.files import Handle
 from tallymark.protocol.records import HEADER_SIZE, BatchHeader, read_header
 
 _PLACE: Final = struct.Struct(">qi4xb6xi8xq")

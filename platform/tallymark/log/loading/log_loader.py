@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tallymark.log.config import LogConfig
-from tallymark.log.files import Files
+from tallymark.log.disk.files import Files
 from tallymark.log.leader_epochs import LeaderEpochs
-from tallymark.log.log_files import begin_at, drop_before, find_end, open_segments
-from tallymark.log.producer_recovery import load_producers
-from tallymark.log.producer_snapshot import Snapshots
-from tallymark.log.producer_state import ProducerStates
-from tallymark.log.recovery import Recovered, recover
-from tallymark.log.segment import Segment
-from tallymark.log.segments import SegmentList
+from tallymark.log.loading.recovery import Recovered, recover
+from tallymark.log.loading.segment_files import begin_at, drop_before, find_end, open_segments
+from tallymark.log.producers.recovery import load_producers
+from tallymark.log.producers.snapshot import Snapshots
+from tallymark.log.producers.state import ProducerStates
+from tallymark.log.segments.segment import Segment
+from tallymark.log.segments.segment_list import SegmentList
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from typing import Final
 
 import crc32c
 
-from tallymark.log.files import Handle
-from tallymark.log.scan import Window, header_at
-from tallymark.log.segment import Segment
-from tallymark.log.segments import SegmentList
+from tallymark.log.disk.files import Handle
+from tallymark.log.segments.scan import Window, header_at
+from tallymark.log.segments.segment import Segment
+from tallymark.log.segments.segment_list import SegmentList
 from tallymark.protocol.records import BatchHeader
 
 log = logging.getLogger(__name__)

@@ -12,12 +12,12 @@ import struct
 from typing import Final, NamedTuple
 
 from tallymark.errors import KafkaError
-from tallymark.log.append_time import check_timestamps
 from tallymark.log.config import NEVER, LogConfig
-from tallymark.log.files import Data
-from tallymark.log.recompression import recompressed
-from tallymark.log.record_validation import check_batch, check_lengths, has_time_limits
-from tallymark.log.validation import check_size, validate_batch
+from tallymark.log.disk.files import Data
+from tallymark.log.validation.append_time import check_timestamps
+from tallymark.log.validation.batch import check_size, validate_batch
+from tallymark.log.validation.recompression import recompressed
+from tallymark.log.validation.records import check_batch, check_lengths, has_time_limits
 from tallymark.protocol.compression import CODECS
 from tallymark.protocol.records import HEADER_SIZE, BatchHeader
 
@@ -64,10 +64,10 @@ def prepare(
 ) -> Prepared:
     """Check the batch and give it the topic's codec. ``name`` is the log's, for errors.
 
-    Raises KafkaError: what :func:`~tallymark.log.validation.validate_batch` says of its header.
-    What is wrong with its records (:mod:`~tallymark.log.record_validation`,
-    :mod:`~tallymark.log.append_time`) and, where they were compressed anew, MESSAGE_TOO_LARGE or
-    RECORD_LIST_TOO_LARGE of what came out, are :attr:`Prepared.late`.
+    Raises KafkaError: what :func:`~tallymark.log.validation.batch.validate_batch` says of its
+    header. What is wrong with its records (:mod:`~tallymark.log.validation.records`,
+    :mod:`~tallymark.log.validation.append_time`) and, where they were compressed anew,
+    MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE of what came out, are :attr:`Prepared.late`.
     """
     header = validate_batch(data, config, name, control=control)
     try:

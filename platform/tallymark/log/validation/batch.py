@@ -1,7 +1,7 @@
 """What a batch must be before a byte of it is written, by its header. Pure.
 
 Lengths, CRC and the counts of the header must agree, which costs the same for one record and a
-thousand; its records are the matter of :mod:`tallymark.log.record_validation`. An error names the
+thousand; its records are the matter of :mod:`tallymark.log.validation.records`. An error names the
 records that are to blame (KIP-467).
 """
 
@@ -14,7 +14,7 @@ import crc32c
 
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, RecordsRefusedError
 from tallymark.log.config import LogConfig
-from tallymark.log.files import Data
+from tallymark.log.disk.files import Data
 from tallymark.protocol.records import BatchHeader, read_header
 
 MOST_TEXTS: Final = 100

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from tallymark.errors import CODES, CorruptRecordError, KafkaError
-from tallymark.log.files import NoRoomError
+from tallymark.log.disk.files import NoRoomError
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ import crc32c
 
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.config import NEVER, LogConfig
-from tallymark.log.files import Data
-from tallymark.log.record_validation import MOST_NAMED, opened
-from tallymark.log.validation import refused_records
+from tallymark.log.disk.files import Data
+from tallymark.log.validation.batch import refused_records
+from tallymark.log.validation.records import MOST_NAMED, opened
 from tallymark.protocol.record_check import untimely_records
 from tallymark.protocol.records import BatchHeader
 from tallymark.protocol.schema import Buffer

@@ -7,9 +7,9 @@ from typing import Final
 
 from tallymark.log.compaction.swap import complete_swaps
 from tallymark.log.config import LogConfig
-from tallymark.log.files import Files
-from tallymark.log.segment import Segment
-from tallymark.log.segments import SegmentList
+from tallymark.log.disk.files import Files
+from tallymark.log.segments.segment import Segment
+from tallymark.log.segments.segment_list import SegmentList
 
 _LEFTOVERS: Final = (".tmp", ".deleted", ".cleaned", ".swap")
 _INDEXES: Final = (".index", ".timeindex")

@@ -16,9 +16,9 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from tallymark.log.checkpoint import read_checkpoint, write_checkpoint
-from tallymark.log.files import Files
-from tallymark.log.partition_folder import LogKey
+from tallymark.log.disk.checkpoint import read_checkpoint, write_checkpoint
+from tallymark.log.disk.files import Files
+from tallymark.log.disk.partition_folder import LogKey
 
 FILE_NAME: Final = "log-start-offset-checkpoint"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from tallymark.log.segment import Segment
+from tallymark.log.segments.segment import Segment
 
 
 class SegmentList:

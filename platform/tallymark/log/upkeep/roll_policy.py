@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tallymark.log.config import LogConfig
-from tallymark.log.offset_index import MAX_RELATIVE
+from tallymark.log.segments.offset_index import MAX_RELATIVE
 
 
 def must_roll(

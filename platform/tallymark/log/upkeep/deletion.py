@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tallymark.log.files import Files
-from tallymark.log.flush import DiskTurn
-from tallymark.log.segment import Segment
+from tallymark.log.disk.files import Files
+from tallymark.log.segments.segment import Segment
+from tallymark.log.upkeep.flush import DiskTurn
 
 
 class DeletionJob:

@@ -12,7 +12,7 @@ What is looked at, by the setting ``record.validation``::
 A batch that has to be opened anyway (each record of a compacted topic needs a key, limits on
 timestamps, a codec of the topic's own) is always looked at whole. Nothing is unpacked beyond
 :func:`most_unpacked`, and no record is kept, so a batch costs no more memory than that, whatever it
-claims. What the log holds already is not asked again: see :mod:`tallymark.log.recovery`.
+claims. What the log holds already is not asked again: see :mod:`tallymark.log.loading.recovery`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Final
 
 from tallymark.errors import CODES, CorruptRecordError, KafkaError
 from tallymark.log.config import NEVER, LogConfig
-from tallymark.log.files import Data
-from tallymark.log.validation import refused_records
+from tallymark.log.disk.files import Data
+from tallymark.log.validation.batch import refused_records
 from tallymark.protocol.compression import DecompressedTooLargeError, decompress
 from tallymark.protocol.record_check import (
     BadRecordError,
@@ -43,7 +43,7 @@ _UNPACKED_LEAST: Final = 16 << 20
 
 def is_opened(codec: str, config: LogConfig) -> bool:
     """Whether all records of every batch in ``codec`` are looked at. (Limits on timestamps are
-    asked about in :mod:`tallymark.log.append_time`.)"""
+    asked about in :mod:`tallymark.log.validation.append_time`.)"""
     recoded = config.codec is not None and config.codec != codec
     return config.compact or recoded or config.record_validation == "full"
 

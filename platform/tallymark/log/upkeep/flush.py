@@ -16,10 +16,10 @@ import threading
 from collections.abc import Callable, Sequence
 
 from tallymark.errors import CorruptRecordError
-from tallymark.log.files import Files, Handle
-from tallymark.log.health import is_of_the_disk
-from tallymark.log.indexes import IndexMark
-from tallymark.log.segment import Segment, SegmentGoneError
+from tallymark.log.disk.files import Files, Handle
+from tallymark.log.disk.health import is_of_the_disk
+from tallymark.log.segments.indexes import IndexMark
+from tallymark.log.segments.segment import Segment, SegmentGoneError
 
 
 class DiskTurn:

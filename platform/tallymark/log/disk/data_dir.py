@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from tallymark.errors import UserError
-from tallymark.log.checkpoint import read_checkpoint, write_checkpoint
-from tallymark.log.files import Files, Lock, LockHeldError, write_file
-from tallymark.log.health import DiskHealth
-from tallymark.log.partition_folder import LogKey
-from tallymark.log.start_offsets import StartOffsets
+from tallymark.log.disk.checkpoint import read_checkpoint, write_checkpoint
+from tallymark.log.disk.files import Files, Lock, LockHeldError, write_file
+from tallymark.log.disk.health import DiskHealth
+from tallymark.log.disk.partition_folder import LogKey
+from tallymark.log.disk.start_offsets import StartOffsets
 
 _CLEAN: Final = ".kafka_cleanshutdown"
 _CLEAN_TEXT: Final = b'{"version":0,"brokerEpoch":-1}'

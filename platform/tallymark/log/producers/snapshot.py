@@ -20,8 +20,8 @@ from typing import Final
 
 import crc32c
 
-from tallymark.log.files import Data, Files, write_file
-from tallymark.log.producer_state import KeptBatch, ProducerEntry, ProducerStates
+from tallymark.log.disk.files import Data, Files, write_file
+from tallymark.log.producers.state import KeptBatch, ProducerEntry, ProducerStates
 
 _SUFFIX: Final = ".snapshot"
 _VERSION: Final = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tallymark.errors import CorruptRecordError
-from tallymark.log.scan import BatchPlace
-from tallymark.log.segment import Segment
+from tallymark.log.segments.scan import BatchPlace
+from tallymark.log.segments.segment import Segment
 from tallymark.protocol.compression import decompress, usual_max_size
 from tallymark.protocol.record_check import check_count, check_records, find_record
 from tallymark.protocol.records import HEADER_SIZE, read_header

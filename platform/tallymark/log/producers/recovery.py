@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tallymark.log.producer_snapshot import Snapshots
-from tallymark.log.producer_state import ProducerStates
-from tallymark.log.segments import SegmentList
+from tallymark.log.producers.snapshot import Snapshots
+from tallymark.log.producers.state import ProducerStates
+from tallymark.log.segments.segment_list import SegmentList
 from tallymark.protocol.records import BatchHeader
 
 _TAIL: Final = 256 * 1024

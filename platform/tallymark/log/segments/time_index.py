@@ -22,8 +22,8 @@ from array import array
 from bisect import bisect_right
 from typing import Final
 
-from tallymark.log.files import Data
-from tallymark.log.offset_index import IndexDamagedError, _ascending
+from tallymark.log.disk.files import Data
+from tallymark.log.segments.offset_index import IndexDamagedError, _ascending
 
 _ENTRY: Final = struct.Struct(">qi")
 ENTRY_SIZE: Final = _ENTRY.size

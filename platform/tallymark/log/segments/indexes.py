@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from tallymark.log.files import Files, Handle, noticing_no_room, write_file
-from tallymark.log.offset_index import IndexDamagedError, OffsetIndex
-from tallymark.log.time_index import TimeIndex
+from tallymark.log.disk.files import Files, Handle, noticing_no_room, write_file
+from tallymark.log.segments.offset_index import IndexDamagedError, OffsetIndex
+from tallymark.log.segments.time_index import TimeIndex
 
 _REWRITE: Final = -1
 

@@ -7,8 +7,8 @@ watermark.
 
 from __future__ import annotations
 
-from tallymark.log.segments import SegmentList
-from tallymark.log.time_search import OffsetAt, first_at_or_after, greatest
+from tallymark.log.segments.segment_list import SegmentList
+from tallymark.log.segments.time_search import OffsetAt, first_at_or_after, greatest
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 

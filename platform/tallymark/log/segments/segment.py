@@ -19,10 +19,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tallymark.errors import CorruptRecordError
-from tallymark.log.files import Data, File, Files, FileSlice, Handle, noticing_no_room
-from tallymark.log.indexes import IndexMark, SegmentIndexes
-from tallymark.log.offset_index import IndexDamagedError
-from tallymark.log.scan import BatchPlace, places, walk
+from tallymark.log.disk.files import Data, File, Files, FileSlice, Handle, noticing_no_room
+from tallymark.log.segments.indexes import IndexMark, SegmentIndexes
+from tallymark.log.segments.offset_index import IndexDamagedError
+from tallymark.log.segments.scan import BatchPlace, places, walk
 from tallymark.protocol.records import BatchHeader
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ import binascii
 import uuid
 from typing import Final, NamedTuple
 
-from tallymark.log.files import Files, write_file
+from tallymark.log.disk.files import Files, write_file
 
 DELETED: Final = "-delete"
 _METADATA: Final = "partition.metadata"

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from tallymark.log.files import Files, write_file
+from tallymark.log.disk.files import Files, write_file
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from array import array
 from bisect import bisect_right
 from typing import Final
 
-from tallymark.log.files import Data
+from tallymark.log.disk.files import Data
 
 ENTRY_SIZE: Final = 8
 MAX_RELATIVE: Final = 2**31 - 1

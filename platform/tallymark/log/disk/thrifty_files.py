@@ -4,7 +4,7 @@ Every segment that was read or written keeps its file open, old ones too. Nobody
 an operation fails for want of a descriptor, all logs let go of what is on the disk already and not
 in use (:meth:`tallymark.log.log.Log.let_go`; it is opened again when it is needed), and it is done
 once more. What fails again is an error for who asked, not for the disk
-(:mod:`tallymark.log.health`).
+(:mod:`tallymark.log.disk.health`).
 
 Segments that are not on the disk yet stay open, so they could take all there is; then nothing could
 be flushed any more, since a flush opens indexes and folders for a moment. So no segment's file is
@@ -22,8 +22,8 @@ from collections.abc import Callable
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import Final, TypeVar
 
-from tallymark.log.files import File, Files, Handle, Lock
-from tallymark.log.health import is_of_the_disk
+from tallymark.log.disk.files import File, Files, Handle, Lock
+from tallymark.log.disk.health import is_of_the_disk
 
 log: Final = logging.getLogger(__name__)
 
@@ -33,8 +33,8 @@ _TELL_SECONDS: Final = 60.0
 
 
 class ThriftyFiles:
-    """:class:`~tallymark.log.files.Files` around others. ``let_go`` closes what can be closed and
-    returns how many; any thread may call it."""
+    """:class:`~tallymark.log.disk.files.Files` around others. ``let_go`` closes what can be closed
+    and returns how many; any thread may call it."""
 
     def __init__(self, files: Files, let_go: Callable[[], int]) -> None:
         self._files = files

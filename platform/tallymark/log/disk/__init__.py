@@ -1,0 +1,6 @@
+"""The disk as a port, and what is kept once for a whole data directory.
+
+Read :mod:`.files` (the port), :mod:`.health` (what a failed disk means), :mod:`.partition_folder`
+(names), :mod:`.data_dir`; :mod:`.checkpoint` and :mod:`.start_offsets` are small files of a
+directory, :mod:`.thrifty_files` bounds the open descriptors.
+"""
