@@ -11,7 +11,7 @@ import pytest
 
 from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.net.client.broker_connection import Stream
-from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Connection
 from tallymark.net.server.server import Server
 from tallymark.protocol import frames
 from tallymark.protocol.codec import decode
@@ -52,7 +52,7 @@ class Asker:
             self.answers.append(response.cluster_id)
 
 
-async def answer(header: RequestHeader, body: memoryview, connection: ServerConnection) -> Any:
+async def answer(header: RequestHeader, body: memoryview, connection: Connection) -> Any:
     """Echoes the topic; "never" is not answered."""
     if header.api_key == 18:
         keys = [

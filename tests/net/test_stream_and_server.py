@@ -16,7 +16,7 @@ import pytest
 from tallymark.errors import ConnectError, KafkaError, UserError
 from tallymark.net.client.broker_connection import Stream
 from tallymark.net.server.connection import ServerConnection
-from tallymark.net.server.handler import Handler
+from tallymark.net.server.handler import Connection, Handler
 from tallymark.net.server.limits import ServerLimits
 from tallymark.net.server.responses import Payload
 from tallymark.net.server.server import Server
@@ -73,7 +73,7 @@ def ask(word: str) -> MetadataRequest:
     return MetadataRequest(topics=(MetadataRequestTopic(name=word),))
 
 
-async def answer(header: RequestHeader, body: memoryview, connection: ServerConnection) -> Any:
+async def answer(header: RequestHeader, body: memoryview, connection: Connection) -> Any:
     """ "wait 0.1" answers after that time, "fail" raises, "never" waits for ever, others echo."""
     if header.api_key == 18:
         return versions(header)
@@ -124,7 +124,7 @@ def test_pipelined_requests_are_answered_in_order_though_handled_out_of_order() 
 def test_versions_are_negotiated_with_old_and_new_brokers(highest: int) -> None:
     seen: list[int] = []
 
-    def handler(header: RequestHeader, body: memoryview, connection: ServerConnection) -> bytes:
+    def handler(header: RequestHeader, body: memoryview, connection: Connection) -> bytes:
         if header.api_key == ApiVersionsRequest.api_key:
             seen.append(header.api_version)
             return versions(header, highest=highest)
@@ -280,9 +280,8 @@ def test_slices_of_files_leave_between_buffers(tmp_path: Path, size: int, sendfi
 async def _raw_slices(path: Path, data: bytes, size: int, sendfile: bool) -> None:
     with path.open("rb") as file:
 
-        def handler(
-            header: RequestHeader, body: memoryview, connection: ServerConnection
-        ) -> Payload:
+        def handler(header: RequestHeader, body: memoryview, connection: Connection) -> Payload:
+            assert isinstance(connection, ServerConnection)
             connection._writer._sendfile &= sendfile
             source = (file, file.fileno(), InMemory(data))[header.correlation_id % 3]
             return [b"<", Slice(source, 50, size), b">"]
@@ -324,7 +323,7 @@ def test_a_peer_that_does_not_read_stops_being_served_and_nobody_else_is() -> No
     handled = 0
     big = bytes(200_000)
 
-    def handler(header: RequestHeader, body: memoryview, connection: ServerConnection) -> Payload:
+    def handler(header: RequestHeader, body: memoryview, connection: Connection) -> Payload:
         nonlocal handled
         if header.api_key == 18:
             return versions(header)
@@ -353,9 +352,7 @@ def test_a_peer_that_does_not_read_stops_being_served_and_nobody_else_is() -> No
 def test_unanswered_requests_are_bounded() -> None:
     running = highest = 0
 
-    async def handler(
-        header: RequestHeader, body: memoryview, connection: ServerConnection
-    ) -> bytes:
+    async def handler(header: RequestHeader, body: memoryview, connection: Connection) -> bytes:
         nonlocal running, highest
         if header.api_key == 18:
             return versions(header)
@@ -471,7 +468,7 @@ def test_many_requests_of_one_piece_are_answered_in_order_and_together() -> None
     """Each write is a system call: what is ready in one turn leaves with one."""
 
     async def scenario() -> None:
-        def at_once(header: RequestHeader, body: memoryview, connection: ServerConnection) -> bytes:
+        def at_once(header: RequestHeader, body: memoryview, connection: Connection) -> bytes:
             return metadata(header, str(header.correlation_id))
 
         async with serving(at_once) as server:
@@ -509,9 +506,7 @@ def test_a_stop_lets_answers_under_way_leave() -> None:
 def test_long_polls_end_when_their_client_is_gone_and_other_work_does_not() -> None:
     ended: list[str] = []
 
-    async def handler(
-        header: RequestHeader, body: memoryview, connection: ServerConnection
-    ) -> bytes:
+    async def handler(header: RequestHeader, body: memoryview, connection: Connection) -> bytes:
         try:
             await asyncio.sleep(0.1 if header.api_key == 18 else 60)
             ended.append("done")

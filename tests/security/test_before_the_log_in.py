@@ -16,6 +16,7 @@ from tallymark.broker import listening as listeners_open
 from tallymark.broker.security.sasl_gate import MAX_BEFORE
 from tallymark.net.limits.accept_queue import FEW_ACCEPTS
 from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Connection
 from tallymark.net.server.server import Server
 from tallymark.net.tls.contexts import server_context
 from tallymark.protocol.frames import RequestHeader, encode_request
@@ -74,8 +75,9 @@ def test_who_pipelines_lets_others_go_first() -> None:
     they took: with twenty such connections everybody else waited 0.3 s for each answer."""
     order: list[str] = []
 
-    def serve(header: RequestHeader, _body: memoryview, connection: ServerConnection) -> bytes:
+    def serve(header: RequestHeader, _body: memoryview, connection: Connection) -> bytes:
         order.append(header.client_id or "")
+        assert isinstance(connection, ServerConnection)
         deadline = connection.accepted_at + 60
         loop = asyncio.get_running_loop()
         began = loop.time()

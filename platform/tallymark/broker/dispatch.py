@@ -20,8 +20,7 @@ from tallymark.broker.state import BrokerState
 from tallymark.broker.trail.entries import TRAILED
 from tallymark.broker.trail.trail import Trail
 from tallymark.errors import ProtocolError, RemoteProtocolError
-from tallymark.net.server.connection import ServerConnection
-from tallymark.net.server.handler import Answer
+from tallymark.net.server.handler import Answer, Connection
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.frames import RequestHeader, encode_response
 from tallymark.protocol.schema import Message
@@ -39,7 +38,7 @@ class Dispatcher:
         self._apis = {int(key): (api, state.metrics.api(key)) for key, api in served().items()}
 
     def __call__(
-        self, header: RequestHeader, body: memoryview, connection: ServerConnection
+        self, header: RequestHeader, body: memoryview, connection: Connection
     ) -> Answer | Awaitable[Answer]:
         """Requests that come while the broker starts wait until it serves.
 
@@ -50,14 +49,14 @@ class Dispatcher:
         return self._answer(header, body, connection)
 
     async def _when_serving(
-        self, header: RequestHeader, body: memoryview, connection: ServerConnection
+        self, header: RequestHeader, body: memoryview, connection: Connection
     ) -> Answer:
         await self._state.serving.wait()
         answer = self._answer(header, body, connection)
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _answer(
-        self, header: RequestHeader, body: memoryview, connection: ServerConnection
+        self, header: RequestHeader, body: memoryview, connection: Connection
     ) -> Answer | Awaitable[Answer]:
         """Serve the request and count it."""
         served = self._apis.get(header.api_key)
@@ -118,7 +117,7 @@ class Dispatcher:
         stats: ApiMetrics,
         header: RequestHeader,
         body: memoryview,
-        connection: ServerConnection,
+        connection: Connection,
     ) -> Answer | Awaitable[Answer]:
         version = header.api_version
         if not api.low <= version <= api.high:

@@ -23,7 +23,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from tallymark.client.core.io_thread import IoThread
 from tallymark.net.addresses import parse_address
-from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Connection
 from tallymark.net.server.server import Server
 from tallymark.protocol import frames
 from tallymark.protocol.api import ADVERTISED, ApiKey
@@ -199,7 +199,7 @@ class ScriptedBroker:
     # --- requests ---------------------------------------------------------------------------
 
     async def _handle(
-        self, header: RequestHeader, body: memoryview, connection: ServerConnection
+        self, header: RequestHeader, body: memoryview, connection: Connection
     ) -> bytes | None:
         api, version = ApiKey(header.api_key), header.api_version
         if api is ApiKey.API_VERSIONS and version > self.served[api][1]:

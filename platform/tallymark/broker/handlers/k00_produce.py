@@ -32,8 +32,7 @@ from tallymark.broker.requests.produce import Outcomes, Producing, Refused
 from tallymark.broker.requests.registry import register_raw
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
-from tallymark.net.server.connection import ServerConnection
-from tallymark.net.server.handler import Answer
+from tallymark.net.server.handler import Answer, Connection
 from tallymark.protocol.frames import RequestHeader, encode_response
 from tallymark.protocol.messages import ProduceRequest
 from tallymark.protocol.produce_wire import (
@@ -47,7 +46,7 @@ _FIRST_SERVED: Final = 3
 
 
 def handle(
-    state: BrokerState, body: memoryview, header: RequestHeader, connection: ServerConnection
+    state: BrokerState, body: memoryview, header: RequestHeader, connection: Connection
 ) -> Answer | Awaitable[Answer]:
     """Append in the order of the request; every partition fails or succeeds by itself."""
     version = header.api_version

@@ -32,8 +32,7 @@ from tallymark.broker.requests.fetch_round import FetchRound
 from tallymark.broker.requests.registry import register_raw
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
-from tallymark.net.server.connection import ServerConnection
-from tallymark.net.server.handler import Answer
+from tallymark.net.server.handler import Answer, Connection
 from tallymark.protocol.fetch_wire import read_fetch
 from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.messages import FetchRequest
@@ -42,7 +41,7 @@ _LAST_ID: Final = 2**31 - 1
 
 
 def handle(
-    state: BrokerState, body: memoryview, header: RequestHeader, connection: ServerConnection
+    state: BrokerState, body: memoryview, header: RequestHeader, connection: Connection
 ) -> Answer | Awaitable[Answer]:
     """Answer at once if there is enough, an error or nothing to wait for; else park."""
     request = read_fetch(body, header.api_version)

@@ -15,8 +15,7 @@ from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.requests.fetch_response import answer
 from tallymark.broker.requests.fetch_round import FetchRound, Wanted, length_of, resolve
 from tallymark.broker.state import BrokerState
-from tallymark.net.server.connection import ServerConnection
-from tallymark.net.server.handler import Answer
+from tallymark.net.server.handler import Answer, Connection
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.fetch_wire import PlainFetch
 from tallymark.protocol.frames import RequestHeader
@@ -32,7 +31,7 @@ class Fetching:
     def __init__(
         self,
         state: BrokerState,
-        connection: ServerConnection,
+        connection: Connection,
         header: RequestHeader,
         request: PlainFetch,
         session: FetchSession | None,

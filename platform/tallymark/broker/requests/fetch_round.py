@@ -14,7 +14,7 @@ from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log
 from tallymark.log.segments.segment import ColdSegmentError
-from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Connection
 from tallymark.net.server.responses import SENDFILE_FROM
 from tallymark.protocol.fetch_wire import Ask, Found, PlainFetch, Topic
 from tallymark.protocol.messages import (
@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
 
 
 def resolve(
-    state: BrokerState, connection: ServerConnection, asked: Iterable[tuple[Topic, Ask]]
+    state: BrokerState, connection: Connection, asked: Iterable[tuple[Topic, Ask]]
 ) -> list[Wanted]:
     """Find what is asked for, in its order, and whether ``connection`` may read it."""
     wanted: list[Wanted] = []

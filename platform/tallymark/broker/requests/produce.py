@@ -14,7 +14,7 @@ from tallymark.broker.security.authorizer import DENIED, Operation, ResourceType
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError, RecordsRefusedError
 from tallymark.log.results import AppendInfo
-from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Connection
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.messages import (
     ProduceResponse,
@@ -82,7 +82,7 @@ class Producing:
     def __init__(
         self,
         state: BrokerState,
-        connection: ServerConnection,
+        connection: Connection,
         version: int,
         acks: int,
         refused: KafkaError | None,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from tallymark.broker.state import BrokerState
-from tallymark.net.server.connection import ServerConnection
-from tallymark.net.server.handler import Answer
+from tallymark.net.server.handler import Answer, Connection
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.schema import Message, Request
@@ -22,11 +21,11 @@ class Call(NamedTuple):
 
     version: int
     client_id: str | None
-    connection: ServerConnection
+    connection: Connection
 
 
 RawHandler: TypeAlias = Callable[
-    [BrokerState, memoryview, RequestHeader, ServerConnection], Answer | Awaitable[Answer]
+    [BrokerState, memoryview, RequestHeader, Connection], Answer | Awaitable[Answer]
 ]
 """Takes the body of a request and returns the whole frame of its answer."""
 

@@ -19,8 +19,7 @@ from typing import Any, Final
 
 from tallymark.broker.security.live import Security
 from tallymark.broker.security.quotas import CONSUMER_BYTE_RATE, LONGEST_SECONDS, PRODUCER_BYTE_RATE
-from tallymark.net.server.connection import ServerConnection
-from tallymark.net.server.handler import Answer, Handler
+from tallymark.net.server.handler import Answer, Connection, Handler
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.frames import RequestHeader
 
@@ -38,7 +37,7 @@ class QuotaGate:
         self._clock = asyncio.get_running_loop().time
 
     def __call__(
-        self, header: RequestHeader, body: memoryview, connection: ServerConnection
+        self, header: RequestHeader, body: memoryview, connection: Connection
     ) -> Answer | Awaitable[Answer]:
         """Serve; then charge, and hold the client back where that is due."""
         if header.api_key > _FETCH or not self._security.quotas.active or header.api_key < 0:
@@ -53,13 +52,13 @@ class QuotaGate:
         self,
         header: RequestHeader,
         size: int,
-        connection: ServerConnection,
+        connection: Connection,
         answer: Awaitable[Answer],
     ) -> Answer:
         return self._charged(header, size, connection, await answer)
 
     def _charged(
-        self, header: RequestHeader, size: int, connection: ServerConnection, answer: Answer
+        self, header: RequestHeader, size: int, connection: Connection, answer: Answer
     ) -> Answer:
         produce = header.api_key == _PRODUCE
         wait = self._security.quotas.take(

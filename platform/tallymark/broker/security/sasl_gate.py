@@ -21,8 +21,7 @@ from tallymark.broker.security.sasl_logins import Logins
 from tallymark.errors import RemoteProtocolError
 from tallymark.net.sasl.mechanisms import SaslError
 from tallymark.net.sasl.server_session import SaslState
-from tallymark.net.server.connection import ServerConnection
-from tallymark.net.server.handler import BARE, Answer, Handler
+from tallymark.net.server.handler import BARE, Answer, Connection, Handler
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.frames import RequestHeader
 
@@ -44,7 +43,7 @@ class SaslGate:
         self._logins = logins
 
     def __call__(
-        self, header: RequestHeader, body: memoryview, connection: ServerConnection
+        self, header: RequestHeader, body: memoryview, connection: Connection
     ) -> Answer | Awaitable[Answer]:
         """RemoteProtocolError, which closes the connection, for what is not its turn."""
         session = connection.sasl
@@ -60,7 +59,7 @@ class SaslGate:
             return self._bare(bytes(body), connection)
         raise RemoteProtocolError(f"API key {header.api_key} before the log-in is over")
 
-    async def _bare(self, token: bytes, connection: ServerConnection) -> Answer:
+    async def _bare(self, token: bytes, connection: Connection) -> Answer:
         try:
             reply, _ = await self._logins.take(connection, token)
         except SaslError as error:

@@ -22,7 +22,7 @@ from tallymark.net.sasl.oauthbearer import OAuthServer
 from tallymark.net.sasl.plain import PlainServer
 from tallymark.net.sasl.scram import ScramServer
 from tallymark.net.sasl.server_session import MakeExchange, SaslSession
-from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Connection
 
 if TYPE_CHECKING:
     from tallymark.broker.security.oauth.logins import OAuth
@@ -74,7 +74,7 @@ class Logins:
         """For a new connection."""
         return SaslSession({name: self._maker(name) for name in self.mechanisms})
 
-    async def take(self, connection: ServerConnection, token: bytes) -> tuple[bytes, int]:
+    async def take(self, connection: Connection, token: bytes) -> tuple[bytes, int]:
         """Give a token to the connection's session. The token to send back, and for how many
         milliseconds the log-in holds (0: for ever, or it is not over); the connection is closed
         then, unless its client has logged in again.
@@ -112,7 +112,7 @@ class Logins:
         return reply, round((lifetime or 0) * 1000)
 
     async def _respond(
-        self, exchange: ServerExchange, token: bytes, connection: ServerConnection
+        self, exchange: ServerExchange, token: bytes, connection: Connection
     ) -> bytes:
         if isinstance(exchange, PlainServer):
             user, password = exchange.read(token)
@@ -143,7 +143,7 @@ class Logins:
             secrets.token_urlsafe(24),
         )
 
-    def _failed(self, connection: ServerConnection, mechanism: str, error: SaslError) -> None:
+    def _failed(self, connection: Connection, mechanism: str, error: SaslError) -> None:
         self.counts["failed"] += 1
         held = self._limit.passes(connection.host)
         if held is not None:

@@ -25,7 +25,7 @@ from tallymark.broker.state import BrokerState
 from tallymark.broker.trail.entries import changes, known_before, result_of
 from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.net.limits.log_rate import RateLimit
-from tallymark.net.server.connection import ServerConnection
+from tallymark.net.server.handler import Connection
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.records import encode_batch
 from tallymark.protocol.schema import Message
@@ -91,7 +91,7 @@ class Trail:
         api: ApiKey,
         request: Any,
         client_id: str | None,
-        connection: ServerConnection,
+        connection: Connection,
         answer: Message | Awaitable[Message | None] | None,
         before: Mapping[tuple[str, str], Any],
     ) -> Message | Awaitable[Message | None] | None:
@@ -110,7 +110,7 @@ class Trail:
         api: ApiKey,
         request: Any,
         client_id: str | None,
-        connection: ServerConnection,
+        connection: Connection,
         answer: Awaitable[Message | None],
         before: Mapping[tuple[str, str], Any],
     ) -> Message | None:
@@ -127,7 +127,7 @@ class Trail:
         api: ApiKey,
         request: Any,
         client_id: str | None,
-        connection: ServerConnection,
+        connection: Connection,
         answer: Message | None,
         before: Mapping[tuple[str, str], Any],
     ) -> None:
@@ -146,7 +146,7 @@ class Trail:
             self._failed(api, client_id, connection, error)
 
     def _failed(
-        self, api: ApiKey, client_id: str | None, connection: ServerConnection, error: BaseException
+        self, api: ApiKey, client_id: str | None, connection: Connection, error: BaseException
     ) -> None:
         entry = self._entry(api, client_id, connection, "request", api.name)
         self._put(entry(result="UNKNOWN_SERVER_ERROR", message=f"not answered: {error!r}"))
@@ -155,7 +155,7 @@ class Trail:
         self,
         api: ApiKey,
         client_id: str | None,
-        connection: ServerConnection,
+        connection: Connection,
         kind: str,
         name: str,
     ) -> Any:

@@ -20,19 +20,20 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from tallymark.errors import ProtocolError
 from tallymark.net.inbox import Inbox
+from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.request_memory import RequestMemory
 from tallymark.net.sasl.server_session import SaslSession
-from tallymark.net.server.handler import BARE, Answer, Slot
+from tallymark.net.server.handler import BARE, Answer, Handler
+from tallymark.net.server.limits import ServerLimits
 from tallymark.net.server.responses import CutFileError, PayloadWriter
 from tallymark.net.tls.contexts import peer_name
 from tallymark.net.tls.handshake import names_of
+from tallymark.net.tls.principals import PrincipalRules
 from tallymark.protocol.frames import decode_request_header
-
-if TYPE_CHECKING:
-    from tallymark.net.server.server import Server
 
 log: Final = logging.getLogger(__name__)
 
@@ -46,10 +47,51 @@ _WRITE_AT: Final = 64 * 1024
 """Bytes of answers that are written before more requests are looked at."""
 
 
-class ServerConnection(asyncio.BufferedProtocol):
-    """One client of a :class:`~tallymark.net.server.server.Server`."""
+class Owner(Protocol):
+    """The server that accepted a connection, as the connection sees it."""
 
-    def __init__(self, server: Server) -> None:
+    handler: Handler
+    listener: str
+    """Its name."""
+    limits: ServerLimits
+    principals: PrincipalRules
+    """From the name in a certificate to a user."""
+    abandon: frozenset[int]
+    """API keys whose handlers are cancelled when their client goes away."""
+    request_memory: RequestMemory
+    scratch: memoryview
+    """Memory that all connections receive into, one at a time."""
+    working: set[asyncio.Future[Answer]]
+    """Handlers that have not ended; a connection adds its own and removes them."""
+    log_rate: RateLimit
+    """Which log lines of each host were written of late."""
+
+    def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> bool:
+        """Count a new connection. False: there are too many, and it is to be closed."""
+        ...
+
+    def forget(self, connection: ServerConnection) -> None:
+        """A connection has ended."""
+
+
+class Slot:
+    """The place of one response. ``answer`` counts once ``ready``."""
+
+    __slots__ = ("answer", "api_key", "ready", "size", "task")
+
+    def __init__(self, api_key: int, size: int) -> None:
+        self.api_key = api_key
+        self.size = size
+        self.answer: Answer = None
+        self.ready = False
+        self.task: asyncio.Future[Answer] | None = None
+
+
+class ServerConnection(asyncio.BufferedProtocol):
+    """One client of ``owner``; its handler sees it as a
+    :class:`~tallymark.net.server.handler.Connection`."""
+
+    def __init__(self, owner: Owner) -> None:
         self.peer = "?"
         """``host:port`` of the client."""
         self.host = "?"
@@ -58,7 +100,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Who it is: what TLS or SASL found out."""
         self.sasl: SaslSession | None = None
         """Its log-in, on listeners that ask for one."""
-        self.listener = server.listener
+        self.listener = owner.listener
         """The name of the listener it came in by."""
         self.bare_frames = False
         """Whether frames are no requests but go to the handler whole, under :data:`BARE` (the
@@ -70,13 +112,13 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Loop time at which bytes last came in or a response last left."""
         self.partial_since: float | None = None
         """Loop time since which a request has been arriving and is not whole."""
-        self._server = server
-        self._limits = limits = server.limits
+        self._owner = owner
+        self._limits = limits = owner.limits
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(
             self,
-            server.scratch,
-            server.request_memory,
+            owner.scratch,
+            owner.request_memory,
             limits.max_frame_bytes,
             limits.max_small_bytes,
             limits.large_keys,
@@ -160,9 +202,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self.host == "?":
             self.host, self.peer = names_of(transport)
         if name := peer_name(transport.get_extra_info("ssl_object")):
-            self.principal = f"User:{self._server.principals.user(name)}"
+            self.principal = f"User:{self._owner.principals.user(name)}"
         self.accepted_at = self.last_activity = self._loop.time()
-        if not self._server.admit(self, transport):
+        if not self._owner.admit(self, transport):
             self._stopping = True
             transport.abort()
 
@@ -215,9 +257,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._backlog.clear()
         self._inbox.release(all_of_it=True)
         for slot in self._slots:
-            if slot.task is not None and slot.api_key in self._server.abandon:
+            if slot.task is not None and slot.api_key in self._owner.abandon:
                 slot.task.cancel()
-        self._server.forget(self)
+        self._owner.forget(self)
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -288,7 +330,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._give_up(f"bad request header: {error}")
                 return
         try:
-            answer = self._server.handler(header, frame[body_offset:], self)
+            answer = self._owner.handler(header, frame[body_offset:], self)
         except Exception as error:
             self._failed(header.api_key, error)
             return
@@ -314,12 +356,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         if slot.task.done():
             self._finished(slot, slot.task)
         else:
-            self._server.working.add(slot.task)
+            self._owner.working.add(slot.task)
             slot.task.add_done_callback(lambda task: self._finished(slot, task))
 
     def _finished(self, slot: Slot, task: asyncio.Future[Answer]) -> None:
         slot.task = None
-        self._server.working.discard(task)
+        self._owner.working.discard(task)
         if task.cancelled():
             if not self.closed:
                 self.abort()
@@ -339,7 +381,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if isinstance(error, ProtocolError):
             self._give_up(f"bad request (api key {api_key}): {error}")
             return
-        held = self._server.told.passes((api_key, type(error)))  # a bug of ours, whoever met it
+        held = self._owner.log_rate.passes((api_key, type(error)))  # a bug of ours, whoever met it
         if held is not None:
             log.error(
                 "api key %d of %s failed, its connection is closed; repeated=%d",
@@ -349,7 +391,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.abort()
 
     def _give_up(self, why: str) -> None:
-        held = self._server.told.passes(("gave up", self.host))
+        held = self._owner.log_rate.passes(("gave up", self.host))
         if held is not None:
             log.warning("%s: %s; the connection is closed; repeated=%d", self.peer, why, held)
         self.abort()
@@ -408,7 +450,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._advance()
 
     def _tell(self, level: int, what: str, error: Exception) -> None:
-        held = self._server.told.passes((what, self.host))
+        held = self._owner.log_rate.passes((what, self.host))
         if held is not None:
             log.log(level, "%s %s: %s; repeated=%d", self.peer, what, error, held)
 

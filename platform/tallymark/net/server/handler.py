@@ -1,22 +1,54 @@
-"""What serves requests, as a connection sees it, and the place of each answer."""
+"""What answers requests, and what it sees of the connection that they come on."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
+from tallymark.net.sasl.server_session import SaslSession
 from tallymark.net.server.responses import Payload
 from tallymark.protocol.frames import RequestHeader
-
-if TYPE_CHECKING:
-    from tallymark.net.server.connection import ServerConnection
 
 BARE: Final = RequestHeader(-1, 0, 0, None)
 """Stands for the header of a frame that has none."""
 
 Answer: TypeAlias = Payload | None
 """None: the request has no response (Produce with acks=0)."""
+
+
+class Connection(Protocol):
+    """One client of a listener, as a handler sees it."""
+
+    peer: str
+    """``host:port`` of the client."""
+    host: str
+    """The address of the client."""
+    principal: str
+    """The user that TLS or SASL has authenticated; ``User:ANONYMOUS`` without either."""
+    sasl: SaslSession | None
+    """The authentication of the connection, on listeners that ask for one."""
+    listener: str
+    """The name of the listener that accepted the connection."""
+    bare_frames: bool
+    """Whether frames have no request header and go to the handler whole, under :data:`BARE` (the
+    oldest form of SASL)."""
+    closed: bool
+
+    def finish(self) -> None:
+        """Read no more; close once every request taken so far is answered."""
+
+    def abort(self) -> None:
+        """Close at once; answers that are not written yet are dropped."""
+
+    def allow_frames(self, max_bytes: int) -> None:
+        """From here on a request may have ``max_bytes`` bytes."""
+
+    def end_in(self, seconds: float | None) -> None:
+        """Read no more after ``seconds``, and close: what was taken has a moment to be answered.
+        A later call replaces an earlier one. None: the connection goes on."""
+
+    def mute(self, seconds: float) -> None:
+        """Handle and read nothing more for ``seconds``; answers still leave (KIP-219)."""
 
 
 class Handler(Protocol):
@@ -30,21 +62,8 @@ class Handler(Protocol):
     """
 
     def __call__(
-        self, header: RequestHeader, body: memoryview, connection: ServerConnection, /
+        self, header: RequestHeader, body: memoryview, connection: Connection, /
     ) -> Answer | Awaitable[Answer]: ...
 
 
-class Slot:
-    """The place of one response. ``answer`` counts once ``ready``."""
-
-    __slots__ = ("answer", "api_key", "ready", "size", "task")
-
-    def __init__(self, api_key: int, size: int) -> None:
-        self.api_key = api_key
-        self.size = size
-        self.answer: Answer = None
-        self.ready = False
-        self.task: asyncio.Future[Answer] | None = None
-
-
-OnClose: TypeAlias = Callable[["ServerConnection"], None]
+OnClose: TypeAlias = Callable[[Connection], None]

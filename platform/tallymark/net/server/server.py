@@ -70,8 +70,8 @@ class Server:
         self._sweep: asyncio.TimerHandle | None = None
         self._quota = quota or ConnectionQuota(self.limits.max_connections)
         self._handshakes: PendingHandshakes[TlsHandshake] = PendingHandshakes()
-        self.told = RateLimit()
-        """What was just said of each host in the log."""
+        self.log_rate = RateLimit()
+        """Which log lines of each host were written of late."""
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -180,7 +180,7 @@ class Server:
         return connection
 
     def _not_shaken(self, handshake: TlsHandshake, why: str) -> None:
-        held = self.told.passes(("handshake", handshake.host))
+        held = self.log_rate.passes(("handshake", handshake.host))
         if held is not None:
             log.warning("TLS handshake with %s failed: %s; repeated=%d", handshake.peer, why, held)
         self._handshakes.end(handshake.host, handshake)
@@ -215,7 +215,7 @@ class Server:
         return connection.sasl is None or connection.sasl.user is None
 
     def _tell_closed(self, level: int, connection: ServerConnection, why: str) -> None:
-        held = self.told.passes((why, connection.host))
+        held = self.log_rate.passes((why, connection.host))
         if held is not None:
             log.log(level, "%s is closed: %s; repeated=%d", connection.peer, why, held)
 
