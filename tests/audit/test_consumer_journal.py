@@ -25,7 +25,7 @@ from tallymark_audit.reporters.books.tally_cell import Outcome
 from tallymark_audit.reporters.consumer.hand import Place
 from tallymark_audit.reporters.consumer.messages import Told
 from tallymark_audit.reporters.consumer.processing import ONE, Hold, Processing
-from tallymark_audit.reporters.journal import reading
+from tallymark_audit.reporters.journal import reading, replay
 from tallymark_audit.reporters.journal.consumer_writer import ConsumerJournal
 from tallymark_audit.reporters.journal.disk import Disk
 from tallymark_audit.reporters.journal.marks_file import MARKS_SUFFIX, MarksFile, read_marks
@@ -55,7 +55,7 @@ def message(place: Place, sequence: int) -> Told:
     return Told(place, sequence, 1 + sequence, stamp, 7)
 
 
-def read(journal: ConsumerJournal) -> reading.Journaled:
+def read(journal: ConsumerJournal) -> replay.Journaled:
     return reading.read(journal.path.read_bytes())
 
 

@@ -22,7 +22,7 @@ from tallymark_audit.events.events import FOREVER, AuditEvent, decode_event
 from tallymark_audit.model.cells import Block, Summary
 from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
 from tallymark_audit.reporters.journal import file as journal_file
-from tallymark_audit.reporters.journal import layout, reading
+from tallymark_audit.reporters.journal import layout, reading, replay
 from tallymark_audit.reporters.journal.orphans import Replay, find_orphans
 from tallymark_audit.reporters.journal.writer import Journal
 from tallymark_audit.testing import FailingDisk
@@ -140,7 +140,7 @@ def test_damage_elsewhere_is_told_from_a_cut(journal: Journal) -> None:
     for at in range(0, end - layout.LONGEST_CUT - 100, 997):
         bad = bytearray(data)
         bad[at] ^= 0x40
-        with pytest.raises(reading.BadJournalError):
+        with pytest.raises(replay.BadJournalError):
             reading.read(bytes(bad))
 
 
@@ -178,7 +178,7 @@ def test_any_bytes_are_read_or_refused() -> None:
         layout.entry(layout.Kind(chance.randrange(1, 11)), chance.randbytes(40)) for _ in range(3)
     )
     for data in (b"", b"TMJRNL", chance.randbytes(200), whole, layout.MAGIC + b"\xff" * 8):
-        with pytest.raises(reading.BadJournalError):
+        with pytest.raises(replay.BadJournalError):
             reading.read(data)
 
 

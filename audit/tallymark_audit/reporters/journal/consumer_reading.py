@@ -14,7 +14,7 @@ from tallymark_audit.reporters.consumer.hand import Place
 from tallymark_audit.reporters.consumer.processing import Hold, Processing
 from tallymark_audit.reporters.journal import consumer_layout as layout
 from tallymark_audit.reporters.journal.consumer_layout import ConsumerKind
-from tallymark_audit.reporters.journal.reading import BadJournalError, Books, Journaled, replay
+from tallymark_audit.reporters.journal.replay import BadJournalError, Books, Journaled, replay
 
 
 def replayed(

@@ -21,7 +21,7 @@ from tallymark.private_files import open_private
 from tallymark_audit.events.audit_topic import is_too_large
 from tallymark_audit.events.events import AuditEvent, encode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.reporters.journal import layout, reading
+from tallymark_audit.reporters.journal import layout, reading, replay
 from tallymark_audit.reporters.journal.marks_file import MARKS_SUFFIX, read_marks
 
 log: Final = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Orphan:
 
     path: Path
     file: int
-    journaled: reading.Journaled
+    journaled: replay.Journaled
 
     def events(self, now_ms: int) -> list[AuditEvent]:
         """The run's last report: what was pending is in doubt, and nothing more will come."""
@@ -113,15 +113,15 @@ def _remove_dead(path: Path) -> None:
         os.close(file)
 
 
-def _read(path: Path, file: int, set_aside: list[Path] | None) -> reading.Journaled | None:
+def _read(path: Path, file: int, set_aside: list[Path] | None) -> replay.Journaled | None:
     try:
         size = os.fstat(file).st_size
         if size > layout.MAX_ENTRY * 2:
-            raise reading.BadJournalError(f"{size} bytes are more than any journal has")
+            raise replay.BadJournalError(f"{size} bytes are more than any journal has")
         return reading.read(os.pread(file, size, 0))
     except OSError as error:
         log.warning("cannot read the journal %s: %s", path, error)
-    except reading.BadJournalError as error:
+    except replay.BadJournalError as error:
         aside = path.with_suffix(".bad")
         log.warning("the journal %s is set aside as %s: %s", path, aside.name, error)
         with contextlib.suppress(OSError):
