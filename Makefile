@@ -1,5 +1,6 @@
 # make check   the gate: format, lint, types (two checkers), imports between rooms
-# make test    every test but the long ones       make unit   the fast, pure ones
+# make fast ROOM=log  one room in seconds: its pure tests, lint, imports between rooms (no ROOM: the list)
+# make test    every test but the long ones       make unit   the pure ones: no process, no socket
 # make soak    the long ones                       make demo   the main job, end to end
 #                                                  (KAFKA=apache: on brokers of Apache Kafka)
 # make kernel  compile the walk over records that brokers check batches with (needs a C compiler)
@@ -19,8 +20,9 @@ SEED ?=
 FAULT ?= cut-tail
 INPUT ?=
 KAFKA ?=
+ROOM ?=
 
-.PHONY: check test unit soak demo lock sbom java others clean format kernel
+.PHONY: check test unit fast soak demo lock sbom java others clean format kernel
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -30,10 +32,13 @@ check: $(VENV)/.dev
 	$(BIN)/pyright
 
 test: $(VENV)/.dev java others
-	$(PYTEST) -n 2 --dist loadfile -m "not soak"
+	$(PYTEST) -n 2 --dist loadfile --durations=20 -m "not soak"
 
 unit: $(VENV)/.dev
-	$(PYTEST) -n 2 --dist loadfile -m "not soak and not process and not spark and not apache_kafka"
+	$(PYTEST) -n 2 --dist loadfile -m "not soak and not process and not spark and not apache_kafka and not socket"
+
+fast: $(VENV)/.dev
+	@$(BIN)/python deploy/fast.py $(ROOM)
 
 soak: $(VENV)/.dev java others
 	$(PYTEST) -m soak --timeout=7200

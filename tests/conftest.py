@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from slow_tests import SlowTests
+from socket_marks import SocketGuard, mark_tests_that_open_sockets
 
 if TYPE_CHECKING:
     from postgres import PostgresServer
@@ -19,7 +21,26 @@ if TYPE_CHECKING:
 # is judged again and again (CI), the same examples are tried, so that it is judged alike.
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+settings.register_profile("fast", deadline=None, max_examples=20)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default")
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--without-slow", action="store_true", help="what was slow here is left out")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    slow = SlowTests(config, leave_out=config.getoption("without_slow"))
+    config.pluginmanager.register(slow)
+    if "not socket" in config.option.markexpr:
+        config.pluginmanager.register(SocketGuard())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_tests_that_open_sockets(items)
 
 
 @pytest.fixture(scope="session", autouse=True)

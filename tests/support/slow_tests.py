@@ -1,0 +1,49 @@
+"""How long each test took in this checkout, and the inner loop without the slow ones.
+
+Every run keeps the times in pytest's cache: the least of each test, so that a busy moment of the
+machine says nothing. ``make fast`` leaves out the tests above 0.3 s, and says how many;
+``make unit`` runs them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+SLOW: Final = 0.3  # seconds
+_KEY: Final = "tallymark/least_seconds"
+
+
+class SlowTests:
+    """A pytest plugin; with ``leave_out`` it deselects what was slow in every run so far."""
+
+    def __init__(self, config: pytest.Config, *, leave_out: bool) -> None:
+        self._cache = getattr(config, "cache", None)
+        self._leave_out = leave_out
+        self._seconds: dict[str, float] = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        if not self._leave_out:
+            return
+        known = self._known()
+        slow = [each for each in items if known.get(each.nodeid, 0.0) > SLOW]
+        items[:] = [each for each in items if known.get(each.nodeid, 0.0) <= SLOW]
+        config.hook.pytest_deselected(items=slow)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        if self._cache is None or not self._seconds:
+            return
+        known = self._known()
+        for test, seconds in self._seconds.items():
+            known[test] = round(min(seconds, known.get(test, seconds)), 3)
+        self._cache.set(_KEY, known)
+
+    def _known(self) -> dict[str, float]:
+        return {} if self._cache is None else self._cache.get(_KEY, {})

@@ -1,0 +1,178 @@
+"""Which tests open sockets: the marker ``socket`` is set from what a test uses, never by hand.
+
+At collection, the code of each test and of its fixtures is followed through the helpers of tests/
+and of ``tallymark.testing``. A test that reaches one of the names below is marked. A run without
+the marked tests (``make unit``, ``make fast``) also listens: a test that opens a socket there
+fails, and its text says what to add here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+import pytest
+
+# Classes and functions of the packages (and of uvicorn) that bind or connect.
+OPENERS: Final = frozenset(
+    {
+        "Broker",
+        "ControlServer",
+        "Server",
+        "WebServer",
+        "free_port",
+        "free_ports",
+        "serve",
+        "Thread server",
+    }
+)
+# Methods of asyncio and of the module socket that bind or connect.
+METHODS: Final = frozenset(
+    {
+        "create_connection",
+        "create_server",
+        "create_unix_server",
+        "open_connection",
+        "open_unix_connection",
+        "start_server",
+        "start_unix_server",
+    }
+)
+OF_THE_MODULE_SOCKET: Final = frozenset({"bind", "connect", "create_connection", "create_server"})
+_TESTS: Final = Path(__file__).parents[1]
+_PACKAGES: Final = ("tallymark", "uvicorn")
+
+
+def mark_tests_that_open_sockets(items: list[pytest.Item]) -> None:
+    """Set the marker on each test whose code reaches a socket."""
+    for item in items:
+        if any(reaches_a_socket(each) for each in _used_by(item)):
+            item.add_marker(pytest.mark.socket)
+
+
+def _used_by(item: pytest.Item) -> Iterator[object]:
+    yield getattr(item, "function", None)
+    call = getattr(item, "callspec", None)
+    yield from () if call is None else call.params.values()
+    fixtures = getattr(item, "_fixtureinfo", None)
+    for definitions in () if fixtures is None else fixtures.name2fixturedefs.values():
+        yield from (each.func for each in definitions)
+
+
+def reaches_a_socket(used: object) -> bool:
+    """Whether the code of a function or class, or a helper that it names, opens a socket."""
+    seen: set[int] = set()
+    waiting = [used]
+    while waiting:
+        each = _inner(waiting.pop())
+        if not isinstance(each, FunctionType | type) or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if _is_opener(each):
+            return True
+        if _is_helper(each):
+            for function in _functions(each):
+                names = set(_names(function.__code__))
+                if names & METHODS or _opens_by_hand(function, names):
+                    return True
+                waiting += _named(function, names)
+    return False
+
+
+def _inner(used: object) -> object:
+    """The function itself: no ``partial``, no bound object, no decorator around it."""
+    while True:
+        if isinstance(used, functools.partial):
+            used = used.func
+        elif isinstance(used, MethodType):
+            used = used.__func__
+        else:
+            below = None if isinstance(used, type) else getattr(used, "__wrapped__", None)
+            if below is None:
+                return used
+            used = below
+
+
+def _is_opener(used: FunctionType | type) -> bool:
+    return used.__name__ in OPENERS and used.__module__.partition(".")[0] in _PACKAGES
+
+
+@functools.cache
+def _is_helper(used: FunctionType | type) -> bool:
+    """Code of tests/ or of ``tallymark.testing``: what is below has its names in the table."""
+    if used.__module__.startswith("tallymark.testing"):
+        return True
+    module = sys.modules.get(used.__module__)
+    code = getattr(used, "__code__", None)
+    file = getattr(module, "__file__", None) or (code and code.co_filename) or ""
+    return Path(file).is_relative_to(_TESTS)
+
+
+def _functions(used: FunctionType | type) -> Iterator[FunctionType]:
+    if isinstance(used, FunctionType):
+        yield used
+        return
+    for base in used.__mro__:
+        if base is object or not _is_helper(base):
+            continue
+        for value in vars(base).values():
+            for each in (value, getattr(value, "__func__", None), getattr(value, "fget", None)):
+                inner = _inner(each)
+                if isinstance(inner, FunctionType):
+                    yield inner
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    yield from code.co_freevars
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)
+
+
+def _opens_by_hand(function: FunctionType, names: set[str]) -> bool:
+    module = function.__globals__.get("socket")
+    return (
+        isinstance(module, ModuleType) and "socket" in names and bool(names & OF_THE_MODULE_SOCKET)
+    )
+
+
+def _named(function: FunctionType, names: set[str]) -> Iterator[object]:
+    """What the names in a function's code stand for: globals, what it encloses, modules' names."""
+    enclosed = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    for cell in dict(enclosed).values():
+        with contextlib.suppress(ValueError):  # a cell that was never filled
+            yield cell.cell_contents
+    for name in names:
+        value = function.__globals__.get(name, sys.modules.get(name))
+        if isinstance(value, ModuleType):
+            yield from (vars(value)[each] for each in names if each in vars(value))
+        elif value is not None:
+            yield value
+
+
+class SocketGuard:
+    """Fails each test that opens a socket, in a run that leaves out the tests marked ``socket``."""
+
+    def __init__(self) -> None:
+        self._opened: list[str] = []
+        sys.addaudithook(self._listen)
+
+    def _listen(self, event: str, args: tuple[Any, ...]) -> None:
+        if event in ("socket.bind", "socket.connect"):
+            self._opened.append(f"{event} {args[1]}")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self) -> None:
+        opened, self._opened[:] = tuple(self._opened), ()
+        if opened:
+            pytest.fail(
+                f"This test opens a socket ({opened[0]}), and nothing that it names is known to: "
+                "add the class or function that does to OPENERS in tests/support/socket_marks.py.",
+                pytrace=False,
+            )
