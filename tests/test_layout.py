@@ -7,7 +7,7 @@ import sysconfig
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from project import ROOT
 
 
 def test_the_standard_librarys_platform_is_not_shadowed() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import promql_parser
 import pytest
 import yaml
+from project import ROOT
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
@@ -45,7 +46,7 @@ NOON = 1_767_268_800_000
 MIDNIGHT = NOON - 43_200_000
 W = 60_000
 EDGE = "dc1-to-aggregate"
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = ROOT / "deploy"
 
 
 class Clock:

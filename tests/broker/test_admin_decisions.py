@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from project import ROOT
 
 from tallymark.broker.reference import settings_page as config_reference
 from tallymark.broker.settings.broker import (
@@ -35,9 +36,6 @@ from tallymark.broker.settings.topic_configs import RULES, log_config, topic_val
 from tallymark.cli.servers.broker import command, of_file
 from tallymark.errors import KafkaError, UserError
 from tallymark.log.config import LogConfig
-
-ROOT = Path(__file__).parent.parent.parent
-
 
 # --- values
 

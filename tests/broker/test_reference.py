@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from project import ROOT
+
 from tallymark.broker.handlers import served
 from tallymark.broker.reference.protocol_page import reference
 from tallymark.protocol.messages import REQUEST_CLASSES, ApiVersionsRequest
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 
-PAGE = Path(__file__).parents[2] / "docs/protocol.md"
+PAGE = ROOT / "docs/protocol.md"
 
 
 def rows() -> dict[int, list[str]]:

@@ -8,9 +8,9 @@ import re
 import uuid
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from project import ROOT
 
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.protocol.api import ADVERTISED, ApiKey
@@ -29,7 +29,7 @@ from tallymark.protocol.records import encode_batch
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 
-TESTS = Path(__file__).parent.parent
+TESTS = ROOT / "tests"
 
 HELD = {
     "1 librdkafka stops compressing when Produce begins above 0": (

@@ -17,12 +17,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from project import ROOT
 
 from tallymark import __version__
 from tallymark.cli.commands import COMMANDS
 from tallymark.testing import ScriptedBroker
 
-ROOT = Path(__file__).parent.parent.parent
 RUN = """
 import atexit, json, sys
 atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from eventually import eventually
+from project import ROOT
 
 from tallymark.deployment import Deployment
 from tallymark.processes.ports import with_free_ports
 from tallymark_audit.proof.harness.commands import Command
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.process
 
 WITHOUT_EXTRAS = '''

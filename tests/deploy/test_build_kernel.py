@@ -10,12 +10,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from project import ROOT
 
 from tallymark.protocol import record_walk
 from tallymark.protocol.records import HEADER_SIZE, encode_batch
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
-ROOT = Path(__file__).parents[2]
 
 
 def script(name: str) -> ModuleType:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 from compose_pydantic.models import ComposeSpecification
+from project import ROOT
 from pydantic import ValidationError
 
 from tallymark.deployment import load
 from tallymark.processes.supervisor.plan import plan
 
-ROOT = Path(__file__).parent.parent.parent
 UNSHARE = ["unshare", "--map-root-user", "--mount", "--net"]
 
 

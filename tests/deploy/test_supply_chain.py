@@ -10,10 +10,10 @@ from types import ModuleType
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from project import ROOT
 
 from tallymark.processes.apache_kafka.jars import CHECKSUMS, NotAvailableError, check
 
-ROOT = Path(__file__).parents[2]
 A = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"  # of "a"
 
 

@@ -10,8 +10,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from project import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 VENDOR = "tallymark_dashboards/static/vendor"
 pytestmark = pytest.mark.process
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from project import ROOT
 
 from tallymark.deployment import Deployment, dump_toml
 from tallymark.deployment.places import places
 from tallymark.processes.supervisor.plan import plan
-
-ROOT = Path(__file__).parent.parent.parent
 
 NAMES = st.sampled_from(["dc1", "dc2", "aggregate", "west"])
 PORTS = st.integers(0, 65535)

@@ -1,13 +1,10 @@
 """docs/settings.md says what the code does."""
 
-from pathlib import Path
-
+from project import ROOT
 from pydantic import BaseModel
 
 from tallymark.deployment import Deployment
 from tallymark.deployment.reference import _part, reference
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from broker_kinds import KINDS, OURS, new_topic
+from project import ROOT
 from security_world import PASSWORD, Certificates, add_users, make_certificates
 
 from tallymark import (
@@ -25,7 +26,7 @@ from tallymark import (
 from tallymark.client.core.security.security import SecuritySettings
 from tallymark.testing import BrokerThread, MemoryBroker
 
-PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
+PAGE = (ROOT / "docs" / "clients.md").read_text()
 SNIPPETS = [
     pytest.param(snippet, id=f"{heading.strip()}-{number}")
     for heading, text in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from project import ROOT
+
 PAGE = (ROOT / "docs/architecture.md").read_text()
 ROOTS = (
     "",

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from eventually import eventually
+from project import ROOT
 from running_stack import stack_of
 from security_world import Certificates, make_certificates
 from token_world import Issuer
@@ -30,7 +31,7 @@ from tallymark.processes.ports import with_free_ports
 from tallymark.testing import BrokerThread
 from tallymark.testing.zookeeper import free_port
 
-PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+PAGE = (ROOT / "docs" / "security.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 SHELL = [text for _, text in BLOCKS if text.startswith("tallymark ")]
 SETTINGS = [text for kind, text in BLOCKS if not kind and not text.startswith(("tallymark ", "{"))]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from project import ROOT
 
 from tallymark import Producer
 from tallymark.testing import MemoryBroker
 from tallymark_spark_jobs.session import spark_session
 
 pytestmark = pytest.mark.spark
-PAGE = Path(__file__).parents[2] / "docs" / "streams-with-spark.md"
+PAGE = ROOT / "docs" / "streams-with-spark.md"
 START = 1_769_860_800_000  # 2026-01-31T12:00:00Z
 MINUTE = 60_000
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from project import ROOT
 
 from tallymark.client import SimpleConsumer
 from tallymark.serialization import AvroDecoder, RegistryClient
@@ -23,7 +24,7 @@ from tallymark_schema_registry.embedded import RegistryServer
 
 pytestmark = pytest.mark.process
 
-REAL_LOG = Path(__file__).parents[3] / "shared/data/apache_access.log"
+REAL_LOG = ROOT.parent / "shared/data/apache_access.log"
 Publish = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

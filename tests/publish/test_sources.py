@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from project import ROOT
 
 from tallymark.errors import UserError
 from tallymark.publishing import access_log, host_metrics
@@ -23,7 +24,7 @@ from tallymark.publishing.stopping import StopAfter
 from tallymark.serialization import AvroCodec
 from tallymark.shell.times import clf_time_ms, event_time_ms
 
-REAL_LOG = Path(__file__).parents[3] / "shared/data/apache_access.log"
+REAL_LOG = ROOT.parent / "shared/data/apache_access.log"
 
 
 def lines(*texts: str) -> Lines:

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from eventually import eventually
+from project import ROOT
 from running_stack import Stack
 
 from tallymark.deployment import Deployment, dump_toml
@@ -17,7 +18,6 @@ from tallymark.processes.ports import with_free_ports
 from tallymark.processes.supervisor.plan import plan
 
 pytestmark = pytest.mark.process
-ROOT = Path(__file__).parent.parent.parent
 
 
 def up(tmp_path: Path, deployment: Deployment, **environment: str) -> tuple[int, str]:

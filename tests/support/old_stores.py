@@ -8,9 +8,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from project import ROOT
 from sqlalchemy import Connection, create_engine
 
-DUMPS = Path(__file__).parents[1] / "audit"
+DUMPS = ROOT / "tests" / "audit"
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\);", re.DOTALL)
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from project import ROOT
 
 VERSIONS: Final = ("3.9.1", "4.1.0")
 """Of kafka-clients; deploy/ensure-java-clients builds the same."""
 
-_ROOT: Final = Path(__file__).parents[3]
 _TIMEOUT: Final = 90.0
 
 
@@ -25,7 +25,7 @@ def driver(version: str) -> str:
     """The class path of the driver with this version of the client; skips where it is not built."""
     home = Path(os.environ.get("TALLYMARK_CACHE") or Path.home() / ".cache/tallymark")
     folder = home / "java-clients" / version
-    command = [str(_ROOT / "deploy/ensure-java-clients"), "--built", version]
+    command = [str(ROOT / "deploy/ensure-java-clients"), "--built", version]
     if subprocess.run(command, check=False).returncode:
         pytest.skip(f"the Java client {version} is not built here: deploy/ensure-java-clients")
     return f"{folder}/classes:{folder}/lib/*"
