@@ -18,9 +18,9 @@ from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally import Identity
 from tallymark_audit.reporters.books.tally_cell import Outcome
+from tallymark_audit.reporters.consumer.ack_batcher import Desk
 from tallymark_audit.reporters.consumer.books import ConsumerBooks
-from tallymark_audit.reporters.consumer.desk import Desk
-from tallymark_audit.reporters.consumer.hand import Hand
+from tallymark_audit.reporters.consumer.in_flight import Hand
 from tallymark_audit.reporters.consumer.messages import told
 
 W = 1000

@@ -22,7 +22,7 @@ from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally import Identity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.hand import Place
+from tallymark_audit.reporters.consumer.in_flight import Place
 from tallymark_audit.reporters.consumer.messages import Told
 from tallymark_audit.reporters.consumer.processing import ONE, Hold, Processing
 from tallymark_audit.reporters.journal import reading, replay

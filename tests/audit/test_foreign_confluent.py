@@ -27,7 +27,7 @@ from tallymark_audit.reporters.adapters.confluent import AuditedProducer
 from tallymark_audit.reporters.adapters.confluent_produce import deliveries
 from tallymark_audit.reporters.adapters.confluent_reports import Attendance
 from tallymark_audit.reporters.adapters.confluent_topics import Topics
-from tallymark_audit.reporters.adapters.placing import PARTITIONERS
+from tallymark_audit.reporters.adapters.partitioners import PARTITIONERS
 from tallymark_audit.reporters.adapters.run import ForeignRun
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.testing import MemoryProducer

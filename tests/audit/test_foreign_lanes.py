@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.reporters.adapters.lanes import Lane, Who, cut, runs, stamps
+from tallymark_audit.reporters.adapters.partition_tracker import Lane, Who, cut, runs, stamps
 from tallymark_audit.reporters.books.tally_cell import Outcome
 
 WHO = Who(b"instance", "wéb-17")

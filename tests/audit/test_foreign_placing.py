@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tallymark.errors import UserError
 from tallymark.protocol.murmur2 import partition_of
-from tallymark_audit.reporters.adapters.placing import (
+from tallymark_audit.reporters.adapters.partitioners import (
     PARTITIONERS,
     Chooser,
     fnv1a,

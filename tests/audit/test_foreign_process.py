@@ -31,7 +31,7 @@ from tallymark_audit import audited
 from tallymark_audit.events.claim_book import ClaimBook, fold
 from tallymark_audit.events.events import decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.reporters.adapters.placing import PARTITIONERS, Chooser
+from tallymark_audit.reporters.adapters.partitioners import PARTITIONERS, Chooser
 
 pytestmark = pytest.mark.process
 

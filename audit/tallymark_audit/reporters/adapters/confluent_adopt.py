@@ -14,7 +14,7 @@ from tallymark_audit.reporters.adapters.confluent import AuditedProducer
 from tallymark_audit.reporters.adapters.confluent_produce import deliveries
 from tallymark_audit.reporters.adapters.confluent_reports import Attendance, ConfluentReports
 from tallymark_audit.reporters.adapters.confluent_topics import Topics
-from tallymark_audit.reporters.adapters.placing import partitioner_named
+from tallymark_audit.reporters.adapters.partitioners import partitioner_named
 from tallymark_audit.reporters.adapters.run import ForeignRun
 
 _DELIVERED: Final = ("on_delivery", "dr_cb", "dr_msg_cb")

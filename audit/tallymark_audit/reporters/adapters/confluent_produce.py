@@ -2,7 +2,7 @@
 
 There is as little Python for a record as can be: the function is a closure, since attributes of
 ``self`` take time; the partition of a record without a key is at hand; what can wait is done by
-:meth:`.lanes.Lane.drain`, for many at once.
+:meth:`.partition_tracker.Lane.drain`, for many at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError
 
 from tallymark.clock import now_ms
 from tallymark_audit.reporters.adapters.confluent_topics import Topics
-from tallymark_audit.reporters.adapters.lanes import Lane, Report
+from tallymark_audit.reporters.adapters.partition_tracker import Lane, Report
 from tallymark_audit.reporters.adapters.run import ForeignRun
 from tallymark_audit.reporters.books.tally_cell import Outcome
 

@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.errors import KafkaError
-from tallymark_audit.reporters.adapters.queue import Outgoing, ReportQueue, Wanted
+from tallymark_audit.reporters.adapters.report_queue import Outgoing, ReportQueue, Wanted
 
 log: Final = logging.getLogger(__name__)
 _ASK_SECONDS: Final = 5.0

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from tallymark_audit.reporters.adapters.lanes import Lane
-from tallymark_audit.reporters.adapters.placing import Chooser, Partitioner
+from tallymark_audit.reporters.adapters.partition_tracker import Lane
+from tallymark_audit.reporters.adapters.partitioners import Chooser, Partitioner
 from tallymark_audit.reporters.adapters.run import ForeignRun
 
 log: Final = logging.getLogger(__name__)

@@ -25,8 +25,8 @@ from tallymark.client.producing.interceptors.producer_interceptor import Produce
 from tallymark.clock import now_ms
 from tallymark_audit.reporters.adapters.adoption import Adoption
 from tallymark_audit.reporters.adapters.kafka_python_reports import KafkaPythonReports, fate
-from tallymark_audit.reporters.adapters.lanes import Lane
-from tallymark_audit.reporters.adapters.placing import PARTITIONERS, Chooser
+from tallymark_audit.reporters.adapters.partition_tracker import Lane
+from tallymark_audit.reporters.adapters.partitioners import PARTITIONERS, Chooser
 from tallymark_audit.reporters.adapters.run import ForeignRun
 
 LAST_SECONDS: Final = 5.0

@@ -11,7 +11,7 @@ from kafka.admin import KafkaAdminClient
 
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.errors import CODES, KafkaError, TimedOutError
-from tallymark_audit.reporters.adapters.queue import Outgoing, ReportQueue, Wanted
+from tallymark_audit.reporters.adapters.report_queue import Outgoing, ReportQueue, Wanted
 from tallymark_audit.reporters.books.tally_cell import Outcome
 
 _ASK_MS: Final = 5000

@@ -1,6 +1,6 @@
 """One run of somebody else's producer, tallied by the same interceptor as one of ours.
 
-The wrapper hands records over, each under a number of its :class:`~.lanes.Lane`; a thread looks
+The wrapper hands records over, each under a number of its :class:`~.partition_tracker.Lane`; a thread looks
 now and then what has happened since, tells the interceptor in the words of
 :mod:`tallymark.client.producing.interceptors.producer_interceptor`, and lets it report. Whoever
 wants the books up to date at once, before the application is told what became of its records, calls
@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
 from tallymark.clock import now_ms
-from tallymark_audit.reporters.adapters.lanes import Drained, Lane, Who
+from tallymark_audit.reporters.adapters.partition_tracker import Drained, Lane, Who
 from tallymark_audit.reporters.books.tally_cell import Outcome
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 

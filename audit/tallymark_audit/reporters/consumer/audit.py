@@ -49,7 +49,7 @@ from tallymark_audit.model.edges import is_audited
 from tallymark_audit.model.record_runs import Rules, runs_of_columns
 from tallymark_audit.reporters.books.tally import Identity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.hand import Place
+from tallymark_audit.reporters.consumer.in_flight import Place
 from tallymark_audit.reporters.consumer.messages import told
 from tallymark_audit.reporters.consumer.reporter import ConsumerReporter
 from tallymark_audit.reporters.effective_settings import settings_in_force, with_window

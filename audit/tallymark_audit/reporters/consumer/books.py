@@ -18,7 +18,7 @@ from tallymark_audit.reporters.books.runs import Run, TallyKey
 from tallymark_audit.reporters.books.skew import SkewRule
 from tallymark_audit.reporters.books.tally import Identity, Tally
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.hand import Place
+from tallymark_audit.reporters.consumer.in_flight import Place
 
 KEEP_MS: Final = 60_000
 """How long a cell at rest is remembered, so that its events can be repeated if a log is cut."""

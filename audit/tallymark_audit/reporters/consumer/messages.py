@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tallymark.client.producing.stamps import STAMP_HEADER, decode_stamp
 from tallymark_audit.model.cells import CellKey, window_of
 from tallymark_audit.model.record_runs import SeenRun
-from tallymark_audit.reporters.consumer.hand import Place
+from tallymark_audit.reporters.consumer.in_flight import Place
 
 _MOST: int = 2**63 - 1
 

@@ -14,9 +14,9 @@ from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally import Identity
 from tallymark_audit.reporters.books.tally_cell import Outcome
+from tallymark_audit.reporters.consumer.ack_batcher import Desk, Done
 from tallymark_audit.reporters.consumer.books import ConsumerBooks
-from tallymark_audit.reporters.consumer.desk import Desk, Done
-from tallymark_audit.reporters.consumer.hand import Hand, Place
+from tallymark_audit.reporters.consumer.in_flight import Hand, Place
 from tallymark_audit.reporters.consumer.messages import Told
 
 ONE: Final = -1

@@ -32,8 +32,8 @@ from zlib import crc32
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.desk import DeskState
-from tallymark_audit.reporters.consumer.hand import Place
+from tallymark_audit.reporters.consumer.ack_batcher import DeskState
+from tallymark_audit.reporters.consumer.in_flight import Place
 from tallymark_audit.reporters.consumer.messages import Told
 from tallymark_audit.reporters.consumer.processing import Hold, Processing
 from tallymark_audit.reporters.journal.layout import ENTRY_FIELDS, entry

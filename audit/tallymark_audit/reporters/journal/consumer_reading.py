@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from tallymark_audit.reporters.books.runs import TallyKey
 from tallymark_audit.reporters.books.tally import Identity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.hand import Place
+from tallymark_audit.reporters.consumer.in_flight import Place
 from tallymark_audit.reporters.consumer.processing import Hold, Processing
 from tallymark_audit.reporters.journal import consumer_layout as layout
 from tallymark_audit.reporters.journal.consumer_layout import ConsumerKind

@@ -12,7 +12,7 @@ from typing import Final
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally import Identity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.hand import Place
+from tallymark_audit.reporters.consumer.in_flight import Place
 from tallymark_audit.reporters.consumer.messages import Told
 from tallymark_audit.reporters.consumer.processing import Hold, Processing
 from tallymark_audit.reporters.journal import consumer_layout, layout

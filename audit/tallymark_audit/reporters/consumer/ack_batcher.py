@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.hand import Place
+from tallymark_audit.reporters.consumer.in_flight import Place
 from tallymark_audit.reporters.consumer.messages import Told, run_of
 
 MOST_OPEN = 1000
