@@ -17,7 +17,7 @@ from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import CellKey, Copy
 from tallymark_audit.model.ranges import EMPTY
 from tallymark_audit.model.sides import Claim, Observation
-from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.store import Store, archive, counts, facts, open_store, queries, tables
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.collapse import Changed, collapse
@@ -102,7 +102,7 @@ class Side:
 
     def claim(self, instance: str, window: int, count: int, lose: int) -> None:
         code = instance * 16
-        identity = Identity(f"producer-{code}", "web", "app", code, W, 0)
+        identity = ReporterIdentity(f"producer-{code}", "web", "app", code, W, 0)
         tally = self.tallies.setdefault(instance, Tally(identity))
         first = sum(self.sizes.get((instance, at), 0) for at in WINDOWS)
         self.sizes[instance, window] = self.sizes.get((instance, window), 0) + count

@@ -16,7 +16,7 @@ from tallymark_audit.model.cells import CellKey, Copy, Edge
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
-from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.store import Store, counts, open_store, queries, tables
 from tallymark_audit.store.claims import add_events
 from tallymark_audit.store.counts import Position
@@ -37,7 +37,9 @@ class World:
     store: Store
     now: int = WINDOW + 100
     tally: Tally = field(
-        default_factory=lambda: Tally(Identity(f"producer-{CODE}", "web", "app", CODE, W, 0))
+        default_factory=lambda: Tally(
+            ReporterIdentity(f"producer-{CODE}", "web", "app", CODE, W, 0)
+        )
     )
 
     def __post_init__(self) -> None:

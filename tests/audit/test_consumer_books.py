@@ -16,12 +16,12 @@ from tallymark.client.reading.message import Message
 from tallymark_audit.events.claim_book import fold
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.record_runs import SeenRun
-from tallymark_audit.reporters.books.tally import Identity
+from tallymark_audit.reporters.books.tally import ReporterIdentity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.ack_batcher import Desk
+from tallymark_audit.reporters.consumer.ack_batcher import AckBatcher
 from tallymark_audit.reporters.consumer.books import ConsumerBooks
-from tallymark_audit.reporters.consumer.in_flight import Hand
-from tallymark_audit.reporters.consumer.messages import told
+from tallymark_audit.reporters.consumer.in_flight import InFlight
+from tallymark_audit.reporters.consumer.messages import consumed_message
 
 W = 1000
 PLACE = ("t", 0)
@@ -35,7 +35,7 @@ def message(offset: int, sequence: int | None, timestamp: int, partition: int = 
 
 
 def new_books() -> ConsumerBooks:
-    identity = Identity("consumer-1", "app-1", "", "00" * 8, W, 0, kind="consumer")
+    identity = ReporterIdentity("consumer-1", "app-1", "", "00" * 8, W, 0, kind="consumer")
     return ConsumerBooks(identity, "g", 1000, 10**9)
 
 
@@ -48,52 +48,55 @@ def run(first: int, count: int, offset: int, window: int = 0) -> SeenRun:
 
 
 def test_a_run_leaves_the_hand_as_far_as_it_is_processed() -> None:
-    hand = Hand()
-    hand.take(PLACE, [run(10, 5, 100), run(15, 5, 105, W)])
-    ((place, part),) = hand.done({PLACE: 103})
+    in_flight = InFlight()
+    in_flight.take(PLACE, [run(10, 5, 100), run(15, 5, 105, W)])
+    ((place, part),) = in_flight.done({PLACE: 103})
     assert (place, part.first, part.last, part.offset, part.bytes) == (PLACE, 10, 12, 100, 3)
-    assert hand.oldest == 1
-    rest = hand.done({PLACE: 110})
+    assert in_flight.oldest == 1
+    rest = in_flight.done({PLACE: 110})
     assert [(one.first, one.last) for _, one in rest] == [(13, 14), (15, 19)]
-    assert hand.oldest is None
+    assert in_flight.oldest is None
 
 
 def test_going_back_replaces_what_is_in_hand() -> None:
-    hand = Hand()
-    hand.take(PLACE, [run(10, 5, 100)])
-    hand.take(PLACE, [run(12, 5, 102)])
-    assert [(one.first, one.last) for _, one in hand.done({PLACE: 200})] == [(10, 16)]
+    in_flight = InFlight()
+    in_flight.take(PLACE, [run(10, 5, 100)])
+    in_flight.take(PLACE, [run(12, 5, 102)])
+    assert [(one.first, one.last) for _, one in in_flight.done({PLACE: 200})] == [(10, 16)]
 
 
 def test_what_follows_is_joined_so_that_a_healthy_stream_is_one_run() -> None:
-    hand = Hand()
+    in_flight = InFlight()
     for at in range(0, 1000, 10):
-        hand.take(PLACE, [run(at, 10, at)])
-    ((_, one),) = hand.done({PLACE: 1000})
+        in_flight.take(PLACE, [run(at, 10, at)])
+    ((_, one),) = in_flight.done({PLACE: 1000})
     assert (one.first, one.last, one.bytes) == (0, 999, 1000)
 
 
 def test_a_full_hand_says_what_it_lets_go() -> None:
-    hand = Hand(most=2)
-    gone = [hand.take(PLACE, [run(10 * at, 5, 10 * at)]) for at in range(4)]
+    in_flight = InFlight(most=2)
+    gone = [in_flight.take(PLACE, [run(10 * at, 5, 10 * at)]) for at in range(4)]
     assert [[one.first for one in some] for some in gone] == [[], [], [0], [10]]
 
 
 def test_a_cut_takes_out_of_the_hand_what_nobody_is_given_again() -> None:
-    hand = Hand()
-    hand.take(PLACE, [run(10, 5, 100), run(30, 5, 105)])
-    assert [(one.first, one.last) for one in hand.cut(PLACE, 103)] == [(13, 14), (30, 34)]
-    assert hand.cut(PLACE, 103) == []
-    assert hand.cut(("t", 9), 0) == []
-    hand.take(PLACE, [run(50, 5, 103)])
-    assert [(one.first, one.last) for _, one in hand.done({PLACE: 200})] == [(10, 12), (50, 54)]
+    in_flight = InFlight()
+    in_flight.take(PLACE, [run(10, 5, 100), run(30, 5, 105)])
+    assert [(one.first, one.last) for one in in_flight.cut(PLACE, 103)] == [(13, 14), (30, 34)]
+    assert in_flight.cut(PLACE, 103) == []
+    assert in_flight.cut(("t", 9), 0) == []
+    in_flight.take(PLACE, [run(50, 5, 103)])
+    assert [(one.first, one.last) for _, one in in_flight.done({PLACE: 200})] == [
+        (10, 12),
+        (50, 54),
+    ]
 
 
 def test_what_is_given_up_is_not_processed() -> None:
-    hand = Hand()
-    hand.take(PLACE, [run(10, 5, 100)])
-    hand.drop([PLACE])
-    assert hand.done({PLACE: 200}) == []
+    in_flight = InFlight()
+    in_flight.take(PLACE, [run(10, 5, 100)])
+    in_flight.drop([PLACE])
+    assert in_flight.done({PLACE: 200}) == []
 
 
 # -- messages of others ---------------------------------------------------------------------
@@ -115,15 +118,15 @@ def confluent(**changes: Any) -> Any:
 
 def test_messages_of_every_client() -> None:
     stamp = encode_stamp(Stamp(RUN, 3, 9, "web"))
-    theirs = told(confluent())
+    theirs = consumed_message(confluent())
     assert theirs is not None
     assert theirs == (("t", 0), 7, 1234, stamp, 5)
     record = SimpleNamespace(
         topic="t", partition=0, offset=7, timestamp=1234, key=None, value=b"12345",
         headers=[("tm", b"old"), ("x", b""), ("tm", stamp)],
     )  # fmt: skip
-    assert told(record) == theirs
-    assert told(("t", 0, {"tm": stamp}, 1234)) == (("t", 0), -1, 1234, stamp, 0)
+    assert consumed_message(record) == theirs
+    assert consumed_message(("t", 0, {"tm": stamp}, 1234)) == (("t", 0), -1, 1234, stamp, 0)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +139,7 @@ def test_messages_of_every_client() -> None:
     ],
 )
 def test_what_is_no_message_is_none(hostile: Any) -> None:
-    assert told(hostile) is None
+    assert consumed_message(hostile) is None
 
 
 NO_STAMPS = st.binary(max_size=300).filter(lambda raw: decode_stamp(raw) is None)
@@ -144,11 +147,11 @@ NO_STAMPS = st.binary(max_size=300).filter(lambda raw: decode_stamp(raw) is None
 
 @given(st.one_of(st.none(), st.text(), NO_STAMPS))
 def test_a_stamp_that_cannot_be_read_is_counted_as_malformed(raw: Any) -> None:
-    books, desk = new_books(), Desk(W)
-    found = told(("t", 4, [("tm", raw)], 5))
+    books, ack_batcher = new_books(), AckBatcher(W)
+    found = consumed_message(("t", 4, [("tm", raw)], 5))
     assert found is not None
-    desk.done(found, Outcome.ACKNOWLEDGED)
-    for done in desk.settle():
+    ack_batcher.done(found, Outcome.ACKNOWLEDGED)
+    for done in ack_batcher.settle():
         books.add(done.run, done.place, 0)
     ((cell,),) = [event.cells for event in books.report(0, 0)]
     assert (cell.partition, cell.instance, cell.unstamped, cell.malformed) == (4, "", 1, 1)
@@ -204,31 +207,31 @@ def test_the_reports_are_what_the_application_did(
     log: list[tuple[int | None, int]], steps: list[Step]
 ) -> None:
     """Any order of fetching, processing, leaving out, reporting and losing reports."""
-    books, desk = new_books(), Desk(W)
+    books, ack_batcher = new_books(), AckBatcher(W)
     events = []
     open_, processed, filtered = [], Counter[Any](), defaultdict[Any, set[int]](set)
     bare: Counter[Any] = Counter()
     at = 0
 
     def settle() -> None:
-        for done in desk.settle():
+        for done in ack_batcher.settle():
             books.add(done.run, done.place, 0, done.outcome)
-        books.come_to(desk.positions)
+        books.come_to(ack_batcher.positions)
 
     for what, number in steps:
         if what == "fetch" and at < len(log):
             sequence, timestamp = log[at]
             open_.append(message(at, sequence, timestamp))
-            found = told(open_[-1])
+            found = consumed_message(open_[-1])
             assert found is not None
-            desk.put(found)
+            ack_batcher.put(found)
             at += 1
         elif what in ("done", "filter") and open_:
             one = open_.pop(number % len(open_))
-            found = told(one)
+            found = consumed_message(one)
             assert found is not None
             outcome = Outcome.ACKNOWLEDGED if what == "done" else Outcome.FILTERED
-            for done in desk.done(found, outcome):
+            for done in ack_batcher.done(found, outcome):
                 books.add(done.run, done.place, 0, done.outcome)
             window, sequence = one.timestamp - one.timestamp % W, log[one.offset][0]
             if sequence is None:
@@ -240,7 +243,7 @@ def test_the_reports_are_what_the_application_did(
         elif what in ("report", "lose"):
             settle()
             lows = [one.timestamp for one in open_]
-            assert desk.oldest == min(lows, default=None)
+            assert ack_batcher.oldest == min(lows, default=None)
             reported = books.report(0, 0)
             if what == "report":
                 events += reported

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from tallymark.client.consuming.marks import NONE, Marks
 from tallymark.client.consuming.marks import ONE as ONE_MARK
 from tallymark.client.producing.stamps import Stamp, encode_stamp
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.events.events import CellReport
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.record_runs import SeenRun
-from tallymark_audit.reporters.books.tally import Identity
+from tallymark_audit.reporters.books.tally import ReporterIdentity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.in_flight import Place
-from tallymark_audit.reporters.consumer.messages import Told
-from tallymark_audit.reporters.consumer.processing import ONE, Hold, Processing
+from tallymark_audit.reporters.consumer.messages import ConsumedMessage
+from tallymark_audit.reporters.consumer.processing import ONE, InFlightMark, Processing
 from tallymark_audit.reporters.journal import reading, replay
 from tallymark_audit.reporters.journal.consumer_writer import ConsumerJournal
 from tallymark_audit.reporters.journal.disk import Disk
@@ -33,9 +33,9 @@ from tallymark_audit.reporters.journal.orphans import find_orphans
 from tallymark_audit.testing import FailingDisk
 
 CLUSTER = "cluster-1"
-IDENTITY = Identity("consumer-aa", "web", "app", "aa" * 8, 1000, 5, kind="consumer")
+IDENTITY = ReporterIdentity("consumer-aa", "web", "app", "aa" * 8, 1000, 5, kind="consumer")
 WHO = b"instance"
-PLACES: tuple[Place, ...] = ("t", 0), ("t", 1), ("other", 0)
+PLACES: tuple[TopicPartition, ...] = ("t", 0), ("t", 1), ("other", 0)
 
 
 def new_journal(folder: Path, disk: Disk | None = None) -> ConsumerJournal:
@@ -44,15 +44,15 @@ def new_journal(folder: Path, disk: Disk | None = None) -> ConsumerJournal:
     return journal
 
 
-def run(place: Place, first: int, count: int, offset: int | None = None) -> SeenRun:
+def run(place: TopicPartition, first: int, count: int, offset: int | None = None) -> SeenRun:
     key = CellKey(place[0], place[1], 0, "web", WHO.hex())
     at = first if offset is None else offset
     return SeenRun(key, first, at, count=count, bytes=count, min_timestamp=1, max_timestamp=2)
 
 
-def message(place: Place, sequence: int) -> Told:
+def message(place: TopicPartition, sequence: int) -> ConsumedMessage:
     stamp = encode_stamp(Stamp(WHO, place[1], sequence, "web"))
-    return Told(place, sequence, 1 + sequence, stamp, 7)
+    return ConsumedMessage(place, sequence, 1 + sequence, stamp, 7)
 
 
 def read(journal: ConsumerJournal) -> replay.Journaled:
@@ -62,7 +62,7 @@ def read(journal: ConsumerJournal) -> replay.Journaled:
 def everything(processing: Processing) -> tuple[object, ...]:
     tally = processing.books.tally
     cells = {key: cell.report(key) for key, cell in tally.cells.items()}
-    held = processing.hand.runs(), processing.desk.state(), processing.books.progress
+    held = processing.in_flight.runs(), processing.ack_batcher.state(), processing.books.progress
     return cells, tally.next_event, tally.next_part, tally.dropped_through, held
 
 
@@ -89,7 +89,7 @@ calls: st.SearchStrategy[Call] = st.one_of(
     ),
     st.builds(lambda place, to: lambda j: j.done_before({place: to}, 50), places, numbers),
     st.builds(
-        lambda place, at, how: lambda j: j.told(message(place, at), how, 51),
+        lambda place, at, how: lambda j: j.processed(message(place, at), how, 51),
         places,
         numbers,
         st.sampled_from([Outcome.ACKNOWLEDGED, Outcome.FILTERED]),
@@ -123,7 +123,7 @@ def test_what_was_done_before_the_cluster_is_known_is_in_it(tmp_path: Path) -> N
     journal = ConsumerJournal(tmp_path, IDENTITY, "g", 1000, 10**15)
     journal.handed_out(PLACES[0], [run(PLACES[0], 0, 9)])
     view = journal.view(PLACES[0])
-    journal.told(message(PLACES[1], 4), Outcome.ACKNOWLEDGED, 5)
+    journal.processed(message(PLACES[1], 4), Outcome.ACKNOWLEDGED, 5)
     assert not journal.path.exists()
     journal.know(CLUSTER)
     found = read(journal)
@@ -164,16 +164,16 @@ def last_cells(folder: Path) -> list[CellReport]:
 @pytest.mark.parametrize(
     ("hold", "processed", "doubted"),
     [
-        (Hold(), "", ""),
-        (Hold(14, ONE), "10-13", "14"),
-        (Hold(14, 17), "10-13", "14-17"),
-        (Hold(14, -2), "10-13", ""),
-        (Hold(99, -2), "10-19", ""),
-        (Hold(10, 99), "", "10-19"),
+        (InFlightMark(), "", ""),
+        (InFlightMark(14, ONE), "10-13", "14"),
+        (InFlightMark(14, 17), "10-13", "14-17"),
+        (InFlightMark(14, -2), "10-13", ""),
+        (InFlightMark(99, -2), "10-19", ""),
+        (InFlightMark(10, 99), "", "10-19"),
     ],
 )
 def test_a_death_tells_what_was_processed_and_what_was_in_hand(
-    tmp_path: Path, hold: Hold, processed: str, doubted: str
+    tmp_path: Path, hold: InFlightMark, processed: str, doubted: str
 ) -> None:
     """Killed between two reports: what the marks say is all that is known."""
     journal = new_journal(tmp_path)
@@ -202,7 +202,7 @@ def test_a_partition_that_is_given_up_leaves_what_was_processed(tmp_path: Path) 
     journal.released(place, 9)
     ((cell,),) = [event.cells for event in journal.processing.books.report(9, 9)]
     assert (cell.acknowledged, cell.in_doubt) == (span("0-3"), span("4"))
-    assert list(view) == list(Hold()), "the partition may come back"
+    assert list(view) == list(InFlightMark()), "the partition may come back"
     journal.close(remove=True)
 
 
@@ -252,7 +252,7 @@ def test_a_view_outlives_its_file(tmp_path: Path) -> None:
     assert taken is not None
     slot, view = taken
     view[0], view[1] = 5, 9
-    assert read_marks(marks.path)[slot] == Hold(5, 9)
+    assert read_marks(marks.path)[slot] == InFlightMark(5, 9)
     marks.close(remove=True)
     view[0] = 6
     assert list(tmp_path.iterdir()) == []
@@ -276,29 +276,29 @@ def test_the_marks_follow_every_message(offsets: list[int], data: Any) -> None:
         some, left = left[:many], left[many:]
         if data.draw(st.booleans()):
             marks.hand_out(some[0], some[-1])
-            assert Hold(*view) == Hold(some[0], some[-1])
+            assert InFlightMark(*view) == InFlightMark(some[0], some[-1])
         else:
             marks.hand_out_one(some[0])
             following = marks.follow(iter(some[1:]))
             for offset in some[1:]:
                 assert next(following) == offset
-                assert Hold(*view) == Hold(offset, ONE)
+                assert InFlightMark(*view) == InFlightMark(offset, ONE)
         marks.settle(some[-1] + 1)
-        assert Hold(*view) == Hold(some[-1] + 1, NONE)
-    assert (ONE_MARK, Hold().last) == (ONE, NONE)
+        assert InFlightMark(*view) == InFlightMark(some[-1] + 1, NONE)
+    assert (ONE_MARK, InFlightMark().last) == (ONE, NONE)
 
 
 def test_where_asking_settles_nothing_all_stays_in_hand() -> None:
     view = memory()
-    view[0], view[1] = Hold()
+    view[0], view[1] = InFlightMark()
     marks = Marks([view], asking_settles=False)
     marks.hand_out_one(10)
     assert list(marks.follow(iter([11, 12]))) == [11, 12]
     marks.settle(13)
     marks.hand_out(13, 15)
-    assert Hold(*view) == Hold(10, 15)
+    assert InFlightMark(*view) == InFlightMark(10, 15)
     marks.hand_out_one(4)  # it went back
-    assert Hold(*view) == Hold(4, 4)
+    assert InFlightMark(*view) == InFlightMark(4, 4)
 
 
 def span(text: str) -> RangeSet:

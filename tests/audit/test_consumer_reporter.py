@@ -17,7 +17,7 @@ from tallymark_audit.events.claim_book import fold
 from tallymark_audit.events.events import AuditEvent, decode_event
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.record_runs import SeenRun
-from tallymark_audit.reporters.books.tally import Identity
+from tallymark_audit.reporters.books.tally import ReporterIdentity
 from tallymark_audit.reporters.consumer.reporter import ConsumerReporter
 from tallymark_audit.reporters.journal.consumer_writer import ConsumerJournal
 
@@ -34,7 +34,7 @@ class Rig:
     events: list[AuditEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        identity = Identity("consumer-1", "app-1", "", "00" * 8, 1000, 0, kind="consumer")
+        identity = ReporterIdentity("consumer-1", "app-1", "", "00" * 8, 1000, 0, kind="consumer")
         journal = ConsumerJournal(None, identity, "g", 1000, 10**9)
         self.books = journal.processing.books
         self.reporter = ConsumerReporter(journal, lambda: self.oldest, 100)

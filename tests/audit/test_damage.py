@@ -31,7 +31,7 @@ from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import CellFacts, Observation
-from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.store import Store, open_store, queries, recounts
 from tallymark_audit.store.damage import MOST, damaged_places
 from tallymark_audit.store.deleted import note_deleted
@@ -59,7 +59,7 @@ class Site:
             mirrors=(),
             audit=AUDIT,
         )
-        self.tally = Tally(Identity("producer-" + "61" * 8, "web", "app", "61" * 8, W, 0))
+        self.tally = Tally(ReporterIdentity("producer-" + "61" * 8, "web", "app", "61" * 8, W, 0))
         for place in (("t", 0), ("t", 1), (AUDIT_TOPIC, 0)):
             self.cluster.log(*place)
         self.start()

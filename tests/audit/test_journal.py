@@ -20,7 +20,7 @@ from tallymark.errors import CODES, KafkaError
 from tallymark_audit.events.claim_book import fold
 from tallymark_audit.events.events import FOREVER, AuditEvent, decode_event
 from tallymark_audit.model.cells import Block, Summary
-from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.reporters.journal import file as journal_file
 from tallymark_audit.reporters.journal import layout, reading, replay
 from tallymark_audit.reporters.journal.orphans import Replay, find_orphans
@@ -28,7 +28,7 @@ from tallymark_audit.reporters.journal.writer import Journal
 from tallymark_audit.testing import FailingDisk
 
 CLUSTER = "cluster-1"
-IDENTITY = Identity("producer-aa", "web", "app", "aa" * 8, 1000, 5)
+IDENTITY = ReporterIdentity("producer-aa", "web", "app", "aa" * 8, 1000, 5)
 Step = Callable[[Journal], object]
 
 

@@ -11,7 +11,7 @@ from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployme
 from tallymark.testing import MemoryBroker
 from tallymark_audit.cli import command
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.reporters.books.tally import Identity, Run, TallyKey
+from tallymark_audit.reporters.books.tally import ReporterIdentity, Run, TallyKey
 from tallymark_audit.reporters.journal.writer import Journal
 
 HUNDRED_DAYS = 100 * 24 * 3600 * 1000
@@ -20,7 +20,9 @@ HUNDRED_DAYS = 100 * 24 * 3600 * 1000
 def leave_a_journal(folder: Path, cluster: str) -> None:
     """As a producer that is killed before it has published anything."""
     folder.mkdir(parents=True, exist_ok=True)
-    journal = Journal(folder, cluster, Identity("producer-aa", "web", "app", "aa" * 8, 1000, 5))
+    journal = Journal(
+        folder, cluster, ReporterIdentity("producer-aa", "web", "app", "aa" * 8, 1000, 5)
+    )
     journal.accept(Run(TallyKey("t", 0, 0), 0, 9, 1, 2), 10, 77)
     journal.close(remove=False)
 

@@ -26,7 +26,7 @@ from tallymark_audit.events.events import (
     encode_event,
 )
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
-from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.reporters.mirror import mirror_report
 from tallymark_audit.reporters.mirror.mirror_report import MirrorReport, default_observer
 from tallymark_audit.store import Store, open_store, queries
@@ -279,7 +279,7 @@ class World:
             judge = JudgeLoop(collector.ledger, edges, AUDIT)
             self.steps += [collector.step, partial(self._judge, judge)]
         code = "61" * 8
-        self.tally = Tally(Identity(f"producer-{code}", "web", "app", code, W, 0))
+        self.tally = Tally(ReporterIdentity(f"producer-{code}", "web", "app", code, W, 0))
         self.sequence = 0
 
     def _judge(self, judge: JudgeLoop) -> None:

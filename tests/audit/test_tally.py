@@ -18,8 +18,8 @@ from tallymark_audit.model.hashing import MASK, mix
 from tallymark_audit.reporters.books.tally import (
     CELLS_PER_EVENT,
     REPEATS,
-    Identity,
     Outcome,
+    ReporterIdentity,
     Run,
     Tally,
     TallyKey,
@@ -28,7 +28,7 @@ from tallymark_audit.reporters.books.tally import (
 
 WINDOW = 1000
 ENDS = (Outcome.ACKNOWLEDGED, Outcome.FAILED, Outcome.IN_DOUBT)
-IDENTITY = Identity("producer-1", "web", "app", "00" * 8, WINDOW, 0)
+IDENTITY = ReporterIdentity("producer-1", "web", "app", "00" * 8, WINDOW, 0)
 
 
 def run(first: int, last: int, window: int = 0, partition: int = 0) -> Run:

@@ -35,7 +35,7 @@ from tallymark_audit.model.cells import (
 )
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sides import CellFacts, Claim, Observation, merge_observations
-from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 
 W, SETTLE, SILENCE = 1000, 500, 3000
 PRODUCER = Edge("producer-to-dc1", "producer", "dc1", "producer")
@@ -485,7 +485,7 @@ class World:
 
     def tally(self, instance: str) -> Tally:
         if instance not in self.tallies:
-            who = Identity(f"producer-{instance}", "web", "app", instance, W, self.now)
+            who = ReporterIdentity(f"producer-{instance}", "web", "app", instance, W, self.now)
             self.tallies[instance] = Tally(who)
         return self.tallies[instance]
 

@@ -50,7 +50,7 @@ from tallymark_audit.model.edges import consumer_edge, derive_edges
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.record_runs import MAX_TIMESTAMP, Rules, runs_in
 from tallymark_audit.model.sides import CellFacts, Observation, merge_observations
-from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.reporters.consumer.books import ConsumerBooks
 from tallymark_audit.store.facts import processed_cells
 from tallymark_audit.testing import Told
@@ -394,7 +394,7 @@ class World:
             self.runs += 1
             instance = f"{who}{self.runs:06x}" + "00" * 4
             name = f"producer-{instance}"
-            tally = Tally(Identity(name, "web", "app", instance, W, self.now))
+            tally = Tally(ReporterIdentity(name, "web", "app", instance, W, self.now))
             self.producers[who] = Producer(instance, HOME[who], tally)
         return self.producers[who]
 
@@ -466,7 +466,9 @@ class World:
     def _new_consumer(self) -> ConsumerBooks:
         self.runs += 1
         instance = f"ff{self.runs:06x}" + "00" * 4
-        who = Identity(f"consumer-{instance}", "web", "app", instance, W, self.now, kind="consumer")
+        who = ReporterIdentity(
+            f"consumer-{instance}", "web", "app", instance, W, self.now, kind="consumer"
+        )
         return ConsumerBooks(who, GROUP, 10_000, 1 << 50)
 
     def _consumer_reports(self, fate: str, closed: bool = False) -> None:

@@ -18,7 +18,7 @@ from tallymark_audit.collector.judge_loop import JudgeLoop
 from tallymark_audit.collector.naming import Namer
 from tallymark_audit.events.events import AuditEvent, Copied, Gap, encode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
-from tallymark_audit.reporters.books.tally import Identity, Outcome, Run, Tally, TallyKey
+from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.store import Store, open_store, queries
 from tallymark_audit.store.rows import Row
 from tallymark_audit.testing import MemoryCluster, Told
@@ -40,7 +40,7 @@ class Publisher:
 
     def __post_init__(self) -> None:
         code = self.instance.hex()
-        self.tally = Tally(Identity(f"producer-{code}", "web", "app", code, W, 0))
+        self.tally = Tally(ReporterIdentity(f"producer-{code}", "web", "app", code, W, 0))
 
     def publish(
         self, timestamp: int, count: int, lose: int = 0, partition: int = 0, topic: str = "t"

@@ -7,14 +7,7 @@ disk under a producer's journal, or lets the process die there. :class:`MemoryPr
 (:mod:`.producers`) is a confluent-kafka producer in memory, which delivers when the test says so.
 """
 
-from tallymark_audit.testing.clusters import (
-    MemoryCluster,
-    MemoryLog,
-    MemoryTopic,
-    Place,
-    Told,
-    stamped,
-)
+from tallymark_audit.testing.clusters import MemoryCluster, MemoryLog, MemoryTopic, Told, stamped
 from tallymark_audit.testing.disks import FailingDisk, ProcessDiedError
 from tallymark_audit.testing.producers import MemoryProducer
 from tallymark_audit.testing.stores import FailingStore, StoreFailure
@@ -26,7 +19,6 @@ __all__ = [
     "MemoryLog",
     "MemoryProducer",
     "MemoryTopic",
-    "Place",
     "ProcessDiedError",
     "StoreFailure",
     "Told",

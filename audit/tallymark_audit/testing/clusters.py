@@ -23,9 +23,7 @@ from tallymark.errors import (
     LogTruncatedError,
 )
 from tallymark.protocol.records import Batch, BatchBuilder, Header, split_batches
-
-Place = tuple[str, int]
-"""Topic and partition."""
+from tallymark.protocol.topic_partition import TopicPartition
 
 
 class Told(NamedTuple):
@@ -145,7 +143,7 @@ class MemoryCluster:
     """A cluster to read from, and to send to. ``away``: it cannot be reached. ``at_once``: batches
     in one fetch. Without ``knows_epochs`` it cannot tell that a log was cut."""
 
-    logs: dict[Place, MemoryLog] = field(default_factory=dict[Place, MemoryLog])
+    logs: dict[TopicPartition, MemoryLog] = field(default_factory=dict[TopicPartition, MemoryLog])
     ids: dict[str, uuid.UUID] = field(default_factory=dict[str, uuid.UUID])
     at_once: int = 2
     away: bool = False

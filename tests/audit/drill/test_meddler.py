@@ -24,7 +24,7 @@ from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.faults.fault_injector import Meddler, swapped, with_feigned
 from tallymark_audit.proof.drill.faults.ground_truth import Note
 from tallymark_audit.proof.drill.faults.kinds import Order, read_orders, write_orders
-from tallymark_audit.reporters.books.tally import Identity, Tally
+from tallymark_audit.reporters.books.tally import ReporterIdentity, Tally
 
 NOW = 10_000
 HOP = "producer-to-dc1"
@@ -195,7 +195,7 @@ def test_the_last_words_of_a_run_are_not_dropped() -> None:
     drill called that a fault of the audit."""
     code = "aa" * 8
     for closed in (False, True):
-        tally = Tally(Identity(f"producer-{code}", "web", "app", code, 1_000, 0))
+        tally = Tally(ReporterIdentity(f"producer-{code}", "web", "app", code, 1_000, 0))
         values = [encode_event(event) for event in tally.report(NOW, NOW, closed)]
         passage = meddler(order(kinds.DROP_EVENTS)).meddle(produced(values), NOW)
         assert (passage.request is not None) == closed

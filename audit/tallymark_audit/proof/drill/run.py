@@ -17,7 +17,7 @@ from tallymark_audit.proof.drill.faults.kinds import write_orders
 from tallymark_audit.proof.drill.findings.detection_times import Watcher, times_of
 from tallymark_audit.proof.drill.findings.found import items_of, located, read_skewed, read_verdicts
 from tallymark_audit.proof.drill.findings.taken_back import (
-    Place,
+    WindowKey,
     alerts_taken_back,
     in_alarm,
     read_alerts,
@@ -174,7 +174,7 @@ class Drill:
         return tuple(scorer.score(kind, expectation, comparison) for kind in beside)
 
     def _taken_back(
-        self, rows: list[dict[str, Any]], since: int = 0, but: Iterable[Place] = ()
+        self, rows: list[dict[str, Any]], since: int = 0, but: Iterable[WindowKey] = ()
     ) -> list[str]:
         store = self._stage.store
         return [
@@ -191,7 +191,7 @@ class Drill:
 
     # -- repair ---------------------------------------------------------------------------------
 
-    def _repair(self, before: Expectation, outcome: Outcome, called: set[Place]) -> None:
+    def _repair(self, before: Expectation, outcome: Outcome, called: set[WindowKey]) -> None:
         """Copy what is still upstream, and see that only what cannot be repaired is left, and that
         nothing else was called wrong meanwhile; ``called``: what was before."""
         lost = {item for item in before.items if item.kind == LOSS}

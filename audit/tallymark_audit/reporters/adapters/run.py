@@ -1,7 +1,7 @@
 """One run of somebody else's producer, tallied by the same interceptor as one of ours.
 
-The wrapper hands records over, each under a number of its :class:`~.partition_tracker.Lane`; a thread looks
-now and then what has happened since, tells the interceptor in the words of
+The wrapper hands records over, each under a number of its :class:`~.partition_tracker.Lane`; a
+thread looks now and then what has happened since, tells the interceptor in the words of
 :mod:`tallymark.client.producing.interceptors.producer_interceptor`, and lets it report. Whoever
 wants the books up to date at once, before the application is told what became of its records, calls
 :meth:`settle`.

@@ -25,7 +25,7 @@ from tallymark_audit.model.sketches import add
 from tallymark_audit.reporters.books.runs import Run, TallyKey, runs_of
 from tallymark_audit.reporters.books.tally_cell import Outcome, TallyCell
 
-__all__ = ["Identity", "Outcome", "Run", "Tally", "TallyCell", "TallyKey", "runs_of"]
+__all__ = ["Outcome", "ReporterIdentity", "Run", "Tally", "TallyCell", "TallyKey", "runs_of"]
 
 REPEATS: Final = 3
 RANGES_PER_EVENT: Final = 4000
@@ -40,7 +40,7 @@ MAX_CELLS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ReporterIdentity:
     """Whose books these are; the constant part of every event. Times in ms."""
 
     reporter: str
@@ -68,7 +68,7 @@ class _Report:
 class Tally:
     """The books of one reporter. Not thread-safe."""
 
-    def __init__(self, identity: Identity, max_ranges: int = 10_000) -> None:
+    def __init__(self, identity: ReporterIdentity, max_ranges: int = 10_000) -> None:
         """``max_ranges`` are kept of a cell, :data:`MOST_RANGES` at most."""
         self.identity = identity
         self.max_ranges = min(max_ranges, MOST_RANGES)

@@ -1,8 +1,8 @@
 """What a consumer group has processed, told to the audit.
 
-``hand`` holds what was handed out and is not processed yet, ``desk`` what an application says one
-by one, ``books`` what was processed, ``processing`` all three (pure); ``reporter`` publishes it,
-``audit`` is what applications and our connector use.
+``in_flight`` holds what was handed out and is not processed yet, ``ack_batcher`` what an
+application says one by one, ``books`` what was processed, ``processing`` all three (pure);
+``reporter`` publishes it, ``audit`` is what applications and our connector use.
 """
 
 from __future__ import annotations

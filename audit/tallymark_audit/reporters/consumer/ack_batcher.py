@@ -8,47 +8,47 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.in_flight import Place
-from tallymark_audit.reporters.consumer.messages import Told, run_of
+from tallymark_audit.reporters.consumer.messages import ConsumedMessage, run_of
 
 MOST_OPEN = 1000
 """Runs under way at a time, one a partition and origin."""
 
 
-class Done(NamedTuple):
+class ProcessedRun(NamedTuple):
     """A run the application is done with, read from ``place``."""
 
-    place: Place
+    place: TopicPartition
     run: SeenRun
     outcome: Outcome
 
 
-class DeskState(NamedTuple):
+class AckBatcherState(NamedTuple):
     """What a desk holds: runs under way by place, origin (instance, partition) and outcome; of what
     is open the timestamps (ms) by offset; the offset behind the last that is done."""
 
-    open: dict[tuple[Place, str, int, Outcome], SeenRun]
-    pending: dict[Place, dict[int, int]]
-    next: dict[Place, int]
+    open: dict[tuple[TopicPartition, str, int, Outcome], SeenRun]
+    pending: dict[TopicPartition, dict[int, int]]
+    next: dict[TopicPartition, int]
 
 
-class Desk:
+class AckBatcher:
     """What is being put together, and what is still open. Timestamps in ms."""
 
     def __init__(self, window_ms: int) -> None:
         self._window_ms = window_ms
-        self._open: dict[tuple[Place, str, int, Outcome], SeenRun] = {}
-        self._pending: dict[Place, dict[int, int]] = {}
-        self._next: dict[Place, int] = {}
+        self._open: dict[tuple[TopicPartition, str, int, Outcome], SeenRun] = {}
+        self._pending: dict[TopicPartition, dict[int, int]] = {}
+        self._next: dict[TopicPartition, int] = {}
 
-    def put(self, message: Told) -> None:
+    def put(self, message: ConsumedMessage) -> None:
         """It is open from now on."""
         if message.offset >= 0:
             self._pending.setdefault(message.place, {})[message.offset] = message.timestamp
 
-    def done(self, message: Told, outcome: Outcome) -> list[Done]:
+    def done(self, message: ConsumedMessage, outcome: Outcome) -> list[ProcessedRun]:
         """It is done. Returns the runs that this one does not continue."""
         place, offset = message.place, message.offset
         self._pending.get(place, {}).pop(offset, None)
@@ -62,15 +62,17 @@ class Desk:
             return []
         finished = self.settle() if len(self._open) >= MOST_OPEN else []
         self._open[who] = run
-        return finished if before is None or finished else [Done(place, before, outcome)]
+        return finished if before is None or finished else [ProcessedRun(place, before, outcome)]
 
-    def settle(self) -> list[Done]:
+    def settle(self) -> list[ProcessedRun]:
         """All runs, as far as they are."""
-        found = [Done(place, run, outcome) for (place, _, _, outcome), run in self._open.items()]
+        found = [
+            ProcessedRun(place, run, outcome) for (place, _, _, outcome), run in self._open.items()
+        ]
         self._open.clear()
         return found
 
-    def release(self, place: Place) -> None:
+    def release(self, place: TopicPartition) -> None:
         """Somebody else's now: what is open comes again there."""
         self._pending.pop(place, None)
         self._next.pop(place, None)
@@ -80,18 +82,18 @@ class Desk:
         """Whether anything was ever told here and not given up since."""
         return bool(self._open or self._next)
 
-    def state(self) -> DeskState:
+    def state(self) -> AckBatcherState:
         """All that is on it."""
-        return DeskState(dict(self._open), dict(self._pending), dict(self._next))
+        return AckBatcherState(dict(self._open), dict(self._pending), dict(self._next))
 
-    def restore(self, state: DeskState) -> None:
+    def restore(self, state: AckBatcherState) -> None:
         """Have on it what was on another."""
         self._open, self._pending, self._next = state
 
     @property
-    def positions(self) -> dict[Place, int]:
+    def positions(self) -> dict[TopicPartition, int]:
         """By partition, the offset before which all is done."""
-        found: dict[Place, int] = {}
+        found: dict[TopicPartition, int] = {}
         for place, offset in self._next.items():
             found[place] = min((offset, *self._pending.get(place, ())))
         return found

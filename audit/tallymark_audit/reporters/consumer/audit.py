@@ -44,13 +44,13 @@ from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark.protocol.record_columns import RecordColumns
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.events.events import MAX_TEXT
 from tallymark_audit.model.edges import is_audited
 from tallymark_audit.model.record_runs import Rules, runs_of_columns
-from tallymark_audit.reporters.books.tally import Identity
+from tallymark_audit.reporters.books.tally import ReporterIdentity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.in_flight import Place
-from tallymark_audit.reporters.consumer.messages import told
+from tallymark_audit.reporters.consumer.messages import consumed_message
 from tallymark_audit.reporters.consumer.reporter import ConsumerReporter
 from tallymark_audit.reporters.effective_settings import settings_in_force, with_window
 from tallymark_audit.reporters.journal.consumer_writer import ConsumerJournal
@@ -132,7 +132,7 @@ class ConsumerAudit(ClosedByWith):
         a time. It holds back what the reports say is complete. Messages that are not told of are
         taken to be processed in the order of the log."""
         with self._lock:
-            found = told(message)
+            found = consumed_message(message)
             if found is not None and self._audits(found.place):
                 self._journal.fetched(found)
 
@@ -180,7 +180,7 @@ class ConsumerAudit(ClosedByWith):
         with self._lock:
             return self._journal.view(place) if self._audits(place) else None
 
-    def done_before(self, positions: Mapping[Place, int]) -> None:
+    def done_before(self, positions: Mapping[TopicPartition, int]) -> None:
         """Counts what is processed, and waits until the report of it is in the cluster."""
         now = now_ms()
         with self._lock:
@@ -196,7 +196,7 @@ class ConsumerAudit(ClosedByWith):
                 self._group,
             )
 
-    def released(self, places: Collection[Place]) -> None:
+    def released(self, places: Collection[TopicPartition]) -> None:
         """What was handed out of these and is not stored comes again. What of that is processed is
         counted, so that it shows as processed twice."""
         now = now_ms()
@@ -224,14 +224,14 @@ class ConsumerAudit(ClosedByWith):
 
     def _done(self, message: object, outcome: Outcome) -> None:
         with self._lock:
-            found = told(message)
+            found = consumed_message(message)
             if found is None or self._over or not self._audits(found.place):
                 return
-            self._journal.told(found, outcome, now_ms())
+            self._journal.processed(found, outcome, now_ms())
 
     def _settle(self) -> None:
         """Count what is done but not in the books yet."""
-        if self._journal.processing.desk.is_used:
+        if self._journal.processing.ack_batcher.is_used:
             self._journal.settle(now_ms())
 
     def _before_report(self) -> int | None:
@@ -240,13 +240,13 @@ class ConsumerAudit(ClosedByWith):
             self._settle()
         return self._journal.processing.oldest
 
-    def _audits(self, place: Place) -> bool:
+    def _audits(self, place: TopicPartition) -> bool:
         return is_audited(place[0], self._topics)
 
 
-def _identity(rules: Deployment, server: str | None, application: str) -> Identity:
+def _identity(rules: Deployment, server: str | None, application: str) -> ReporterIdentity:
     instance = os.urandom(INSTANCE_BYTES).hex()
-    return Identity(
+    return ReporterIdentity(
         reporter=f"consumer-{instance}",
         server=server_name(server)[:MAX_TEXT],
         application=application[:MAX_TEXT],

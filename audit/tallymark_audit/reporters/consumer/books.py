@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.events.events import AuditEvent, Copied
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.runs import Run, TallyKey
 from tallymark_audit.reporters.books.skew import SkewRule
-from tallymark_audit.reporters.books.tally import Identity, Tally
+from tallymark_audit.reporters.books.tally import ReporterIdentity, Tally
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.in_flight import Place
 
 KEEP_MS: Final = 60_000
 """How long a cell at rest is remembered, so that its events can be repeated if a log is cut."""
@@ -27,17 +27,23 @@ KEEP_MS: Final = 60_000
 class ConsumerBooks:
     """Not thread-safe. Times in ms."""
 
-    def __init__(self, identity: Identity, group: str, max_ranges: int, skew_ms: int) -> None:
+    def __init__(
+        self, identity: ReporterIdentity, group: str, max_ranges: int, skew_ms: int
+    ) -> None:
         self.group = group
         self.tally = Tally(identity, max_ranges)
         self._skew = SkewRule(skew_ms)
-        self._through: dict[Place, int] = {}
-        self._records: dict[Place, int] = {}
+        self._through: dict[TopicPartition, int] = {}
+        self._records: dict[TopicPartition, int] = {}
         self.hurried = False
         """A partition is new: worth a report, so that its being worked on is known."""
 
     def add(
-        self, run: SeenRun, place: Place, now_ms: int, outcome: Outcome = Outcome.ACKNOWLEDGED
+        self,
+        run: SeenRun,
+        place: TopicPartition,
+        now_ms: int,
+        outcome: Outcome = Outcome.ACKNOWLEDGED,
     ) -> None:
         """The run, read from ``place``, is processed, or left out on purpose (FILTERED)."""
         self._records[place] = self._records.get(place, 0) + run.count
@@ -66,19 +72,19 @@ class ConsumerBooks:
             self.tally.accept(Run(key, first, last, low, high), 0, now_ms)
             self.tally.settle(key, Outcome.IN_DOUBT, first, last, now_ms)
 
-    def come_upon(self, place: Place, offset: int) -> None:
+    def come_upon(self, place: TopicPartition, offset: int) -> None:
         """What stands there is handed out: if nothing else was told of the partition yet, nothing
         before it is owed."""
         if place not in self._through:
             self._through[place] = offset
             self.hurried = True
 
-    def come_to(self, positions: Mapping[Place, int]) -> None:
+    def come_to(self, positions: Mapping[TopicPartition, int]) -> None:
         """Everything before these offsets is processed. The newest word holds: an application that
         goes back says so."""
         self._through |= positions
 
-    def cut(self, place: Place, offset: int) -> None:
+    def cut(self, place: TopicPartition, offset: int) -> None:
         """The log was cut there: what stands behind it now is not processed yet."""
         if place in self._through:
             self._through[place] = min(offset, self._through[place])
@@ -95,14 +101,14 @@ class ConsumerBooks:
         return events
 
     @property
-    def progress(self) -> dict[Place, tuple[int, int]]:
+    def progress(self) -> dict[TopicPartition, tuple[int, int]]:
         """Of each partition the offset before which all is processed, and of how many records."""
         return {at: (through, self._records.get(at, 0)) for at, through in self._through.items()}
 
     @progress.setter
-    def progress(self, told: Mapping[Place, tuple[int, int]]) -> None:
-        self._through = {place: through for place, (through, _) in told.items()}
-        self._records = {place: records for place, (_, records) in told.items()}
+    def progress(self, given: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        self._through = {place: through for place, (through, _) in given.items()}
+        self._records = {place: records for place, (_, records) in given.items()}
 
     def forgotten(self, now_ms: int) -> list[TallyKey]:
         """The cells that are told and at rest: they may be dropped."""

@@ -10,23 +10,22 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.record_runs import SeenRun
 
-Place = tuple[str, int]
-"""Topic and partition, as read."""
 MOST_RUNS: Final = 50_000
 """Of a partition, some 20 MB: an application that never stores its offsets has everything in
 hand."""
 
 
-class Hand:
+class InFlight:
     """By partition, in the order of their offsets; ``most`` runs of each."""
 
     def __init__(self, most: int = MOST_RUNS) -> None:
         self._most = most
-        self._runs: dict[Place, deque[SeenRun]] = {}
+        self._runs: dict[TopicPartition, deque[SeenRun]] = {}
 
-    def take(self, place: Place, runs: Iterable[SeenRun]) -> list[SeenRun]:
+    def take(self, place: TopicPartition, runs: Iterable[SeenRun]) -> list[SeenRun]:
         """These were handed out. What was in hand from their first offset on was handed out before
         and comes again, since the application went back. Returns the oldest runs, for which there
         is no room any more: nobody will hear that they were processed."""
@@ -42,9 +41,9 @@ class Hand:
                 mine.append(run)
         return [mine.popleft() for _ in range(len(mine) - self._most)]
 
-    def done(self, positions: Mapping[Place, int]) -> list[tuple[Place, SeenRun]]:
+    def done(self, positions: Mapping[TopicPartition, int]) -> list[tuple[TopicPartition, SeenRun]]:
         """All before these offsets is processed: it leaves the hand."""
-        found: list[tuple[Place, SeenRun]] = []
+        found: list[tuple[TopicPartition, SeenRun]] = []
         for place, offset in positions.items():
             mine = self._runs.get(place, deque())
             while mine and mine[0].last_offset < offset:
@@ -55,7 +54,7 @@ class Hand:
                 mine.appendleft(_from(run, offset))
         return found
 
-    def cut(self, place: Place, offset: int) -> list[SeenRun]:
+    def cut(self, place: TopicPartition, offset: int) -> list[SeenRun]:
         """The log was cut there: what was handed out from that offset on leaves the hand."""
         mine, gone = self._runs.get(place, deque()), list[SeenRun]()
         while mine and mine[-1].last_offset >= offset:
@@ -66,17 +65,17 @@ class Hand:
             gone.append(run)
         return gone[::-1]
 
-    def drop(self, places: Collection[Place]) -> None:
+    def drop(self, places: Collection[TopicPartition]) -> None:
         """These partitions are somebody else's now."""
         for place in places:
             self._runs.pop(place, None)
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[TopicPartition]:
         """Where something may be in hand."""
         return list(self._runs)
 
-    def runs(self) -> list[tuple[Place, SeenRun]]:
+    def runs(self) -> list[tuple[TopicPartition, SeenRun]]:
         """All that is in hand."""
         return [(place, run) for place, runs in self._runs.items() for run in runs]
 

@@ -6,31 +6,31 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tallymark.client.producing.stamps import STAMP_HEADER, decode_stamp
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.cells import CellKey, window_of
 from tallymark_audit.model.record_runs import SeenRun
-from tallymark_audit.reporters.consumer.in_flight import Place
 
 _MOST: int = 2**63 - 1
 
 
-class Told(NamedTuple):
+class ConsumedMessage(NamedTuple):
     """One message: where it was read (``offset`` -1: not said), its timestamp in ms (-1: none), the
     bytes of its stamp (None: it has none), and the size of key and value."""
 
-    place: Place
+    place: TopicPartition
     offset: int
     timestamp: int
     stamp: bytes | None
     size: int = 0
 
 
-def told(message: object) -> Told | None:
+def consumed_message(message: object) -> ConsumedMessage | None:
     """A message of confluent-kafka (whose fields are methods), kafka-python, aiokafka or our own,
     or ``(topic, partition, headers, timestamp)``. None: it is none, or carries an error only."""
     try:
         if isinstance(message, tuple) and not hasattr(message, "_fields"):
             topic, partition, headers, timestamp = message
-            return _told(topic, partition, -1, timestamp, headers, 0)
+            return _checked_message(topic, partition, -1, timestamp, headers, 0)
         error = getattr(message, "error", None)
         if callable(error) and error() is not None:
             return None
@@ -39,12 +39,14 @@ def told(message: object) -> Told | None:
             timestamp = timestamp[1] if timestamp[0] else -1
         size = len(_field(message, "key") or b"") + len(_field(message, "value") or b"")
         place = _field(message, "topic"), _field(message, "partition")
-        return _told(*place, _field(message, "offset"), timestamp, _field(message, "headers"), size)
+        return _checked_message(
+            *place, _field(message, "offset"), timestamp, _field(message, "headers"), size
+        )
     except (AttributeError, TypeError, ValueError):
         return None
 
 
-def run_of(message: Told, window_ms: int) -> SeenRun:
+def run_of(message: ConsumedMessage, window_ms: int) -> SeenRun:
     """The message as a run of one; one without a readable stamp is in the cell of its log."""
     topic, partition = message.place
     window = window_of(message.timestamp, window_ms)
@@ -68,9 +70,9 @@ def run_of(message: Told, window_ms: int) -> SeenRun:
     )
 
 
-def _told(
+def _checked_message(
     topic: object, partition: object, offset: object, timestamp: object, headers: Any, size: int
-) -> Told:
+) -> ConsumedMessage:
     if not isinstance(topic, str) or not topic.isascii() or "\0" in topic:
         raise ValueError("no topic")
     if type(partition) is not int or not 0 <= partition < 2**31:
@@ -80,7 +82,7 @@ def _told(
     if type(timestamp) is not int or abs(timestamp) > _MOST:
         raise ValueError("no timestamp")
     at = offset if type(offset) is int and abs(offset) <= _MOST else -1
-    return Told((topic, partition), at, timestamp, _last_stamp(headers), size)
+    return ConsumedMessage((topic, partition), at, timestamp, _last_stamp(headers), size)
 
 
 def _last_stamp(headers: Any) -> bytes | None:

@@ -8,7 +8,7 @@ entries: :mod:`.layout`.
     HANDED_OUT   place i32, partition i32, window, first, offset, count, bytes, min ts, max ts i64,
                  malformed u32, skewed u32, then topic, 0, server, 0, instance
     DONE         place i32, offset i64, now i64, topic
-    TOLD         place i32, offset i64, timestamp i64, size i64, now i64, outcome u8 (0: fetched),
+    MESSAGE      place i32, offset i64, timestamp i64, size i64, now i64, outcome u8 (0: fetched),
                  length of the stamp i16 (-1: none), stamp, topic
     SETTLED      now i64
     RELEASED     place i32, done i64, last i64, now i64, topic
@@ -29,18 +29,18 @@ from enum import IntEnum
 from typing import Any, Final
 from zlib import crc32
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.ack_batcher import DeskState
-from tallymark_audit.reporters.consumer.in_flight import Place
-from tallymark_audit.reporters.consumer.messages import Told
-from tallymark_audit.reporters.consumer.processing import Hold, Processing
+from tallymark_audit.reporters.consumer.ack_batcher import AckBatcherState
+from tallymark_audit.reporters.consumer.messages import ConsumedMessage
+from tallymark_audit.reporters.consumer.processing import InFlightMark, Processing
 from tallymark_audit.reporters.journal.layout import ENTRY_FIELDS, entry
 
 RUN_FIELDS: Final = struct.Struct("<iiqqqqqqqII")
 DONE_FIELDS: Final = struct.Struct("<iqq")
-TOLD_FIELDS: Final = struct.Struct("<iqqqqBh")
+MESSAGE_FIELDS: Final = struct.Struct("<iqqqqBh")
 SETTLED_FIELDS: Final = struct.Struct("<q")
 RELEASED_FIELDS: Final = struct.Struct("<iqqq")
 VIEW_FIELDS: Final = struct.Struct("<iI")
@@ -50,7 +50,7 @@ FETCHED: Final = 0
 """In place of an outcome."""
 
 
-_TOLD_BODY: Final = struct.Struct("<IBiqqqqBh")
+_MESSAGE_BODY: Final = struct.Struct("<IBiqqqqBh")
 """The one of every message, packed at once: length and kind before the fields."""
 
 
@@ -59,7 +59,7 @@ class ConsumerKind(IntEnum):
 
     HANDED_OUT = 32
     DONE = 33
-    TOLD = 34
+    MESSAGE = 34
     SETTLED = 35
     RELEASED = 36
     CUT = 37
@@ -67,10 +67,10 @@ class ConsumerKind(IntEnum):
     HELD = 39
 
 
-_TOLD: Final = int(ConsumerKind.TOLD)
+_MESSAGE: Final = int(ConsumerKind.MESSAGE)
 
 
-def handed_out_entry(place: Place, run: SeenRun) -> bytes:
+def handed_out_entry(place: TopicPartition, run: SeenRun) -> bytes:
     key = run.key
     fields = RUN_FIELDS.pack(
         place[1],
@@ -89,7 +89,7 @@ def handed_out_entry(place: Place, run: SeenRun) -> bytes:
     return entry(ConsumerKind.HANDED_OUT, fields + whose.encode())
 
 
-def read_run(payload: bytes) -> tuple[Place, SeenRun]:
+def read_run(payload: bytes) -> tuple[TopicPartition, SeenRun]:
     """What :func:`handed_out_entry` wrote."""
     place, partition, window, *numbers = RUN_FIELDS.unpack_from(payload)
     first, offset, count, size, low, high, malformed, skewed = numbers
@@ -100,20 +100,22 @@ def read_run(payload: bytes) -> tuple[Place, SeenRun]:
     return (topic, place), run
 
 
-def done_entry(place: Place, offset: int, now_ms: int, kind: int = ConsumerKind.DONE) -> bytes:
+def done_entry(
+    place: TopicPartition, offset: int, now_ms: int, kind: int = ConsumerKind.DONE
+) -> bytes:
     """Also of a log that was cut (CUT)."""
     return entry(kind, DONE_FIELDS.pack(place[1], offset, now_ms) + place[0].encode())
 
 
-def told_entry(message: Told, outcome: int, now_ms: int) -> bytes:
+def message_entry(message: ConsumedMessage, outcome: int, now_ms: int) -> bytes:
     (topic, partition), offset, timestamp, stamp, size = message
     if stamp is not None and len(stamp) > LONGEST_STAMP:
         stamp = b""  # neither can be read
     length = -1 if stamp is None else len(stamp)
     rest = (stamp or b"") + topic.encode()
-    body = _TOLD_BODY.pack(
-        TOLD_FIELDS.size + len(rest),
-        _TOLD,
+    body = _MESSAGE_BODY.pack(
+        MESSAGE_FIELDS.size + len(rest),
+        _MESSAGE,
         partition,
         offset,
         timestamp,
@@ -126,68 +128,72 @@ def told_entry(message: Told, outcome: int, now_ms: int) -> bytes:
     return crc32(body).to_bytes(4, "little") + body
 
 
-def read_told(payload: bytes) -> tuple[Told, int, int]:
+def read_message(payload: bytes) -> tuple[ConsumedMessage, int, int]:
     """The message, its outcome (or FETCHED) and when."""
-    fields = TOLD_FIELDS.unpack_from(payload)
+    fields = MESSAGE_FIELDS.unpack_from(payload)
     partition, offset, timestamp, size, now, outcome, length = fields
-    start = TOLD_FIELDS.size
+    start = MESSAGE_FIELDS.size
     end = start + max(0, length)
     stamp = payload[start:end] if length >= 0 else None
-    return Told((payload[end:].decode(), partition), offset, timestamp, stamp, size), outcome, now
+    return (
+        ConsumedMessage((payload[end:].decode(), partition), offset, timestamp, stamp, size),
+        outcome,
+        now,
+    )
 
 
 def settled_entry(now_ms: int) -> bytes:
     return entry(ConsumerKind.SETTLED, SETTLED_FIELDS.pack(now_ms))
 
 
-def released_entry(place: Place, hold: Hold, now_ms: int) -> bytes:
-    fields = RELEASED_FIELDS.pack(place[1], hold.done, hold.last, now_ms)
+def released_entry(place: TopicPartition, mark: InFlightMark, now_ms: int) -> bytes:
+    fields = RELEASED_FIELDS.pack(place[1], mark.done, mark.last, now_ms)
     return entry(ConsumerKind.RELEASED, fields + place[0].encode())
 
 
-def view_entry(place: Place, slot: int) -> bytes:
+def view_entry(place: TopicPartition, slot: int) -> bytes:
     return entry(ConsumerKind.VIEW, VIEW_FIELDS.pack(place[1], slot) + place[0].encode())
 
 
-def held_entry(processing: Processing, slots: Mapping[Place, int]) -> bytes:
-    desk = processing.desk.state()
-    told = {
-        "hand": _runs(processing.hand.runs()),
+def held_entry(processing: Processing, slots: Mapping[TopicPartition, int]) -> bytes:
+    ack_batcher = processing.ack_batcher.state()
+    state = {
+        "hand": _runs(processing.in_flight.runs()),
         "open": [
             [*place, int(outcome), _run_entry(place, run)]
-            for (place, _, _, outcome), run in desk.open.items()
+            for (place, _, _, outcome), run in ack_batcher.open.items()
         ],
-        "pending": [[*place, list(open_.items())] for place, open_ in desk.pending.items()],
-        "next": [[*place, offset] for place, offset in desk.next.items()],
+        "pending": [[*place, list(open_.items())] for place, open_ in ack_batcher.pending.items()],
+        "next": [[*place, offset] for place, offset in ack_batcher.next.items()],
         "progress": [[*place, *at] for place, at in processing.books.progress.items()],
         "slots": [[*place, slot] for place, slot in slots.items()],
     }
-    return entry(ConsumerKind.HELD, json.dumps(told).encode())
+    return entry(ConsumerKind.HELD, json.dumps(state).encode())
 
 
-def restore_held(payload: bytes, processing: Processing) -> dict[Place, int]:
+def restore_held(payload: bytes, processing: Processing) -> dict[TopicPartition, int]:
     """Put into ``processing`` what :func:`held_entry` wrote; returns the slots."""
-    told: dict[str, Any] = json.loads(payload)
-    for text in told["hand"]:
+    state: dict[str, Any] = json.loads(payload)
+    for text in state["hand"]:
         place, run = read_run(bytes.fromhex(text))
-        processing.hand.take(place, [run])
-    open_: dict[tuple[Place, str, int, Outcome], SeenRun] = {}
-    for topic, partition, outcome, text in told["open"]:
+        processing.in_flight.take(place, [run])
+    open_: dict[tuple[TopicPartition, str, int, Outcome], SeenRun] = {}
+    for topic, partition, outcome, text in state["open"]:
         _, run = read_run(bytes.fromhex(text))
         key = (topic, partition), run.key.instance, run.key.partition, Outcome(outcome)
         open_[key] = run
-    pending = {(topic, at): dict(some) for topic, at, some in told["pending"]}
-    following = {(topic, at): offset for topic, at, offset in told["next"]}
-    processing.desk.restore(DeskState(open_, pending, following))
+    pending = {(topic, at): dict(some) for topic, at, some in state["pending"]}
+    following = {(topic, at): offset for topic, at, offset in state["next"]}
+    processing.ack_batcher.restore(AckBatcherState(open_, pending, following))
     processing.books.progress = {
-        (topic, at): (through, records) for topic, at, through, records in told["progress"]
+        (topic, at): (through, records) for topic, at, through, records in state["progress"]
     }
-    return {(topic, at): slot for topic, at, slot in told["slots"]}
+    return {(topic, at): slot for topic, at, slot in state["slots"]}
 
 
-def _runs(runs: Iterable[tuple[Place, SeenRun]]) -> list[str]:
+def _runs(runs: Iterable[tuple[TopicPartition, SeenRun]]) -> list[str]:
     return [_run_entry(place, run) for place, run in runs]
 
 
-def _run_entry(place: Place, run: SeenRun) -> str:
+def _run_entry(place: TopicPartition, run: SeenRun) -> str:
     return handed_out_entry(place, run)[ENTRY_FIELDS.size :].hex()

@@ -7,18 +7,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.reporters.books.runs import TallyKey
-from tallymark_audit.reporters.books.tally import Identity
+from tallymark_audit.reporters.books.tally import ReporterIdentity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.in_flight import Place
-from tallymark_audit.reporters.consumer.processing import Hold, Processing
+from tallymark_audit.reporters.consumer.processing import InFlightMark, Processing
 from tallymark_audit.reporters.journal import consumer_layout as layout
 from tallymark_audit.reporters.journal.consumer_layout import ConsumerKind
 from tallymark_audit.reporters.journal.replay import BadJournalError, Books, Journaled, replay
 
 
 def replayed(
-    cluster: str, identity: Identity, more: dict[str, Any], view: memoryview, position: int
+    cluster: str, identity: ReporterIdentity, more: dict[str, Any], view: memoryview, position: int
 ) -> Journaled:
     """What the entries from ``position`` on tell. BadJournalError: they are damaged."""
     try:
@@ -36,7 +36,7 @@ class _Calls(Books):
     def __init__(self, processing: Processing) -> None:
         super().__init__(processing.books.tally)
         self.processing = processing
-        self.slots: dict[Place, int] = {}
+        self.slots: dict[TopicPartition, int] = {}
 
     def _forgotten(self, part: int) -> TallyKey:
         """Its calls make cells that no entry names."""
@@ -52,12 +52,12 @@ class _Calls(Books):
         place, offset, now = _place(payload)
         self.processing.done_before({place: offset}, now)
 
-    def _told(self, payload: bytes) -> None:
-        message, outcome, now = layout.read_told(payload)
+    def _message(self, payload: bytes) -> None:
+        message, outcome, now = layout.read_message(payload)
         if outcome == layout.FETCHED:
             self.processing.fetched(message)
         else:
-            self.processing.told(message, Outcome(outcome), now)
+            self.processing.processed(message, Outcome(outcome), now)
 
     def _settled(self, payload: bytes) -> None:
         self.processing.settle(*layout.SETTLED_FIELDS.unpack(payload))
@@ -65,7 +65,7 @@ class _Calls(Books):
     def _released(self, payload: bytes) -> None:
         partition, done, last, now = layout.RELEASED_FIELDS.unpack_from(payload)
         place = payload[layout.RELEASED_FIELDS.size :].decode(), partition
-        self.processing.released(place, Hold(done, last), now)
+        self.processing.released(place, InFlightMark(done, last), now)
 
     def _cut(self, payload: bytes) -> None:
         self.processing.truncated(*_place(payload))
@@ -81,7 +81,7 @@ class _Calls(Books):
         **Books._REPLAYS,
         ConsumerKind.HANDED_OUT: _handed_out,
         ConsumerKind.DONE: _done,
-        ConsumerKind.TOLD: _told,
+        ConsumerKind.MESSAGE: _message,
         ConsumerKind.SETTLED: _settled,
         ConsumerKind.RELEASED: _released,
         ConsumerKind.CUT: _cut,
@@ -90,6 +90,6 @@ class _Calls(Books):
     }
 
 
-def _place(payload: bytes) -> tuple[Place, int, int]:
+def _place(payload: bytes) -> tuple[TopicPartition, int, int]:
     partition, offset, now = layout.DONE_FIELDS.unpack_from(payload)
     return (payload[layout.DONE_FIELDS.size :].decode(), partition), offset, now

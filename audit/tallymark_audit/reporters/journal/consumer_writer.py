@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.record_runs import SeenRun
-from tallymark_audit.reporters.books.tally import Identity
+from tallymark_audit.reporters.books.tally import ReporterIdentity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.in_flight import Place
-from tallymark_audit.reporters.consumer.messages import Told
-from tallymark_audit.reporters.consumer.processing import Hold, Processing
+from tallymark_audit.reporters.consumer.messages import ConsumedMessage
+from tallymark_audit.reporters.consumer.processing import InFlightMark, Processing
 from tallymark_audit.reporters.journal import consumer_layout, layout
 from tallymark_audit.reporters.journal.consumer_layout import ConsumerKind
 from tallymark_audit.reporters.journal.disk import Disk
@@ -33,7 +33,7 @@ class ConsumerJournal(JournalFile):
     def __init__(
         self,
         directory: Path | None,
-        identity: Identity,
+        identity: ReporterIdentity,
         group: str,
         max_ranges: int,
         skew_ms: int,
@@ -45,8 +45,8 @@ class ConsumerJournal(JournalFile):
         self._more = {"group": group, "max_ranges": max_ranges, "skew_ms": skew_ms}
         self._cluster = ""
         self._marks: MarksFile | None = None
-        self._views: dict[Place, memoryview] = {}
-        self._slots: dict[Place, int] = {}
+        self._views: dict[TopicPartition, memoryview] = {}
+        self._slots: dict[TopicPartition, int] = {}
 
     def know(self, cluster: str) -> None:
         """The id of the cluster is known now: the journal can begin."""
@@ -55,7 +55,7 @@ class ConsumerJournal(JournalFile):
             if self._wanted:
                 self._begin()
 
-    def view(self, place: Place) -> memoryview | None:
+    def view(self, place: TopicPartition) -> memoryview | None:
         """Where the connector is to keep what is in hand of the partition, told or not; None: it
         need not."""
         known = self._views.get(place)
@@ -69,41 +69,41 @@ class ConsumerJournal(JournalFile):
             self._slots[place], self._views[place] = slot, known
         return known
 
-    def handed_out(self, place: Place, runs: Iterable[SeenRun]) -> None:
+    def handed_out(self, place: TopicPartition, runs: Iterable[SeenRun]) -> None:
         view = self._views.get(place)
         for run in runs:
             if view is not None and run.offset < view[0]:  # the application goes back
-                view[1], view[0] = Hold().last, run.offset
+                view[1], view[0] = InFlightMark().last, run.offset
             self._append(consumer_layout.handed_out_entry(place, run))
             self.processing.handed_out(place, [run])
 
-    def done_before(self, positions: Mapping[Place, int], now_ms: int) -> None:
+    def done_before(self, positions: Mapping[TopicPartition, int], now_ms: int) -> None:
         for place, offset in positions.items():
             self._append(consumer_layout.done_entry(place, offset, now_ms))
             self.processing.done_before({place: offset}, now_ms)
 
-    def fetched(self, message: Told) -> None:
-        self._append(consumer_layout.told_entry(message, consumer_layout.FETCHED, 0))
+    def fetched(self, message: ConsumedMessage) -> None:
+        self._append(consumer_layout.message_entry(message, consumer_layout.FETCHED, 0))
         self.processing.fetched(message)
 
-    def told(self, message: Told, outcome: Outcome, now_ms: int) -> None:
-        self._append(consumer_layout.told_entry(message, outcome, now_ms))
-        self.processing.told(message, outcome, now_ms)
+    def processed(self, message: ConsumedMessage, outcome: Outcome, now_ms: int) -> None:
+        self._append(consumer_layout.message_entry(message, outcome, now_ms))
+        self.processing.processed(message, outcome, now_ms)
 
     def settle(self, now_ms: int) -> None:
         self._append(consumer_layout.settled_entry(now_ms))
         self.processing.settle(now_ms)
 
-    def released(self, place: Place, now_ms: int) -> None:
+    def released(self, place: TopicPartition, now_ms: int) -> None:
         """What is in hand at this moment is told from its view."""
         view = self._views.get(place)
-        hold = Hold(view[0], view[1]) if view is not None else Hold()
-        self._append(consumer_layout.released_entry(place, hold, now_ms))
-        self.processing.released(place, hold, now_ms)
+        mark = InFlightMark(view[0], view[1]) if view is not None else InFlightMark()
+        self._append(consumer_layout.released_entry(place, mark, now_ms))
+        self.processing.released(place, mark, now_ms)
         if view is not None:
-            view[1], view[0] = Hold().last, Hold().done
+            view[1], view[0] = InFlightMark().last, InFlightMark().done
 
-    def truncated(self, place: Place, offset: int, now_ms: int) -> None:
+    def truncated(self, place: TopicPartition, offset: int, now_ms: int) -> None:
         self._append(consumer_layout.done_entry(place, offset, now_ms, ConsumerKind.CUT))
         self.processing.truncated(place, offset, now_ms)
 

@@ -54,7 +54,7 @@ from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import Block
 from tallymark_audit.model.repeats import levels_to_json
 from tallymark_audit.reporters.books.runs import Run, TallyKey
-from tallymark_audit.reporters.books.tally import Identity, Tally
+from tallymark_audit.reporters.books.tally import ReporterIdentity, Tally
 from tallymark_audit.reporters.books.tally_cell import Outcome, TallyCell
 
 MAGIC: Final = b"TMJRNL\x00\x01"
@@ -107,7 +107,7 @@ _ACCEPT_SIZE, _ACCEPT_KIND = ACCEPT_FIELDS.size, int(Kind.ACCEPT)
 _ACKNOWLEDGE_SIZE, _ACKNOWLEDGE_KIND = ACKNOWLEDGE_FIELDS.size, int(Kind.ACKNOWLEDGE)
 
 
-def header(cluster: str, identity: Identity, **more: Any) -> bytes:
+def header(cluster: str, identity: ReporterIdentity, **more: Any) -> bytes:
     """The head of a new journal."""
     text = json.dumps({"cluster": cluster, **asdict(identity), **more}).encode()
     return PREFIX_FIELDS.pack(MAGIC, len(text), crc32(text)) + text

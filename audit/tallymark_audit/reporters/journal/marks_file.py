@@ -11,8 +11,8 @@
       slot 0            slot 1
 
 Which partition a slot is of stands in the journal (VIEW). What the numbers mean:
-:class:`tallymark_audit.reporters.consumer.processing.Hold`. Each is written in one step, so that a
-death leaves the old or the new one.
+:class:`tallymark_audit.reporters.consumer.processing.InFlightMark`. Each is written in one step, so
+that a death leaves the old or the new one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from tallymark_audit.reporters.consumer.processing import Hold
+from tallymark_audit.reporters.consumer.processing import InFlightMark
 from tallymark_audit.reporters.journal.disk import Disk, Mapped
 
 log: Final = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class MarksFile:
             return None
         self._next += 1
         view = self._numbers[2 * slot : 2 * slot + 2]
-        view[0], view[1] = Hold()
+        view[0], view[1] = InFlightMark()
         return slot, view
 
     def close(self, remove: bool) -> None:
@@ -65,7 +65,7 @@ class MarksFile:
                 self._disk.remove(self.path)
 
 
-def read_marks(path: Path) -> dict[int, Hold]:
+def read_marks(path: Path) -> dict[int, InFlightMark]:
     """What a dead run had in hand, by slot; empty if the file is not there or is none."""
     try:
         data = path.read_bytes()
@@ -73,4 +73,4 @@ def read_marks(path: Path) -> dict[int, Hold]:
         log.warning("cannot read the marks %s: %s", path, error)
         return {}
     numbers = memoryview(data[: len(data) // 16 * 16]).cast("q")
-    return {at // 2: Hold(numbers[at], numbers[at + 1]) for at in range(0, len(numbers), 2)}
+    return {at // 2: InFlightMark(numbers[at], numbers[at + 1]) for at in range(0, len(numbers), 2)}

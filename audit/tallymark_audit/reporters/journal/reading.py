@@ -6,7 +6,7 @@ import json
 from typing import Any
 from zlib import crc32
 
-from tallymark_audit.reporters.books.tally import Identity, Tally
+from tallymark_audit.reporters.books.tally import ReporterIdentity, Tally
 from tallymark_audit.reporters.journal import layout
 from tallymark_audit.reporters.journal.replay import BadJournalError, Books, Journaled, replay
 
@@ -25,7 +25,7 @@ def read(data: bytes | memoryview) -> Journaled:
     return Journaled(cluster, books.tally)
 
 
-def _read_header(view: memoryview) -> tuple[str, Identity, dict[str, Any], int]:
+def _read_header(view: memoryview) -> tuple[str, ReporterIdentity, dict[str, Any], int]:
     if len(view) < layout.PREFIX_FIELDS.size:
         raise BadJournalError("too short for a journal")
     magic, length, crc = layout.PREFIX_FIELDS.unpack_from(view)
@@ -36,6 +36,6 @@ def _read_header(view: memoryview) -> tuple[str, Identity, dict[str, Any], int]:
     try:
         raw: dict[str, Any] = json.loads(text)
         more = {name: raw.pop(name) for name in raw.keys() & layout.OF_CONSUMERS}
-        return raw.pop("cluster"), Identity(**raw), more, end
+        return raw.pop("cluster"), ReporterIdentity(**raw), more, end
     except (ValueError, KeyError, TypeError) as error:
         raise BadJournalError(f"the identity makes no sense: {error!r}") from error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tallymark_audit.model.cells import Block
 from tallymark_audit.reporters.books.runs import Run, TallyKey
-from tallymark_audit.reporters.books.tally import Identity, Tally
+from tallymark_audit.reporters.books.tally import ReporterIdentity, Tally
 from tallymark_audit.reporters.books.tally_cell import Outcome
 from tallymark_audit.reporters.journal import layout
 from tallymark_audit.reporters.journal.disk import Disk
@@ -24,7 +24,7 @@ class Journal(JournalFile):
         self,
         directory: Path | None,
         cluster: str,
-        identity: Identity,
+        identity: ReporterIdentity,
         max_ranges: int = 10_000,
         disk: Disk | None = None,
     ) -> None:

@@ -33,6 +33,7 @@ from typing import Any, Final, Protocol
 
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.events.audit_topic import AuditTopic
 from tallymark_audit.events.events import FOREVER, MAX_TEXT, AuditEvent, Copied, Gap, encode_event
 from tallymark_audit.judge.passing import STOPPED
@@ -46,8 +47,6 @@ MAX_GAPS: Final = 100_000
 """Kept while the target does not take reports; what comes on top is counted and logged."""
 REPEAT_ALL: Final = 10
 """Each so many reports one tells of all partitions."""
-Place = tuple[str, int]
-"""Topic and partition of the source."""
 
 
 @dataclass(slots=True)
@@ -85,12 +84,12 @@ class MirrorReport:
         self._next_event = self._started_ns
         self._next_report = 0
         self._gaps: dict[Gap, None] = {}
-        self._passed: dict[Place, Copied] = {}
+        self._passed: dict[TopicPartition, Copied] = {}
         """How far the partitions are done that this process has, or had last."""
-        self._untold: set[Place] = set()
-        self._ours: set[Place] = set()
+        self._untold: set[TopicPartition] = set()
+        self._ours: set[TopicPartition] = set()
         """Those that were told of since the last tick."""
-        self._records: Counter[Place] = Counter()
+        self._records: Counter[TopicPartition] = Counter()
         self._reports = 0
         self._told: dict[int, _Contents] = {}
         """Events that are published and not acknowledged, by number."""

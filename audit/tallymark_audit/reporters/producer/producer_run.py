@@ -23,7 +23,7 @@ from tallymark_audit.model.contents import blocks_of
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.books.runs import Run, runs_of
 from tallymark_audit.reporters.books.skew import SkewRule
-from tallymark_audit.reporters.books.tally import Identity
+from tallymark_audit.reporters.books.tally import ReporterIdentity
 from tallymark_audit.reporters.books.tally_cell import Outcome
 from tallymark_audit.reporters.journal.disk import Disk
 from tallymark_audit.reporters.journal.orphans import Replay
@@ -225,7 +225,7 @@ class ProducerRun:
         A producer that sends has asked a broker, which told it."""
         if self._journal is None:
             who, cluster = self.context, self.context.cluster_id
-            identity = Identity(
+            identity = ReporterIdentity(
                 reporter=f"producer-{who.instance.hex()}",
                 server=who.server,
                 application=who.client_id.replace("\0", "")[:MAX_TEXT],

@@ -26,6 +26,7 @@ from tallymark.protocol.messages import (
 )
 from tallymark.protocol.records import Batch, split_batches
 from tallymark.protocol.schema import Buffer
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.events.events import decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
@@ -33,7 +34,6 @@ from tallymark_audit.proof.drill.faults import batches, kinds
 from tallymark_audit.proof.drill.faults.ground_truth import Note, notes_of
 from tallymark_audit.proof.drill.faults.kinds import Order
 
-Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
 TopicBatch: TypeAlias = tuple[str, Batch]
 _IN_A_ROW: Final = 2
@@ -48,7 +48,7 @@ class Passage:
     ``hang_up``: end the connection instead of answering. ``notes``: what was done."""
 
     request: ProduceRequest | None
-    feigned: list[Place] = field(default_factory=list[Place])
+    feigned: list[TopicPartition] = field(default_factory=list[TopicPartition])
     extra: list[ProduceRequest] = field(default_factory=list[ProduceRequest])
     """Requests of our own that go to the broker behind it, their answers to nobody."""
     delay: float = 0.0
@@ -262,7 +262,7 @@ _CHANGES: Final[dict[str, Callable[[Batch, set[int]], bytes | None]]] = {
 }
 
 
-def with_feigned(response: ProduceResponse, feigned: Iterable[Place]) -> ProduceResponse:
+def with_feigned(response: ProduceResponse, feigned: Iterable[TopicPartition]) -> ProduceResponse:
     """The answer with those partitions as if they had been appended, nobody knows where."""
     topics = list(response.responses)
     for name, index in feigned:
@@ -286,7 +286,7 @@ def swapped(one: ProduceRequest, other: ProduceRequest) -> tuple[ProduceRequest,
     return first, _with(other, {place: ours[place] for place in both})
 
 
-def _records_of(request: ProduceRequest) -> dict[Place, Buffer | None]:
+def _records_of(request: ProduceRequest) -> dict[TopicPartition, Buffer | None]:
     return {
         (topic.name, part.index): part.records
         for topic in request.topic_data
@@ -295,7 +295,9 @@ def _records_of(request: ProduceRequest) -> dict[Place, Buffer | None]:
     }
 
 
-def _with(request: ProduceRequest, records: Mapping[Place, Buffer | None]) -> ProduceRequest:
+def _with(
+    request: ProduceRequest, records: Mapping[TopicPartition, Buffer | None]
+) -> ProduceRequest:
     topics = [
         replace(
             topic,

@@ -46,11 +46,11 @@ from tallymark.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.faults.fault_injector import (
     Meddler,
     Passage,
-    Place,
     data_batches,
     swapped,
     with_feigned,
@@ -75,7 +75,7 @@ class _Slot:
 
     header: RequestHeader
     ready: bytes | None = None
-    feigned: list[Place] = field(default_factory=list[Place])
+    feigned: list[TopicPartition] = field(default_factory=list[TopicPartition])
     silent: bool = False
     hang_up: bool = False
 

@@ -17,7 +17,7 @@ from tallymark_audit.store import open_store
 from tallymark_audit.store.tables import alerts, verdict_history
 
 Row = Mapping[str, Any]
-Place = tuple[str, str, int]
+WindowKey = tuple[str, str, int]
 """Edge, topic, window."""
 
 _SILENCES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -58,18 +58,18 @@ def read_alerts(store: str) -> list[dict[str, Any]]:
         return [dict(row) for row in connection.execute(query).mappings().all()]
 
 
-def in_alarm(rows: Iterable[Row]) -> set[Place]:
+def in_alarm(rows: Iterable[Row]) -> set[WindowKey]:
     """The windows that these verdicts call wrong."""
     return {_place(row) for row in rows if row["state"] in ALARMS}
 
 
 def taken_back(
-    history: Iterable[Row], rows: Iterable[Row], since: int = 0, but: Iterable[Place] = ()
+    history: Iterable[Row], rows: Iterable[Row], since: int = 0, but: Iterable[WindowKey] = ()
 ) -> list[str]:
     """Windows that were called wrong from ``since`` (ms) on and are not in ``rows``, the verdicts
     that hold; of each the first time. ``but``: windows that may have been mended."""
     still = in_alarm(rows) | set(but)
-    first: dict[Place, Row] = {}
+    first: dict[WindowKey, Row] = {}
     for row in history:
         if row["judged_at"] >= since and _place(row) not in still:
             first.setdefault(_place(row), row)
@@ -94,5 +94,5 @@ def alerts_taken_back(found: Iterable[Row], done: Iterable[str], since: int = 0)
     ]
 
 
-def _place(row: Row) -> Place:
+def _place(row: Row) -> WindowKey:
     return row["edge"], row["topic"], row["window"]
