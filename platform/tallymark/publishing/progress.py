@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tallymark.publishing.publisher import Counts
-from tallymark.publishing.sources import Source
+from tallymark.publishing.reading.sources import Source
 from tallymark.shell import progress as meters
 
 _log = logging.getLogger("publish")

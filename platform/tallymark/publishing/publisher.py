@@ -21,9 +21,9 @@ from typing import Any, Final, Protocol
 
 from tallymark.clock import now_ms
 from tallymark.errors import CODES, KafkaError, UserError
-from tallymark.publishing.fitting import Fit, Misfit
+from tallymark.publishing.reading.rows import Bad, Row, Rows, Stop
 from tallymark.publishing.rejects import Rejects
-from tallymark.publishing.rows import Bad, Row, Rows, Stop
+from tallymark.publishing.schemas.fitting import Fit, Misfit
 from tallymark.serialization.errors import SerializationError
 
 _log = logging.getLogger("publish")

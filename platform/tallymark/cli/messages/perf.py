@@ -25,7 +25,7 @@ from tallymark.client.producing.producer import Producer
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import UserError
 from tallymark.processes.process import stop_signals
-from tallymark.publishing.rows import Stop
+from tallymark.publishing.reading.rows import Stop
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.named import one_named
 from tallymark.shell.positions import BEGINNING, END

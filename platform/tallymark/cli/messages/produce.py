@@ -24,8 +24,8 @@ from tallymark.cli.messages.writing.tally import Tally
 from tallymark.client.producing.producer import Producer
 from tallymark.errors import TallymarkError, UserError
 from tallymark.processes.process import stop_signals
-from tallymark.publishing.inputs import Input, open_input
-from tallymark.publishing.rows import Stop
+from tallymark.publishing.reading.inputs import Input, open_input
+from tallymark.publishing.reading.rows import Stop
 from tallymark.shell.named import one_named
 from tallymark.shell.progress import Meter, progress
 from tallymark.shell.target import cluster_options, take_target

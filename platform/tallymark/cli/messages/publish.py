@@ -19,13 +19,10 @@ from tallymark.deployment.load import ENVIRONMENT
 from tallymark.errors import TimedOutError, UserError
 from tallymark.processes.process import configure_logging, stop_signals
 from tallymark.publishing import cluster as clusters
-from tallymark.publishing.fitting import Fit, fitter
 from tallymark.publishing.progress import progress
 from tallymark.publishing.publisher import Counts, Publisher
-from tallymark.publishing.rejects import Rejects
-from tallymark.publishing.rows import Rows
-from tallymark.publishing.schemas import choose_schema, register
-from tallymark.publishing.sources import (
+from tallymark.publishing.reading.rows import Rows
+from tallymark.publishing.reading.sources import (
     FORMATS,
     Shard,
     Source,
@@ -33,7 +30,10 @@ from tallymark.publishing.sources import (
     open_source,
     with_event_time,
 )
-from tallymark.publishing.stopping import StopAfter
+from tallymark.publishing.reading.stopping import StopAfter
+from tallymark.publishing.rejects import Rejects
+from tallymark.publishing.schemas.choose import choose_schema, register
+from tallymark.publishing.schemas.fitting import Fit, fitter
 from tallymark.serialization import AvroEncoder, RegistryClient, SerializationError
 from tallymark.shell.named import one_named
 from tallymark.shell.output import json_result

@@ -22,7 +22,7 @@ from tallymark.client.producing.producer import Producer
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import TallymarkError, UserError
 from tallymark.processes.process import stop_signals
-from tallymark.publishing.rows import Stop
+from tallymark.publishing.reading.rows import Stop
 from tallymark.shell.positions import BEGINNING, END
 from tallymark.shell.progress import Meter, progress
 from tallymark.shell.target import Target, cluster_options, take_target

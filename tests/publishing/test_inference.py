@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import UserError
-from tallymark.publishing.fitting import Misfit, fitter
-from tallymark.publishing.inference import infer_schema
-from tallymark.publishing.names import safe_name, safe_names
+from tallymark.publishing.schemas.fitting import Misfit, fitter
+from tallymark.publishing.schemas.inference import infer_schema
+from tallymark.publishing.schemas.names import safe_name, safe_names
 from tallymark.serialization import AvroCodec
 from tallymark_schema_registry.schemas import parse_schema
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import UserError
-from tallymark.publishing.inputs import PipeInput, open_input
-from tallymark.publishing.lines import MAX_LINE, split_lines
-from tallymark.publishing.rows import Bad, Line
-from tallymark.publishing.stopping import StopAfter
+from tallymark.publishing.reading.inputs import PipeInput, open_input
+from tallymark.publishing.reading.lines import MAX_LINE, split_lines
+from tallymark.publishing.reading.rows import Bad, Line
+from tallymark.publishing.reading.stopping import StopAfter
 
 
 def never() -> StopAfter:

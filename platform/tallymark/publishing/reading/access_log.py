@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from tallymark.publishing.rows import Bad, Line, Lines, Row, Rows
+from tallymark.publishing.reading.rows import Bad, Line, Lines, Row, Rows
 from tallymark.shell.times import clf_time_ms
 
 _QUOTED: Final = r'"((?:[^"\\]|\\.)*)"'

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tallymark.errors import UserError
-from tallymark.publishing.inference import infer_schema
-from tallymark.publishing.rows import Bad, Row, Rows
-from tallymark.publishing.sources import Source, sample_rows
+from tallymark.publishing.reading.rows import Bad, Row, Rows
+from tallymark.publishing.reading.sources import Source, sample_rows
+from tallymark.publishing.schemas.inference import infer_schema
 from tallymark.serialization import AvroEncoder, RegistryError, topic_name_subject
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from tallymark.errors import UserError
-from tallymark.publishing.follow import Follower
-from tallymark.publishing.rows import Stop
+from tallymark.publishing.reading.follow import Follower
+from tallymark.publishing.reading.rows import Stop
 
 CHUNK: Final = 262_144
 _POLL_S: Final = 0.2

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tallymark.errors import UserError
-from tallymark.publishing.rows import Stop
+from tallymark.publishing.reading.rows import Stop
 
 _CHUNK: Final = 262_144
 POLL_S: Final = 0.1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 from typing import Final
 
-from tallymark.publishing.lines import MAX_LINE
-from tallymark.publishing.rows import Bad, Line, Lines, Row, Rows
+from tallymark.publishing.reading.lines import MAX_LINE
+from tallymark.publishing.reading.rows import Bad, Line, Lines, Row, Rows
 
 DELIMITERS: Final = ",;\t|"
 MAX_RECORD_LINES: Final = 1_000

@@ -9,7 +9,7 @@ from typing import Any, Final
 import psutil
 
 from tallymark.clock import now_ms
-from tallymark.publishing.rows import Row, Rows, Stop
+from tallymark.publishing.reading.rows import Row, Rows, Stop
 
 
 def _field(name: str, kind: Any, doc: str) -> dict[str, Any]:

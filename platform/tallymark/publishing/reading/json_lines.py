@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tallymark.publishing.rows import Bad, Line, Lines, Row, Rows
+from tallymark.publishing.reading.rows import Bad, Line, Lines, Row, Rows
 
 
 def json_rows(lines: Lines) -> Rows:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from tallymark.errors import TallymarkError, UserError
-from tallymark.publishing.inference import guess
-from tallymark.publishing.names import SOURCE
+from tallymark.publishing.schemas.inference import guess
+from tallymark.publishing.schemas.names import SOURCE
 from tallymark.shell.times import event_time_ms
 
 Fit: TypeAlias = Callable[[Any], Any]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tallymark.errors import UserError
-from tallymark.publishing.rows import Bad, Line, Lines
+from tallymark.publishing.reading.rows import Bad, Line, Lines
 
 MAX_LINE: Final = 1_048_576
 """Bytes. A broker takes batches of 1 MB unless told otherwise; a longer line could not be sent."""

@@ -13,11 +13,11 @@ import pytest
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
 from tallymark.publishing.cluster import check_topic, find_cluster
-from tallymark.publishing.fitting import Misfit
 from tallymark.publishing.publisher import Counts, Publisher
+from tallymark.publishing.reading.rows import Bad, Row
+from tallymark.publishing.reading.stopping import StopAfter
 from tallymark.publishing.rejects import Rejects
-from tallymark.publishing.rows import Bad, Row
-from tallymark.publishing.stopping import StopAfter
+from tallymark.publishing.schemas.fitting import Misfit
 from tallymark.serialization import SerializationError
 
 OnDelivery = Callable[[Exception | None, Any], object]

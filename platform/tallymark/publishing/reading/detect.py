@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 
 from tallymark.errors import UserError
-from tallymark.publishing.access_log import is_access_log
-from tallymark.publishing.csv_rows import csv_delimiter, parse_record
-from tallymark.publishing.rows import Bad, Line
+from tallymark.publishing.reading.access_log import is_access_log
+from tallymark.publishing.reading.csv_rows import csv_delimiter, parse_record
+from tallymark.publishing.reading.rows import Bad, Line
 
 SAMPLE_LINES = 20
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tallymark.errors import UserError
-from tallymark.publishing import access_log, host_metrics
-from tallymark.publishing.csv_rows import csv_rows
-from tallymark.publishing.detect import SAMPLE_LINES, detect
-from tallymark.publishing.inputs import Input, open_input
-from tallymark.publishing.json_lines import json_rows
-from tallymark.publishing.lines import split_lines
-from tallymark.publishing.rows import Bad, Line, Lines, Row, Rows, Stop
-from tallymark.publishing.sampling import peek
+from tallymark.publishing.reading import access_log, host_metrics
+from tallymark.publishing.reading.csv_rows import csv_rows
+from tallymark.publishing.reading.detect import SAMPLE_LINES, detect
+from tallymark.publishing.reading.inputs import Input, open_input
+from tallymark.publishing.reading.json_lines import json_rows
+from tallymark.publishing.reading.lines import split_lines
+from tallymark.publishing.reading.rows import Bad, Line, Lines, Row, Rows, Stop
+from tallymark.publishing.reading.sampling import peek
 from tallymark.shell.times import event_time_ms
 
 FORMATS: Final = ("auto", "jsonl", "csv", "access-log", "metrics")

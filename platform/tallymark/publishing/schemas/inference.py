@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from tallymark.publishing.names import SOURCE, safe_name, safe_names, unique_name
-from tallymark.publishing.shapes import LONG_MAX, LONG_MIN, Budget, Shape
+from tallymark.publishing.schemas.names import SOURCE, safe_name, safe_names, unique_name
+from tallymark.publishing.schemas.shapes import LONG_MAX, LONG_MIN, Budget, Shape
 
 # Only texts that come back the same as numbers: 007 is a code, not a number.
 _INTEGER: Final = re.compile(r"0|-?[1-9]\d{0,18}")
