@@ -24,11 +24,11 @@ from tallymark_audit.events.claim_book import fold
 from tallymark_audit.events.events import AuditEvent, decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.adapters.confluent import AuditedProducer
-from tallymark_audit.reporters.adapters.confluent_produce import deliveries
-from tallymark_audit.reporters.adapters.confluent_reports import Attendance
-from tallymark_audit.reporters.adapters.confluent_topics import Topics
+from tallymark_audit.reporters.adapters.confluent_produce import delivery_reports
+from tallymark_audit.reporters.adapters.confluent_reports import PollWatch
+from tallymark_audit.reporters.adapters.confluent_topics import AuditedTopics
 from tallymark_audit.reporters.adapters.partitioners import PARTITIONERS
-from tallymark_audit.reporters.adapters.run import ForeignRun
+from tallymark_audit.reporters.adapters.run import AdapterRun
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.testing import MemoryProducer
 
@@ -45,7 +45,7 @@ class Rig:
     inner: MemoryProducer = field(default_factory=MemoryProducer)
     events: list[AuditEvent] = field(default_factory=list)
     producer: AuditedProducer = field(init=False)
-    run: ForeignRun = field(init=False)
+    run: AdapterRun = field(init=False)
 
     def __post_init__(self) -> None:
         interceptor = AuditInterceptor(W, self.folder, report_interval_ms=0)
@@ -59,9 +59,11 @@ class Rig:
             create_topic=lambda *_: _done(True),
             read_cluster_id=lambda: "memory",
         )
-        self.run = ForeignRun(interceptor, context, self)
-        topics = Topics(self.inner, self.run, PARTITIONERS["consistent_random"], ".*", deliveries)
-        self.producer = AuditedProducer(self.inner, self.run, topics, Attendance(True), None)
+        self.run = AdapterRun(interceptor, context, self)
+        topics = AuditedTopics(
+            self.inner, self.run, PARTITIONERS["consistent_random"], ".*", delivery_reports
+        )
+        self.producer = AuditedProducer(self.inner, self.run, topics, PollWatch(True), None)
 
     def serve(self) -> None:
         """As a publisher."""

@@ -10,10 +10,16 @@ from hypothesis import strategies as st
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.reporters.adapters.partition_tracker import Lane, Who, cut, runs, stamps
+from tallymark_audit.reporters.adapters.partition_tracker import (
+    PartitionTracker,
+    StampOrigin,
+    cut,
+    runs,
+    stamps,
+)
 from tallymark_audit.reporters.books.tally_cell import Outcome
 
-WHO = Who(b"instance", "wéb-17")
+WHO = StampOrigin(b"instance", "wéb-17")
 ACKED, FAILED, DOUBT = Outcome.ACKNOWLEDGED, Outcome.FAILED, Outcome.IN_DOUBT
 
 
@@ -52,31 +58,31 @@ def test_a_batch_is_cut_where_ends_change(first: int, ends: list[Outcome | None]
     ]
 
 
-def hand_over(lane: Lane, when: int) -> None:
-    next(lane.items)
-    lane.times.append(when)
+def hand_over(tracker: PartitionTracker, when: int) -> None:
+    next(tracker.items)
+    tracker.times.append(when)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_what_is_drained_is_what_happened(data: st.DataObject) -> None:
-    lane = Lane("t", 0, WHO)
-    lane.begin(lambda *_: None)
+    tracker = PartitionTracker("t", 0, WHO)
+    tracker.begin(lambda *_: None)
     begun: list[int] = []
     ends: dict[int, Outcome] = {}
     told: dict[int, Outcome] = {}
     for _ in range(data.draw(st.integers(1, 30))):
         for _ in range(data.draw(st.integers(0, 5))):
-            hand_over(lane, data.draw(st.integers(0, 10**6)))
-        waiting = [n for n in range(lane.next) if n not in ends]
+            hand_over(tracker, data.draw(st.integers(0, 10**6)))
+        waiting = [n for n in range(tracker.next) if n not in ends]
         for number in data.draw(st.lists(st.sampled_from(waiting), unique=True)) if waiting else ():
             ends[number] = data.draw(st.sampled_from([ACKED, FAILED, DOUBT]))
             if ends[number] is ACKED:
-                lane.done.append(number)
+                tracker.done.append(number)
             else:
-                lane.failed.append((number, ends[number]))
+                tracker.failed.append((number, ends[number]))
         if data.draw(st.booleans()):
-            drained = lane.drain()
+            drained = tracker.drain()
             if drained.begun is not None:
                 begun += range(drained.begun.first_sequence, drained.begun.last_sequence + 1)
             for _, parts in drained.split:
@@ -85,6 +91,6 @@ def test_what_is_drained_is_what_happened(data: st.DataObject) -> None:
                         told |= dict.fromkeys(
                             range(part.first_sequence, part.last_sequence + 1), outcome
                         )
-            assert begun == list(range(lane.next))
+            assert begun == list(range(tracker.next))
             assert told == ends
-            assert lane.pending == (len(ends) < lane.next)
+            assert tracker.pending == (len(ends) < tracker.next)

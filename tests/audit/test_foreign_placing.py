@@ -12,7 +12,7 @@ from tallymark.errors import UserError
 from tallymark.protocol.murmur2 import partition_of
 from tallymark_audit.reporters.adapters.partitioners import (
     PARTITIONERS,
-    Chooser,
+    PartitionChooser,
     fnv1a,
     partitioner_named,
 )
@@ -21,7 +21,7 @@ MANY = list(range(12))
 
 
 def chosen(name: str, key: str | bytes | None, now: int = 0) -> int:
-    return Chooser(MANY, PARTITIONERS[name]).choose(key, now)
+    return PartitionChooser(MANY, PARTITIONERS[name]).choose(key, now)
 
 
 def test_published_values_of_the_hashes() -> None:
@@ -58,7 +58,7 @@ def test_the_empty_key_is_one_to_javas(name: str) -> None:
 
 
 def test_keyless_records_stick_for_a_while_and_spread_in_the_long_run() -> None:
-    chooser = Chooser(MANY, PARTITIONERS["consistent_random"])
+    chooser = PartitionChooser(MANY, PARTITIONERS["consistent_random"])
     assert len({chooser.choose(None, now) for now in range(10)}) == 1
     spread = Counter(chooser.choose(None, 10 * n) for n in range(1200))
     assert set(spread) == set(MANY)

@@ -31,7 +31,7 @@ from tallymark_audit import audited
 from tallymark_audit.events.claim_book import ClaimBook, fold
 from tallymark_audit.events.events import decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.reporters.adapters.partitioners import PARTITIONERS, Chooser
+from tallymark_audit.reporters.adapters.partitioners import PARTITIONERS, PartitionChooser
 
 pytestmark = pytest.mark.process
 
@@ -169,7 +169,7 @@ def test_librdkafka_puts_keys_where_we_say(ours: str, topic: str, name: str) -> 
     producer.produce(topic, b"none", None)
     assert producer.flush(30) == 0
     where = {message.value: message.partition for message in log(ours, topic)}
-    chooser = Chooser(range(PARTITIONS), PARTITIONERS[name])
+    chooser = PartitionChooser(range(PARTITIONS), PARTITIONERS[name])
     how = PARTITIONERS[name]
     if how.hash is not None:
         for key in keys[how.sticky_empty :]:

@@ -1,8 +1,8 @@
-"""The audit for producers of others: :func:`audited` wraps one that an application has already.
+"""The audit for producers of other libraries: :func:`audited` wraps a producer of an application.
 
-``placing`` chooses partitions as librdkafka does, ``lanes`` numbers records and keeps what became
-of them (both pure); ``run`` feeds that to the interceptor that our own producer has. Around it:
-``confluent*`` and ``kafka_python``, one wrapper each.
+Read :mod:`.adopt` first (what :func:`audited` decides), then :mod:`.partition_tracker` (the records
+of one partition) and :mod:`.run` (what is reported of them); then one wrapper for each library:
+``confluent*`` and ``kafka_python*``.
 """
 
 from tallymark_audit.reporters.adapters.adopt import audited

@@ -15,10 +15,10 @@ from time import monotonic
 from typing import Any, Final
 
 from tallymark.client.core.closing import ClosedByWith
-from tallymark_audit.reporters.adapters.confluent_produce import Tell, producing
-from tallymark_audit.reporters.adapters.confluent_reports import Attendance
-from tallymark_audit.reporters.adapters.confluent_topics import Topics
-from tallymark_audit.reporters.adapters.run import ForeignRun
+from tallymark_audit.reporters.adapters.confluent_produce import DeliveryCallback, producing
+from tallymark_audit.reporters.adapters.confluent_reports import PollWatch
+from tallymark_audit.reporters.adapters.confluent_topics import AuditedTopics
+from tallymark_audit.reporters.adapters.run import AdapterRun
 
 LAST_SECONDS: Final = 5.0
 """How long the end of a producer that nobody closed waits for what it still has."""
@@ -34,32 +34,32 @@ class AuditedProducer(ClosedByWith):
     def __init__(
         self,
         inner: Any,
-        run: ForeignRun,
-        topics: Topics,
-        attendance: Attendance,
-        tell: Tell | None,
+        run: AdapterRun,
+        topics: AuditedTopics,
+        poll_watch: PollWatch,
+        tell: DeliveryCallback | None,
     ) -> None:
         """``tell``: the delivery callback of the configuration."""
         self._inner = inner
         self._run = run
         self._topics = topics
         self._poll = inner.poll
-        self._attendance = attendance
-        self._told: deque[tuple[Tell, Any, Any]] = deque()
-        self.produce = producing(inner, run, topics, self._told, tell)
+        self._poll_watch = poll_watch
+        self._pending: deque[tuple[DeliveryCallback, Any, Any]] = deque()
+        self.produce = producing(inner, run, topics, self._pending, tell)
         """As ``confluent_kafka.Producer.produce``. The first record of a topic waits until its
         partitions are known (five seconds at most; then it goes without a stamp)."""
-        self._finalizer = weakref.finalize(self, finish, inner, run, os.getpid())
+        self._finalizer = weakref.finalize(self, _finish, inner, run, os.getpid())
 
     def poll(self, timeout: float = -1) -> int:
         """As ``confluent_kafka.Producer.poll``: calls the delivery callbacks."""
-        if not timeout or self._told:
-            self._attendance.came = True
+        if not timeout or self._pending:
+            self._poll_watch.polled = True
             served: int = self._poll(0)
         else:
-            with self._attendance.polling():
+            with self._poll_watch.polling():
                 served = self._poll(timeout)
-        if self._told:
+        if self._pending:
             self._call_back()
         return served
 
@@ -69,10 +69,10 @@ class AuditedProducer(ClosedByWith):
         deadline = None if timeout < 0 else monotonic() + timeout
         while True:
             left = -1.0 if deadline is None else max(0.0, deadline - monotonic())
-            with self._attendance.polling():
+            with self._poll_watch.polling():
                 waiting: int = self._inner.flush(left)
             self._run.flushed()
-            if not self._told:
+            if not self._pending:
                 return waiting
             self._call_back()
 
@@ -107,7 +107,7 @@ class AuditedProducer(ClosedByWith):
         self._topics.forget()
 
     def __len__(self) -> int:
-        return len(self._inner) + len(self._told)
+        return len(self._inner) + len(self._pending)
 
     def __bool__(self) -> bool:
         return True
@@ -118,15 +118,15 @@ class AuditedProducer(ClosedByWith):
     def _call_back(self) -> None:
         """Call the application's callbacks. One that raises leaves the rest to the next time."""
         self._run.settle()
-        while self._told:
+        while self._pending:
             try:
-                tell, error, message = self._told.popleft()
+                tell, error, message = self._pending.popleft()
             except IndexError:  # another thread took it
                 return
             tell(error, message)
 
 
-def finish(inner: Any, run: ForeignRun, process: int) -> None:
+def _finish(inner: Any, run: AdapterRun, process: int) -> None:
     """The end of a producer that nobody closed: what librdkafka still has would be lost with it."""
     if not run.over and os.getpid() == process:
         inner.flush(LAST_SECONDS)

@@ -11,11 +11,11 @@ from tallymark.client.producing.interceptors.producer_interceptor import Produce
 from tallymark.errors import UserError
 from tallymark_audit.reporters.adapters.adoption import Adoption
 from tallymark_audit.reporters.adapters.confluent import AuditedProducer
-from tallymark_audit.reporters.adapters.confluent_produce import deliveries
-from tallymark_audit.reporters.adapters.confluent_reports import Attendance, ConfluentReports
-from tallymark_audit.reporters.adapters.confluent_topics import Topics
+from tallymark_audit.reporters.adapters.confluent_produce import delivery_reports
+from tallymark_audit.reporters.adapters.confluent_reports import ConfluentReports, PollWatch
+from tallymark_audit.reporters.adapters.confluent_topics import AuditedTopics
 from tallymark_audit.reporters.adapters.partitioners import partitioner_named
-from tallymark_audit.reporters.adapters.run import ForeignRun
+from tallymark_audit.reporters.adapters.run import AdapterRun
 
 _DELIVERED: Final = ("on_delivery", "dr_cb", "dr_msg_cb")
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
@@ -33,9 +33,9 @@ def adopt_confluent(
     config = dict(config or {})
     tell = _check(config)
     partitioner = partitioner_named(config.get("partitioner", "consistent_random"))
-    attendance = Attendance(allowed=not any(map(callable, config.values())))
-    late = _Late()
-    reports = ConfluentReports(producer, config or None, attendance, late.refresh)
+    poll_watch = PollWatch(allowed=not any(map(callable, config.values())))
+    late = _LateTopics()
+    reports = ConfluentReports(producer, config or None, poll_watch, late.refresh)
     context = ProducerContext(
         instance=adoption.instance,
         server=adoption.server,
@@ -46,17 +46,19 @@ def adopt_confluent(
         create_topic=reports.queue.create_topic,
         read_cluster_id=late.cluster_id,
     )
-    run = ForeignRun(adoption.interceptor, context, reports.queue)
-    late.topics = topics = Topics(producer, run, partitioner, adoption.topics, deliveries)
-    wrapper = AuditedProducer(producer, run, topics, attendance, tell)
+    run = AdapterRun(adoption.interceptor, context, reports.queue)
+    late.topics = topics = AuditedTopics(
+        producer, run, partitioner, adoption.topics, delivery_reports
+    )
+    wrapper = AuditedProducer(producer, run, topics, poll_watch, tell)
     tell_in_child(wrapper)
     return wrapper
 
 
-class _Late:
+class _LateTopics:
     """The topics, which the run's context asks and which need the run."""
 
-    topics: Topics | None = None
+    topics: AuditedTopics | None = None
 
     def cluster_id(self) -> str | None:
         return self.topics.cluster_id if self.topics is not None else None

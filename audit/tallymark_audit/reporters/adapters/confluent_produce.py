@@ -2,7 +2,7 @@
 
 There is as little Python for a record as can be: the function is a closure, since attributes of
 ``self`` take time; the partition of a record without a key is at hand; what can wait is done by
-:meth:`.partition_tracker.Lane.drain`, for many at once.
+:meth:`.partition_tracker.PartitionTracker.drain`, for many at once.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any, Final, TypeAlias
 from confluent_kafka import KafkaError
 
 from tallymark.clock import now_ms
-from tallymark_audit.reporters.adapters.confluent_topics import Topics
-from tallymark_audit.reporters.adapters.partition_tracker import Lane, Report
-from tallymark_audit.reporters.adapters.run import ForeignRun
+from tallymark_audit.reporters.adapters.confluent_topics import AuditedTopics
+from tallymark_audit.reporters.adapters.partition_tracker import DeliveryReport, PartitionTracker
+from tallymark_audit.reporters.adapters.run import AdapterRun
 from tallymark_audit.reporters.books.tally_cell import Outcome
 
-Tell: TypeAlias = Callable[[Any, Any], None]
+DeliveryCallback: TypeAlias = Callable[[Any, Any], None]
 Headers: TypeAlias = Mapping[str, Any] | Sequence[tuple[str, Any]]
 
-_REFUSED: Final = frozenset(
+_NOT_IN_LOG: Final = frozenset(
     {
         KafkaError._PURGE_QUEUE,
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -46,13 +46,13 @@ second time when the topic went away, and the first time may have arrived."""
 
 def producing(
     inner: Any,
-    run: ForeignRun,
-    topics: Topics,
-    told: deque[tuple[Tell, Any, Any]],
-    default_tell: Tell | None,
+    run: AdapterRun,
+    topics: AuditedTopics,
+    told: deque[tuple[DeliveryCallback, Any, Any]],
+    default_callback: DeliveryCallback | None,
 ) -> Callable[..., None]:
     """The ``produce`` of an audited producer. The application's callbacks are put into ``told``
-    when their record is reported; ``default_tell`` is the callback of the configuration."""
+    when their record is reported; ``default_callback`` is the callback of the configuration."""
     hand_over, known, learn, later = inner.produce, topics.known, topics.learn, told.append
 
     def produce(
@@ -60,71 +60,71 @@ def producing(
         value: str | bytes | None = None,
         key: str | bytes | None = None,
         partition: int = -1,
-        callback: Tell | None = None,
-        on_delivery: Tell | None = None,
+        callback: DeliveryCallback | None = None,
+        on_delivery: DeliveryCallback | None = None,
         timestamp: int = 0,
         headers: Headers | None = None,
     ) -> None:
         places = known.get(topic) or learn(topic)
-        tell = callback or on_delivery or default_tell
+        tell = callback or on_delivery or default_callback
         if places is None or (partition >= 0 and partition >= len(places.places)):
             hand_over(topic, value, key, partition, tell, None, timestamp, headers or [])
             return
         with run.lock:
             now = now_ms()
             if partition >= 0:
-                lane = places.places[partition]
+                tracker = places.places[partition]
             elif key is None and now < places.until:
-                lane = places.sticky
+                tracker = places.sticky
             else:
-                lane = places.choose(key, now)
-            header, report = next(lane.items)
+                tracker = places.choose(key, now)
+            header, report = next(tracker.items)
             when = timestamp or now
-            lane.times.append(when)
-            own = report if tell is None else partial(_report_and_tell, report, later, tell)
+            tracker.times.append(when)
+            own = report if tell is None else partial(_report_and_defer, report, later, tell)
             stamped = [header] if headers is None else _joined(headers, header)
             try:
-                hand_over(topic, value, key, lane.partition, own, None, when, stamped)
+                hand_over(topic, value, key, tracker.partition, own, None, when, stamped)
             except BaseException:
-                run.refuse(lane, deliveries(lane), number_of(report))
+                run.refuse(tracker, delivery_reports(tracker), number_of(report))
                 raise
             if value:
-                lane.size += len(value)
+                tracker.size += len(value)
             if key:
-                lane.size += len(key)
+                tracker.size += len(key)
 
     return produce
 
 
-def deliveries(lane: Lane) -> Callable[..., None]:
+def delivery_reports(tracker: PartitionTracker) -> Callable[..., None]:
     """What the delivery reports of a lane call: ``(number, error, message)``."""
-    done, failed = lane.done.append, lane.failed.append
+    done, failed = tracker.done.append, tracker.failed.append
 
     def deliver(number: int, error: KafkaError | None, message: object) -> None:
         if error is None:
             done(number)
         else:
-            failed((number, fate(error)))
+            failed((number, librdkafka_outcome(error)))
 
     return deliver
 
 
-def number_of(report: Report) -> int:
+def number_of(report: DeliveryReport) -> int:
     """The number of the record that it reports."""
     number = report.__self__
     assert isinstance(number, int)
     return number
 
 
-def fate(error: KafkaError) -> Outcome:
+def librdkafka_outcome(error: KafkaError) -> Outcome:
     """What a record's error says about it."""
-    return Outcome.FAILED if error.code() in _REFUSED else Outcome.IN_DOUBT
+    return Outcome.FAILED if error.code() in _NOT_IN_LOG else Outcome.IN_DOUBT
 
 
-def _report_and_tell(
-    report: Tell,
-    later: Callable[[tuple[Tell, Any, Any]], None],
-    tell: Tell,
+def _report_and_defer(
+    report: DeliveryCallback,
+    later: Callable[[tuple[DeliveryCallback, Any, Any]], None],
+    tell: DeliveryCallback,
     error: Any,
     message: Any,
 ) -> None:

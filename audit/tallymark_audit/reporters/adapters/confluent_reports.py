@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.errors import KafkaError
-from tallymark_audit.reporters.adapters.report_queue import Outgoing, ReportQueue, Wanted
+from tallymark_audit.reporters.adapters.report_queue import OutgoingReport, ReportQueue, WantedTopic
 
 log: Final = logging.getLogger(__name__)
 _ASK_SECONDS: Final = 5.0
@@ -28,7 +28,7 @@ _NOT_FOR_REPORTS: Final = (
 )
 
 
-class Attendance:
+class PollWatch:
     """Whether the application serves its producer: if it does not, nobody else would hear what
     became of its records, so the run's thread looks. Not where it has callbacks of its own, which
     that thread must not call."""
@@ -37,13 +37,13 @@ class Attendance:
         self._allowed = allowed
         self._lock = threading.Lock()
         self._waiting = 0
-        self.came = False
+        self.polled = False
         """The application has served its producer."""
 
     @contextmanager
     def polling(self) -> Iterator[None]:
         """The application waits in ``poll()`` or ``flush()``: what comes is for it."""
-        self.came = True
+        self.polled = True
         with self._lock:
             self._waiting += 1
         try:
@@ -52,10 +52,10 @@ class Attendance:
             with self._lock:
                 self._waiting -= 1
 
-    def stand_in(self, poll: Callable[[float], object]) -> None:
+    def poll_instead(self, poll: Callable[[float], object]) -> None:
         """Serve the producer if nobody has since the last time."""
-        came, self.came = self.came, False
-        if came or not self._allowed:
+        polled, self.polled = self.polled, False
+        if polled or not self._allowed:
             return
         with self._lock:
             if not self._waiting:
@@ -70,17 +70,17 @@ class ConfluentReports:
         self,
         audited: Producer,
         config: Mapping[str, Any] | None,
-        attendance: Attendance,
+        poll_watch: PollWatch,
         refresh: Callable[[], None],
     ) -> None:
         self._audited = audited
         self._config = None if config is None else _config_for_reports(config)
-        self._attendance = attendance
+        self._poll_watch = poll_watch
         self._refresh = refresh
         self._own: Producer | None = None
         self.queue = ReportQueue(self._send, self._make, self._serve)
 
-    def _send(self, out: Outgoing) -> None:
+    def _send(self, out: OutgoingReport) -> None:
         if self._own is None and self._config is not None:
             self._own = Producer({**self._config, "acks": "all", "linger.ms": 5})
         producer = self._own or self._audited
@@ -93,10 +93,10 @@ class ConfluentReports:
     def _serve(self) -> None:
         if self._own is not None:
             self._own.poll(0)
-        self._attendance.stand_in(self._audited.poll)
+        self._poll_watch.poll_instead(self._audited.poll)
         self._refresh()
 
-    def _make(self, wanted: Wanted) -> None:
+    def _make(self, wanted: WantedTopic) -> None:
         found = self._audited.list_topics(timeout=_ASK_SECONDS)
         topic = found.topics.get(wanted.name)
         if topic is not None and topic.error is None:

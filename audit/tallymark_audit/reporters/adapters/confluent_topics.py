@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from tallymark_audit.reporters.adapters.partition_tracker import Lane
-from tallymark_audit.reporters.adapters.partitioners import Chooser, Partitioner
-from tallymark_audit.reporters.adapters.run import ForeignRun
+from tallymark_audit.reporters.adapters.partition_tracker import PartitionTracker
+from tallymark_audit.reporters.adapters.partitioners import PartitionChooser, Partitioner
+from tallymark_audit.reporters.adapters.run import AdapterRun
 
 log: Final = logging.getLogger(__name__)
 FIRST_SECONDS: Final = 5.0
@@ -21,22 +21,22 @@ REFRESH_SECONDS: Final = 60.0
 """How often to look whether a topic has got more partitions."""
 
 
-TopicPlaces: TypeAlias = Chooser[Lane]
+TopicPartitions: TypeAlias = PartitionChooser[PartitionTracker]
 
 
-class Topics:
+class AuditedTopics:
     """Finds out how many partitions topics have, and makes their lanes."""
 
     def __init__(
         self,
         inner: Any,
-        run: ForeignRun,
+        run: AdapterRun,
         partitioner: Partitioner,
         audited: str,
-        deliver: Callable[[Lane], Callable[..., None]],
+        deliver: Callable[[PartitionTracker], Callable[..., None]],
     ) -> None:
         """``audited``: the regular expression of what is; internal topics never are."""
-        self.known: dict[str, TopicPlaces] = {}
+        self.known: dict[str, TopicPartitions] = {}
         self.cluster_id: str | None = None
         """As the brokers told it."""
         self._inner = inner
@@ -49,7 +49,7 @@ class Topics:
         self._asking = threading.Lock()
         self._refreshed = time.monotonic()
 
-    def learn(self, topic: str) -> TopicPlaces | None:
+    def learn(self, topic: str) -> TopicPartitions | None:
         """A topic that is not known yet. None: its records go without a stamp, because it is not
         audited, or because nobody can tell its partitions now."""
         if self._run.over or topic in self._left:
@@ -74,8 +74,8 @@ class Topics:
         for topic, places in list(self.known.items()):
             count = self._count(topic, _AGAIN_SECONDS)
             if count > len(places.places):
-                lanes = [*places.places, *self._lanes(topic, len(places.places), count)]
-                self.known[topic] = TopicPlaces(lanes, self._partitioner)
+                trackers = [*places.places, *self._trackers(topic, len(places.places), count)]
+                self.known[topic] = TopicPartitions(trackers, self._partitioner)
 
     def _ask(self, topic: str) -> None:
         patience = FIRST_SECONDS if topic not in self._again else _AGAIN_SECONDS / 5
@@ -84,7 +84,7 @@ class Topics:
             time.sleep(0.05)
         if count:
             self._again.pop(topic, None)
-            self.known[topic] = TopicPlaces(self._lanes(topic, 0, count), self._partitioner)
+            self.known[topic] = TopicPartitions(self._trackers(topic, 0, count), self._partitioner)
             return
         if topic not in self._again:
             log.warning(
@@ -94,8 +94,8 @@ class Topics:
             )
         self._again[topic] = time.monotonic() + _AGAIN_SECONDS
 
-    def _lanes(self, topic: str, first: int, count: int) -> list[Lane]:
-        return [self._run.lane(topic, number, self._deliver) for number in range(first, count)]
+    def _trackers(self, topic: str, first: int, count: int) -> list[PartitionTracker]:
+        return [self._run.tracker(topic, number, self._deliver) for number in range(first, count)]
 
     def _count(self, topic: str, seconds: float) -> int:
         """Its partitions; 0: not known."""

@@ -24,10 +24,13 @@ from tallymark.client.core.forks import tell_in_child
 from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.clock import now_ms
 from tallymark_audit.reporters.adapters.adoption import Adoption
-from tallymark_audit.reporters.adapters.kafka_python_reports import KafkaPythonReports, fate
-from tallymark_audit.reporters.adapters.partition_tracker import Lane
-from tallymark_audit.reporters.adapters.partitioners import PARTITIONERS, Chooser
-from tallymark_audit.reporters.adapters.run import ForeignRun
+from tallymark_audit.reporters.adapters.kafka_python_reports import (
+    KafkaPythonReports,
+    kafka_python_outcome,
+)
+from tallymark_audit.reporters.adapters.partition_tracker import PartitionTracker
+from tallymark_audit.reporters.adapters.partitioners import PARTITIONERS, PartitionChooser
+from tallymark_audit.reporters.adapters.run import AdapterRun
 
 LAST_SECONDS: Final = 5.0
 _JAVA: Final = PARTITIONERS["murmur2_random"]
@@ -40,15 +43,15 @@ class AuditedKafkaProducer(ClosedByWith):
     :func:`tallymark_audit.reporters.adapters.audited`. Every method and attribute of the producer
     is there and does what it did, from as many threads."""
 
-    def __init__(self, inner: Any, run: ForeignRun, topics: str) -> None:
+    def __init__(self, inner: Any, run: AdapterRun, topics: str) -> None:
         """``topics``: the regular expression of what is audited."""
         self._inner = inner
         self._run = run
         self._audited = re.compile(topics)
-        self._lanes: dict[tuple[str, int], Lane] = {}
-        self._choosers: dict[str, Chooser[int]] = {}
+        self._trackers: dict[tuple[str, int], PartitionTracker] = {}
+        self._choosers: dict[str, PartitionChooser[int]] = {}
         self._partitioner = inner.config["partitioner"]
-        self._finalizer = weakref.finalize(self, finish, inner, run, os.getpid())
+        self._finalizer = weakref.finalize(self, _finish, inner, run, os.getpid())
         self._finalizer.atexit = False
         atexit.register(self._finalizer)  # before that of the producer, which was registered first
 
@@ -69,20 +72,20 @@ class AuditedKafkaProducer(ClosedByWith):
         except BrokerResponseError:  # the producer has a future for that
             return self._inner.send(topic, value, key, headers, partition, timestamp_ms)
         with self._run.lock:
-            lane = self._lane(topic, chosen)
+            tracker = self._tracker(topic, chosen)
             now = now_ms()
-            header, deliver = next(lane.items)
-            number = lane.next
+            header, deliver = next(tracker.items)
+            number = tracker.next
             when = now if timestamp_ms is None else timestamp_ms
-            lane.times.append(when)
+            tracker.times.append(when)
             try:
                 future = self._inner.send(
                     topic, value, key, [*(headers or ()), header], chosen, when
                 )
             except BaseException:
-                self._run.refuse(lane, deliveries(lane), number)
+                self._run.refuse(tracker, future_callbacks(tracker), number)
                 raise
-            lane.size += _size(value) + _size(key)
+            tracker.size += _size(value) + _size(key)
         future.add_callback(partial(deliver, None))
         future.add_errback(deliver, None)
         return future
@@ -140,23 +143,25 @@ class AuditedKafkaProducer(ClosedByWith):
             return chosen
         chooser = self._choosers.get(topic)
         if chooser is None or len(chooser.places) != len(known):
-            chooser = self._choosers[topic] = Chooser(sorted(known), _JAVA)
+            chooser = self._choosers[topic] = PartitionChooser(sorted(known), _JAVA)
         return chooser.choose(bytes(key_bytes) if key_bytes is not None else None, now_ms())
 
-    def _lane(self, topic: str, partition: int) -> Lane:
-        lane = self._lanes.get((topic, partition))
-        if lane is None:
-            lane = self._lanes[topic, partition] = self._run.lane(topic, partition, deliveries)
-        return lane
+    def _tracker(self, topic: str, partition: int) -> PartitionTracker:
+        tracker = self._trackers.get((topic, partition))
+        if tracker is None:
+            tracker = self._trackers[topic, partition] = self._run.tracker(
+                topic, partition, future_callbacks
+            )
+        return tracker
 
 
-def deliveries(lane: Lane) -> Callable[..., None]:
+def future_callbacks(tracker: PartitionTracker) -> Callable[..., None]:
     """What the futures of a lane call: ``(number, None, result)``; a result may be an exception."""
-    done, failed = lane.done.append, lane.failed.append
+    done, failed = tracker.done.append, tracker.failed.append
 
     def deliver(number: int, _: None, result: object) -> None:
         if isinstance(result, Exception):
-            failed((number, fate(result)))
+            failed((number, kafka_python_outcome(result)))
         else:
             done(number)
 
@@ -176,13 +181,13 @@ def adopt_kafka_python(producer: Any, adoption: Adoption) -> AuditedKafkaProduce
         create_topic=reports.queue.create_topic,
         read_cluster_id=lambda: producer._metadata.cluster_id,
     )
-    run = ForeignRun(adoption.interceptor, context, reports)
+    run = AdapterRun(adoption.interceptor, context, reports)
     wrapper = AuditedKafkaProducer(producer, run, adoption.topics)
     tell_in_child(wrapper)
     return wrapper
 
 
-def finish(inner: Any, run: ForeignRun, process: int) -> None:
+def _finish(inner: Any, run: AdapterRun, process: int) -> None:
     """The end of a producer that nobody closed."""
     if not run.over and os.getpid() == process:
         try:

@@ -11,7 +11,7 @@ from kafka.admin import KafkaAdminClient
 
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.errors import CODES, KafkaError, TimedOutError
-from tallymark_audit.reporters.adapters.report_queue import Outgoing, ReportQueue, Wanted
+from tallymark_audit.reporters.adapters.report_queue import OutgoingReport, ReportQueue, WantedTopic
 from tallymark_audit.reporters.books.tally_cell import Outcome
 
 _ASK_MS: Final = 5000
@@ -19,7 +19,7 @@ _NOT_FOR_REPORTS: Final = {
     *("transactional_id", "key_serializer", "value_serializer", "partitioner", "metric_reporters"),
     *("acks", "linger_ms", "client_id"),
 }
-_REFUSED: Final = (
+_NOT_IN_LOG: Final = (
     kafka_errors.MessageSizeTooLargeError,
     kafka_errors.RecordListTooLargeError,
     kafka_errors.InvalidRecordError,
@@ -32,9 +32,9 @@ _REFUSED: Final = (
 """Errors after which a record is certainly not in the log; after any other nobody knows."""
 
 
-def fate(error: Exception) -> Outcome:
+def kafka_python_outcome(error: Exception) -> Outcome:
     """What a record's error says about it."""
-    return Outcome.FAILED if isinstance(error, _REFUSED) else Outcome.IN_DOUBT
+    return Outcome.FAILED if isinstance(error, _NOT_IN_LOG) else Outcome.IN_DOUBT
 
 
 class KafkaPythonReports:
@@ -57,7 +57,7 @@ class KafkaPythonReports:
         if self._own is not None:
             self._own.close(1)
 
-    def _send(self, out: Outgoing) -> None:
+    def _send(self, out: OutgoingReport) -> None:
         if self._own is None and self._own_needed:
             names = KafkaProducer.DEFAULT_CONFIG.keys() - _NOT_FOR_REPORTS
             rest = {name: self._audited.config[name] for name in names}
@@ -73,7 +73,7 @@ class KafkaPythonReports:
         sent.add_callback(arrived)
         sent.add_errback(out.future.set_exception)
 
-    def _make(self, wanted: Wanted) -> None:
+    def _make(self, wanted: WantedTopic) -> None:
         known = KafkaAdminClient.DEFAULT_CONFIG
         config = {k: v for k, v in self._audited.config.items() if k in known and v is not None}
         config["metric_reporters"] = []

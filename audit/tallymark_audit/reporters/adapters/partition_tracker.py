@@ -9,7 +9,7 @@
 
 What happens for each record is kept to a few operations, most of them without Python code between
 them: stamps come from an iterator that is made of C parts, reports append a number to a list. The
-rest is done now and then, for all records at once, by :meth:`Lane.drain`.
+rest is done now and then, for all records at once, by :meth:`PartitionTracker.drain`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tallymark_audit.reporters.books.tally_cell import Outcome
 
 T = TypeVar("T")
 Header: TypeAlias = tuple[str, bytes]
-Report: TypeAlias = MethodType
+DeliveryReport: TypeAlias = MethodType
 """``report(error, message)``: what librdkafka calls when a record is delivered or given up. It is a
 function bound to the record's number, which costs a third of what a ``partial`` does."""
-Item: TypeAlias = tuple[Header, Report]
+_Item: TypeAlias = tuple[Header, DeliveryReport]
 
 _PAGE: Final = 128
 _ONLY: Final = tuple(bytes((low,)) for low in range(_PAGE))
@@ -38,7 +38,7 @@ _LOW: Final = tuple(bytes((low | 0x80,)) for low in range(_PAGE))
 """The first byte of a sequence's uvarint, without and with further ones behind it."""
 
 
-class Who(NamedTuple):
+class StampOrigin(NamedTuple):
     """What the stamps of one run have in common."""
 
     instance: bytes
@@ -46,7 +46,7 @@ class Who(NamedTuple):
     backfill: bool = False
 
 
-class Fate(NamedTuple):
+class BatchOutcome(NamedTuple):
     """What became of a batch; None: it is not known yet."""
 
     batch: BatchTally
@@ -59,12 +59,12 @@ class Drained:
     known now, and its parts."""
 
     begun: BatchTally | None = None
-    split: list[tuple[BatchTally, list[Fate]]] = field(
-        default_factory=list[tuple[BatchTally, list[Fate]]]
+    split: list[tuple[BatchTally, list[BatchOutcome]]] = field(
+        default_factory=list[tuple[BatchTally, list[BatchOutcome]]]
     )
 
 
-def stamps(who: Who, partition: int, first: int) -> Iterator[bytes]:
+def stamps(who: StampOrigin, partition: int, first: int) -> Iterator[bytes]:
     """The stamps of the sequences from ``first`` on."""
     prefix, server = stamp_ends(who.instance, partition, who.server)
 
@@ -78,7 +78,7 @@ def stamps(who: Who, partition: int, first: int) -> Iterator[bytes]:
     return chain.from_iterable(pages())
 
 
-class Lane:
+class PartitionTracker:
     """One partition. Whoever hands over and whoever drains holds the owner's lock; reports come
     from any thread without it.
 
@@ -101,7 +101,7 @@ class Lane:
         "who",
     )
 
-    def __init__(self, topic: str, partition: int, who: Who) -> None:
+    def __init__(self, topic: str, partition: int, who: StampOrigin) -> None:
         self.topic = topic
         self.partition = partition
         self.who = who
@@ -111,7 +111,7 @@ class Lane:
         self.done: list[int] = []
         self.failed: list[tuple[int, Outcome]] = []
         self._open: list[BatchTally] = []
-        self.items: Iterator[Item] = iter(())
+        self.items: Iterator[_Item] = iter(())
 
     @property
     def next(self) -> int:
@@ -152,7 +152,7 @@ class Lane:
     def settle_open(self, outcome: Outcome) -> Drained:
         """Drain, and give this end to all that is still pending."""
         drained = self.drain()
-        fate = [(batch, [Fate(batch, outcome)]) for batch in self._open]
+        fate = [(batch, [BatchOutcome(batch, outcome)]) for batch in self._open]
         self._open = []
         drained.split += fate
         return drained
@@ -183,8 +183,8 @@ class Lane:
 
     def _settle(
         self, fates: Sequence[tuple[RangeSet, Outcome]]
-    ) -> list[tuple[BatchTally, list[Fate]]]:
-        split: list[tuple[BatchTally, list[Fate]]] = []
+    ) -> list[tuple[BatchTally, list[BatchOutcome]]]:
+        split: list[tuple[BatchTally, list[BatchOutcome]]] = []
         still: list[BatchTally] = []
         for batch in self._open:
             parts = cut(batch, fates)
@@ -205,7 +205,7 @@ def runs(numbers: list[int]) -> RangeSet:
     return RangeSet.of(numbers)
 
 
-def cut(batch: BatchTally, fates: Sequence[tuple[RangeSet, Outcome]]) -> list[Fate]:
+def cut(batch: BatchTally, fates: Sequence[tuple[RangeSet, Outcome]]) -> list[BatchOutcome]:
     """A batch in parts that each came to one end, in order."""
     whole = RangeSet.single(batch.first_sequence, batch.last_sequence)
     rest = whole
@@ -216,8 +216,10 @@ def cut(batch: BatchTally, fates: Sequence[tuple[RangeSet, Outcome]]) -> list[Fa
         rest -= common
     found += [(each, None) for each in rest]
     if len(found) == 1:
-        return [Fate(batch, found[0][1])]
-    return [Fate(part_of(batch, *each), outcome) for each, outcome in sorted(found, key=_first)]
+        return [BatchOutcome(batch, found[0][1])]
+    return [
+        BatchOutcome(part_of(batch, *each), outcome) for each, outcome in sorted(found, key=_first)
+    ]
 
 
 def part_of(batch: BatchTally, first: int, last: int) -> BatchTally:

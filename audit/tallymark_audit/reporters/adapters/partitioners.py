@@ -34,7 +34,7 @@ _REMEMBERED: Final = 1 << 14
 _FNV_OFFSET: Final = 0x811C9DC5
 _FNV_PRIME: Final = 0x01000193
 
-Place = TypeVar("Place")
+PartitionT = TypeVar("PartitionT")
 
 
 class Partitioner(NamedTuple):
@@ -82,7 +82,7 @@ def partitioner_named(name: object) -> Partitioner:
     )
 
 
-class Chooser(Generic[Place]):
+class PartitionChooser(Generic[PartitionT]):
     """Chooses among the partitions of one topic, in the order of their numbers; at least one.
 
     ``sticky`` is where records without a key go before ``until`` (ms), if they are not to be placed
@@ -90,14 +90,14 @@ class Chooser(Generic[Place]):
 
     __slots__ = ("_hash", "_partitioner", "places", "sticky", "until")
 
-    def __init__(self, places: Sequence[Place], partitioner: Partitioner) -> None:
+    def __init__(self, places: Sequence[PartitionT], partitioner: Partitioner) -> None:
         self.places = places
         self._partitioner = partitioner
         self._hash = partitioner.hash
         self.sticky = random.choice(places)
         self.until = -1
 
-    def choose(self, key: str | bytes | None, now_ms: int) -> Place:
+    def choose(self, key: str | bytes | None, now_ms: int) -> PartitionT:
         """Where a record with this key goes now; a text is its UTF-8."""
         how = self._hash
         if key and how is not None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 _LOOK_SECONDS: Final = 0.02
 
 
-class Outgoing(NamedTuple):
+class OutgoingReport(NamedTuple):
     """A record to send; ``timestamp`` in ms, None: now."""
 
     topic: str
@@ -24,7 +24,7 @@ class Outgoing(NamedTuple):
     future: Future[Any]
 
 
-class Wanted(NamedTuple):
+class WantedTopic(NamedTuple):
     """A topic to make."""
 
     name: str
@@ -40,15 +40,15 @@ class ReportQueue:
 
     def __init__(
         self,
-        send: Callable[[Outgoing], None],
-        make: Callable[[Wanted], None],
+        send: Callable[[OutgoingReport], None],
+        make: Callable[[WantedTopic], None],
         serve: Callable[[], None],
     ) -> None:
         self._send = send
         self._make = make
         self._serve = serve
-        self._outgoing: deque[Outgoing] = deque()
-        self._wanted: deque[Wanted] = deque()
+        self._outgoing: deque[OutgoingReport] = deque()
+        self._wanted: deque[WantedTopic] = deque()
         self._under_way: list[Future[Any]] = []
 
     def publish(
@@ -57,13 +57,13 @@ class ReportQueue:
         """As :class:`~tallymark.client.producing.interceptors.producer_interceptor.ProducerContext`
         has it."""
         future: Future[Any] = Future()
-        self._outgoing.append(Outgoing(topic, key, value, timestamp, future))
+        self._outgoing.append(OutgoingReport(topic, key, value, timestamp, future))
         return future
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Future[bool]:
         """The same."""
         future: Future[bool] = Future()
-        self._wanted.append(Wanted(name, partitions, configs, future))
+        self._wanted.append(WantedTopic(name, partitions, configs, future))
         return future
 
     def serve(self) -> None:

@@ -1,7 +1,8 @@
 """One run of somebody else's producer, tallied by the same interceptor as one of ours.
 
-The wrapper hands records over, each under a number of its :class:`~.partition_tracker.Lane`; a
-thread looks now and then what has happened since, tells the interceptor in the words of
+The wrapper hands records over, each under a number of its
+:class:`~.partition_tracker.PartitionTracker`; a thread looks now and then what has happened since,
+tells the interceptor in the words of
 :mod:`tallymark.client.producing.interceptors.producer_interceptor`, and lets it report. Whoever
 wants the books up to date at once, before the application is told what became of its records, calls
 :meth:`settle`.
@@ -19,13 +20,17 @@ from typing import Final, Protocol
 
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
 from tallymark.clock import now_ms
-from tallymark_audit.reporters.adapters.partition_tracker import Drained, Lane, Who
+from tallymark_audit.reporters.adapters.partition_tracker import (
+    Drained,
+    PartitionTracker,
+    StampOrigin,
+)
 from tallymark_audit.reporters.books.tally_cell import Outcome
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 
 log: Final = logging.getLogger(__name__)
 _LEAST_SECONDS: Final = 0.1
-_SECONDS_PER_LANE: Final = 0.002
+_SECONDS_PER_PARTITION: Final = 0.002
 _MOST_SECONDS: Final = 1.0
 """How often the thread looks: the more partitions, the less often, so that it costs little."""
 
@@ -40,20 +45,22 @@ class Publisher(Protocol):
         """Wait so long at most until what was published is acknowledged."""
 
 
-class ForeignRun:
+class AdapterRun:
     """The books of one run. ``lock`` is held by whoever hands over, takes numbers or drains."""
 
     def __init__(
         self, interceptor: AuditInterceptor, context: ProducerContext, publisher: Publisher
     ) -> None:
         self.lock = threading.RLock()
-        self.who = Who(context.instance, context.server, context.backfill)
+        self.who = StampOrigin(context.instance, context.server, context.backfill)
         self.over = False
         """After :meth:`close`, and in a forked child: nothing is counted any more."""
         self._interceptor = interceptor
         self._publisher = publisher
-        self._lanes: list[Lane] = []
-        self._telling = threading.RLock()  # the interceptor is called by one thread at a time
+        self._trackers: list[PartitionTracker] = []
+        self._interceptor_lock = (
+            threading.RLock()
+        )  # the interceptor is called by one thread at a time
         self._in_transaction = False
         self._held: list[BatchTally] = []
         self._stop = threading.Event()
@@ -62,33 +69,33 @@ class ForeignRun:
         self._thread = threading.Thread(target=self._look, name="tallymark-audit", daemon=True)
         self._thread.start()
 
-    def lane(
-        self, topic: str, partition: int, deliver: Callable[[Lane], Callable[..., None]]
-    ) -> Lane:
+    def tracker(
+        self, topic: str, partition: int, deliver: Callable[[PartitionTracker], Callable[..., None]]
+    ) -> PartitionTracker:
         """A partition that was not sent to before; ``deliver`` makes what its reports call."""
-        lane = Lane(topic, partition, self.who)
-        lane.begin(deliver(lane))
+        tracker = PartitionTracker(topic, partition, self.who)
+        tracker.begin(deliver(tracker))
         with self.lock:
-            self._lanes.append(lane)
-        return lane
+            self._trackers.append(tracker)
+        return tracker
 
-    def refuse(self, lane: Lane, deliver: Callable[..., None], number: int) -> None:
+    def refuse(self, tracker: PartitionTracker, deliver: Callable[..., None], number: int) -> None:
         """The record that ``number`` was taken for was not accepted; hold the lock. The number is
         taken anew, unless others were taken since: then it failed."""
-        if lane.next == number + 1 and lane.times:
-            lane.times.pop()
-            lane.begin(deliver)
+        if tracker.next == number + 1 and tracker.times:
+            tracker.times.pop()
+            tracker.begin(deliver)
         else:
-            lane.failed.append((number, Outcome.FAILED))
+            tracker.failed.append((number, Outcome.FAILED))
 
     def settle(self) -> None:
         """Bring the books up to date with what was handed over and reported so far."""
-        with self._telling:
-            self._tell(self._drained())
+        with self._interceptor_lock:
+            self._notify(self._drained())
 
     def flushed(self) -> None:
         """The application has flushed: let the books, brought up to date, be published soon."""
-        with self._telling:
+        with self._interceptor_lock:
             self.settle()
             with self.lock:
                 now, oldest = now_ms(), self._oldest()
@@ -105,10 +112,10 @@ class ForeignRun:
 
     def abort(self) -> None:
         """It was aborted: nobody will see what was written in it."""
-        with self._telling:
+        with self._interceptor_lock:
             with self.lock:
-                drained = [lane.settle_open(Outcome.ABORTED) for lane in self._lanes]
-            self._tell(drained)
+                drained = [tracker.settle_open(Outcome.ABORTED) for tracker in self._trackers]
+            self._notify(drained)
             self._end(Outcome.ABORTED)
 
     def close(self, seconds: float = 10.0) -> None:
@@ -119,10 +126,10 @@ class ForeignRun:
                 return
             self.over = True
         self._stop.set()
-        with self._telling:
+        with self._interceptor_lock:
             with self.lock:
-                drained = [lane.settle_open(Outcome.IN_DOUBT) for lane in self._lanes]
-            self._tell(drained)
+                drained = [tracker.settle_open(Outcome.IN_DOUBT) for tracker in self._trackers]
+            self._notify(drained)
             self._end(Outcome.IN_DOUBT)
             self._guarded(self._interceptor.on_close, now_ms())
         self._publisher.close(seconds)
@@ -130,17 +137,17 @@ class ForeignRun:
     def forked(self) -> None:
         """In the child: this run is the parent's, and its producer's threads are not here."""
         self.lock = threading.RLock()
-        self._telling = threading.RLock()
+        self._interceptor_lock = threading.RLock()
         self.over = True
 
     def tick(self) -> None:
         """Tell what has happened, and report when it is time to."""
-        with self._telling:
+        with self._interceptor_lock:
             with self.lock:
                 now = now_ms()
-                drained = [lane.drain() for lane in self._lanes]
+                drained = [tracker.drain() for tracker in self._trackers]
                 oldest = self._oldest()
-            self._tell(drained)
+            self._notify(drained)
             self._guarded(self._interceptor.on_tick, now, oldest)
         self._publisher.serve()
 
@@ -150,19 +157,27 @@ class ForeignRun:
 
     @property
     def _pause(self) -> float:
-        return min(max(_LEAST_SECONDS, len(self._lanes) * _SECONDS_PER_LANE), _MOST_SECONDS)
+        return min(max(_LEAST_SECONDS, len(self._trackers) * _SECONDS_PER_PARTITION), _MOST_SECONDS)
 
     def _oldest(self) -> int | None:
-        lows = [low for lane in self._lanes if lane.pending and (low := lane.oldest) is not None]
+        lows = [
+            low
+            for tracker in self._trackers
+            if tracker.pending and (low := tracker.oldest) is not None
+        ]
         lows += [min(batch.timestamps) for batch in self._held]
         return min(lows, default=None)
 
     def _drained(self) -> list[Drained]:
         with self.lock:
-            return [lane.drain() for lane in self._lanes if lane.times or lane.done or lane.failed]
+            return [
+                tracker.drain()
+                for tracker in self._trackers
+                if tracker.times or tracker.done or tracker.failed
+            ]
 
-    def _tell(self, drained: Iterable[Drained]) -> None:
-        with self._telling:
+    def _notify(self, drained: Iterable[Drained]) -> None:
+        with self._interceptor_lock:
             for each in drained:
                 if each.begun is not None:
                     self._guarded(self._interceptor.on_send, each.begun)
@@ -182,7 +197,7 @@ class ForeignRun:
 
     def _end(self, outcome: Outcome) -> None:
         """The transaction, if there is one, ended so."""
-        with self._telling:
+        with self._interceptor_lock:
             if outcome is Outcome.ACKNOWLEDGED:
                 self.settle()
             self._in_transaction = False
