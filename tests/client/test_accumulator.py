@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tallymark.client.producing.batches import accumulator as accumulator_module
 from tallymark.client.producing.batches.accumulator import NO_WAIT, Accumulator, BatchRules
-from tallymark.client.producing.batches.backpressure import AHEAD, LONGEST, LOW
 from tallymark.client.producing.batches.batch import ProducerBatch
 from tallymark.client.producing.batches.buffer_memory import BufferMemory
+from tallymark.client.producing.batches.handover import AHEAD, LONGEST, LOW, Handover
 from tallymark.client.producing.batches.many_records import ManyRecords
 from tallymark.client.producing.batches.partition_queue import PartitionQueue, TopicQueues
 from tallymark.client.producing.batches.pipeline import Pipeline
@@ -39,7 +39,7 @@ class Bench:
         self.woken = 0
         self.buffer = BufferMemory(memory)
         rules = BatchRules(batch_size, linger, delivery_timeout=100.0)
-        self.accumulator = Accumulator(rules, self.buffer, self._wake)
+        self.accumulator = Accumulator(rules, self.buffer, Handover(self._wake))
         self.topic = TopicQueues("t")
         self.topic.grow(
             partitions,
@@ -100,7 +100,7 @@ def test_a_full_batch_is_sealed_at_once_and_wakes_the_sender() -> None:
     bench.add(bytes(500))
     assert bench.queue.open is None
     assert bench.woken
-    assert list(bench.accumulator.news) == [bench.queue]
+    assert list(bench.accumulator.handover.begun) == [bench.queue]
 
 
 def test_stamped_and_unstamped_records_do_not_share_a_batch() -> None:
@@ -271,7 +271,7 @@ def test_the_quick_way_keeps_away_from_batches_with_more_columns() -> None:
 def test_a_batch_has_no_more_records_than_it_may() -> None:
     bench = Bench(batch_size=100_000)
     bench.accumulator = Accumulator(
-        BatchRules(100_000, 1.0, 100.0, most_records=3), bench.buffer, bench._wake
+        BatchRules(100_000, 1.0, 100.0, most_records=3), bench.buffer, Handover(bench._wake)
     )
     for number in range(10):
         if bench.accumulator.append_value(bench.topic, b"%d" % number) is None:
@@ -379,19 +379,19 @@ def test_who_may_not_wait_is_told_at_once() -> None:
 def test_a_sender_that_is_far_ahead_steps_aside_until_the_backlog_is_small(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pace = Bench().accumulator.pace
+    handover = Bench().accumulator.handover
     queue = Bench().queue
     batch = ProducerBatch("t", 0, None, 0.0, 1.0)
     waits: list[float] = []
-    monkeypatch.setattr(pace._go_on, "wait", waits.append)  # no waiting here
+    monkeypatch.setattr(handover._go_on, "wait", waits.append)  # no waiting here
     for _ in range(2 * AHEAD):
-        pace.sealed(queue, batch)
+        handover.sealed(queue, batch)
     assert waits == [LONGEST] * 2
     for _ in range(2 * AHEAD):
-        pace.sealed(queue, batch, may_wait=False)
+        handover.sealed(queue, batch, may_wait=False)
     assert len(waits) == 2
-    assert pace._waiting
-    pace.note(LOW + 1)
-    assert not pace._go_on.is_set()
-    pace.note(LOW)
-    assert pace._go_on.is_set()
+    assert handover._waiting
+    handover.end_pump((), LOW + 1)
+    assert not handover._go_on.is_set()
+    handover.end_pump((), LOW)
+    assert handover._go_on.is_set()

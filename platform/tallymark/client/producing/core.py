@@ -113,7 +113,7 @@ class ProducerCore:
                 settings.batch_num_messages,
             ),
             buffer,
-            self._sender.wake,
+            self._sender.handover,
         )
 
     # --- topics -----------------------------------------------------------------------------

@@ -8,14 +8,13 @@ sequences. Encoding is left to when the batch leaves (:mod:`.batch`).
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client.producing.batches.backpressure import Pace
 from tallymark.client.producing.batches.batch import NS, ProducerBatch
 from tallymark.client.producing.batches.buffer_memory import BufferMemory
+from tallymark.client.producing.batches.handover import Handover
 from tallymark.client.producing.batches.many_records import ManyRecords, put
 from tallymark.client.producing.batches.partition_queue import (
     RECORD_OVERHEAD,
@@ -61,24 +60,15 @@ class BatchRules:
 
 
 class Accumulator:
-    """Open batches of all partitions.
+    """Open batches of all partitions. ``handover`` is where the I/O thread learns of them."""
 
-    ``wake`` tells the I/O thread that there is something to do; ``news`` holds the partitions it
-    has not been told of.
-    """
-
-    def __init__(self, rules: BatchRules, buffer: BufferMemory, wake: Callable[[], None]) -> None:
+    def __init__(self, rules: BatchRules, buffer: BufferMemory, handover: Handover) -> None:
         self.rules = rules
         self.buffer = buffer
+        self.handover = handover
         self.closed = False
         self.failure: ClientFailedError | None = None
-        """Why it is closed, when nobody has closed it."""
-        self.news: deque[PartitionQueue] = deque()
-        self.looks_at = 0.0
-        """When the I/O thread will look for batches that have lingered, monotonic seconds; 0: it
-        has not planned to."""
-        self.pace = Pace(wake)
-        self._wake = wake
+        """Why it is closed, when the application did not close it."""
         self._last = rules.most_records - 1
         self._grows = rules.batch_size >= _GROWS_FROM
         self._quick = min(rules.linger, _QUICK)
@@ -105,12 +95,13 @@ class Accumulator:
             batch.times.append(_clock())
             batch.room = room
             delivery = Delivery(batch.result, place)
-            if place != self._last and (room >= need or self._grow(queue, batch, need)):
+            if place != self._last and room >= need:
+                return delivery  # most calls end here
+            if not self._seal_if_full(queue, batch, need):
                 return delivery
-            queue.seal()  # another one like it would not fit
         finally:
             lock.release()
-        self.pace.sealed(queue, batch)
+        self.handover.sealed(queue, batch)
         return delivery
 
     def append(
@@ -142,27 +133,25 @@ class Accumulator:
         if headers:
             encoded = encode_headers(headers, stamped)
             need += len(encoded)
-        reserved, place, full = 0, 0, False
+        reserved = 0
         while True:
             with queue.lock:
                 batch = self._batch_for(queue, need, stamped, reserved, report)
                 if batch is not None:
-                    place = batch.count
+                    place = len(batch.times)
                     put(batch, key, value, encoded)
                     batch.times.append(_clock() if timestamp is None else timestamp * NS)
                     batch.room -= need
                     batch.reports += report
                     if on_delivery is not None:
                         batch.callbacks[place] = on_delivery
-                    full = place >= self._last
-                    full = full or not (batch.room >= need or self._grow(queue, batch, need))
-                    if full:
-                        queue.seal()  # another one like it would not fit
-            if batch is not None:
-                if full:
-                    self.pace.sealed(queue, batch, may_wait=block is not None and block > 0)
-                return Delivery(batch.result, place)
+                    enough = place < self._last and batch.room >= need  # most calls end here
+                    full = not enough and self._seal_if_full(queue, batch, need)
+                    break
             reserved = self.wait_for_room(queue.topic, need, block)
+        if full:
+            self.handover.sealed(queue, batch, may_wait=block is not None and block > 0)
+        return Delivery(batch.result, place)
 
     def append_some(
         self,
@@ -176,7 +165,7 @@ class Accumulator:
         fate, the place of the first in it, and how many. Errors and ``block`` as in
         :meth:`append`."""
         need = records.need(start, queue, stamped)
-        reserved, place, taken, full = 0, 0, 0, False
+        reserved = 0
         while True:
             with queue.lock:
                 batch = self._batch_for(queue, need, stamped, reserved)
@@ -189,21 +178,19 @@ class Accumulator:
                         taken, size = records.fitting(start, most, batch.room, queue, stamped)
                     records.put(batch, start, taken, _clock)
                     batch.room -= size
-                    full = start + taken < len(records) or batch.room < need
-                    full = full or place + taken > self._last
-                    if full:
-                        queue.seal()
-            if batch is not None:
-                if full:
-                    self.pace.sealed(queue, batch, may_wait=block is not None and block > 0)
-                return batch.result, place, taken
+                    left = len(records) - start - taken
+                    full = self._seal_if_full(queue, batch, need, grows=False, full=left > 0)
+                    break
             reserved = self.wait_for_room(queue.topic, need, block)
+        if full:
+            self.handover.sealed(queue, batch, may_wait=block is not None and block > 0)
+        return batch.result, place, taken
 
     def _batch_for(
         self, queue: PartitionQueue, need: int, stamped: bool, reserved: int, report: bool = False
     ) -> ProducerBatch | None:
         """The batch that takes a record; None: the buffer has no room for a new one. ``reserved``
-        is room that the caller has got already. Hold the lane's lock."""
+        is room that the caller has got already. Hold the queue's lock."""
         if self.closed and not report:
             self.buffer.release(reserved)
             raise self.failure or ClosedError("the producer has been closed")
@@ -215,7 +202,7 @@ class Accumulator:
                     self.buffer.release(reserved)
                 return batch
             queue.seal()
-            self.pace.sealed(queue, batch, may_wait=False)
+            self.handover.sealed(queue, batch, may_wait=False)
         if not reserved:
             size = self._room_for(need)
             reserved = size if self.buffer.try_reserve(size) else 0
@@ -223,7 +210,7 @@ class Accumulator:
 
     def _begin_plain(self, queue: PartitionQueue, need: int) -> ProducerBatch | None:
         """A new batch as records of the topic usually have it; None when that takes more than
-        doing it. Hold the lane's lock."""
+        doing it. Hold the queue's lock."""
         size = self._room_for(need)
         if self.closed or not self.buffer.try_reserve(size):
             return None
@@ -232,9 +219,7 @@ class Accumulator:
     def _begin(self, queue: PartitionQueue, stamped: bool, reserved: int) -> ProducerBatch:
         # Listed before the clock is read for the record: a tick that does not see the partition
         # read its own clock earlier (ProducerInterceptor.on_tick relies on it).
-        if not queue.listed:
-            queue.listed = True
-            self.news.append(queue)
+        self.handover.list_queue(queue)
         now = _monotonic()
         batch = ProducerBatch(
             queue.topic,
@@ -247,17 +232,34 @@ class Accumulator:
         batch.plain = stamped is queue.owner.stamped
         batch.reserved = reserved
         queue.open = batch
-        # Read after the batch is in its place: see Sender._pump.
-        if not 0 < self.looks_at <= now + self.rules.linger:
-            self._wake()
+        self.handover.began(now + self.rules.linger)
         return batch
+
+    def _seal_if_full(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        need: int,
+        *,
+        grows: bool = True,
+        full: bool = False,
+    ) -> bool:
+        """Seal the open batch if another record of ``need`` bytes would not fit into it and, where
+        it ``grows``, not after growing either; whether it is sealed. Hold the queue's lock, and
+        report a sealed batch to the handover after that."""
+        if not (full or batch.count > self._last) and (
+            batch.room >= need or (grows and self._grow(queue, batch, need))
+        ):
+            return False
+        queue.seal()
+        return True
 
     def _grow(
         self, queue: PartitionQueue, batch: ProducerBatch, need: int, *, at_hand: bool = False
     ) -> bool:
         """Double the open batch, for a record of ``need`` bytes, when that makes it hardly later
         and there is memory: since it would wait behind others, what goes in is ``at_hand``, or
-        comes very quickly. Hold the lane's lock."""
+        comes very quickly. Hold the queue's lock."""
         if not (queue.grows and self._grows):
             return False
         if not (at_hand or queue.crowded or _monotonic() < batch.created + self._quick):
@@ -286,7 +288,7 @@ class Accumulator:
                 f"a record of about {need} bytes for {topic} exceeds the producer's buffer "
                 f"(buffer_memory={self.buffer.limit})",
             )
-        self._wake()  # somebody waits: batches leave without lingering
+        self.handover.wake()  # a thread waits: batches leave without lingering
         full = f"{self.buffer.used} of {self.buffer.limit} bytes (buffer_memory) wait for brokers"
         if block == NO_WAIT:
             raise BufferFullError(f"send to {topic}: no room in the producer's buffer: {full}")

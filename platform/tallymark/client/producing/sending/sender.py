@@ -22,6 +22,7 @@ from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.io_thread import IoThread
 from tallymark.client.producing.batches.accumulator import Accumulator
 from tallymark.client.producing.batches.batch import ProducerBatch
+from tallymark.client.producing.batches.handover import Handover
 from tallymark.client.producing.batches.partition_queue import PartitionQueue
 from tallymark.client.producing.interceptors.chain import InterceptorChain
 from tallymark.client.producing.interceptors.stages import QueueStages
@@ -56,7 +57,7 @@ class _Dialect(NamedTuple):
 
 
 class Sender:
-    """See the module's text. All methods but :meth:`wake` belong to the I/O thread."""
+    """See the module's text. All methods belong to the I/O thread."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class Sender:
         """Set by the owner before anything is sent."""
         self.on_tick: Callable[[], None] = lambda: None
         """Called at every tick, before the interceptors are."""
+        self.handover = Handover(lambda: io.call(self._pump))
         self._io = io
         self._cluster = cluster
         self._rules = rules
@@ -85,7 +87,6 @@ class Sender:
         """Partitions with an open, sealed, pending or travelling batch."""
         self._ready: dict[PartitionQueue, None] = {}
         """Those of them that have batches to send."""
-        self._woken = False
         self._urgent = 0
         self._in_flight: dict[Address, int] = {}
         self._dialects: dict[Address, _Dialect] = {}
@@ -93,12 +94,6 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._stopped = False
-
-    def wake(self) -> None:
-        """Have the pump run soon; from any thread, cheap when it is about to run anyway."""
-        if not self._woken:
-            self._woken = True
-            self._io.call(self._pump)
 
     def start(self) -> None:
         """Begin to tick."""
@@ -124,13 +119,13 @@ class Sender:
 
     def unsettled(self) -> int:
         """How many records send() has taken that are not settled."""
-        self._take_news()
+        self._collect()
         self._scan(time.monotonic(), seal_all=True)
         return sum(batch.user_records for batch in self._open_batches())
 
     def give_up(self, error: TallymarkError) -> None:
         """Settle everything as failed, or in doubt where bytes have left."""
-        self._take_news()
+        self._collect()
         self._scan(time.monotonic(), seal_all=True)
         for queue in self._active:
             for batch in queue.pipeline.abandon():
@@ -150,28 +145,23 @@ class Sender:
     # --- the pump ---------------------------------------------------------------------------
 
     def _pump(self, *_: Any) -> None:
-        # What senders read without a lock (woken, crowded, looks_at) is cleared before what they
-        # wrote before reading it is looked at, so one of both sides sees the other.
-        self._woken = False
+        self.handover.begin_pump(self._ready)
         if self._stopped:
             return
         accumulator = self.accumulator
-        accumulator.looks_at = 0.0
-        for queue in self._ready:
-            queue.crowded = False
         now = time.monotonic()
-        self._take_news()
+        self._collect()
         hurry = bool(self._urgent or accumulator.buffer.waiting)
         if hurry or now >= self._scan_at or not accumulator.rules.linger:
             self._scan(now, seal_all=hurry)
         self._send_all(now)
         self._rest(now, hurry)
 
-    def _take_news(self) -> None:
-        accumulator = self.accumulator
-        news, full = accumulator.news, accumulator.pace.full
-        while news:
-            self._active[news.popleft()] = None
+    def _collect(self) -> None:
+        """Take over the partitions that threads that send have listed."""
+        begun, full = self.handover.begun, self.handover.full
+        while begun:
+            self._active[begun.popleft()] = None
         while full:
             self._take_sealed(full.popleft())
 
@@ -199,8 +189,8 @@ class Sender:
                 self._take_sealed(queue)
             if pipeline.pending:
                 self._ready[queue] = None
-            elif pipeline.idle:
-                self._dismiss(queue)
+            elif pipeline.idle and self.handover.forget_queue(queue):
+                del self._active[queue]
 
     def _seal(self, queue: PartitionQueue) -> None:
         with queue.lock:
@@ -334,39 +324,33 @@ class Sender:
         self._metrics.requests_in_flight -= 1
         if error is not None:
             self._answers.lost(entries, error)
-            self.wake()  # nobody calls after_answers of a connection that has died
+            self.handover.wake()  # nobody calls after_answers of a connection that has died
         else:
             self._answers.take(entries, response)
             self._metrics.answered(time.monotonic() - sent_at)
 
     def _rest(self, now: float, hurry: bool) -> None:
         """See when the pump is needed next, and let senders know what they need not tell."""
-        backlog = 0
+        backlog, crowded = 0, list[PartitionQueue]()
         linger = self.accumulator.rules.linger
         for queue in self._ready:
             pipeline = queue.pipeline
             waiting = len(pipeline.pending)
             if waiting:
-                queue.crowded = True
+                crowded.append(queue)
                 backlog += waiting
                 if pipeline.retry_at > now:
                     self._scan_at = min(self._scan_at, pipeline.retry_at)
             elif (filling := queue.open) is not None:  # it no longer has to wait for others
                 self._scan_at = min(self._scan_at, filling.created + linger)
-        self.accumulator.pace.note(backlog)
+        self.handover.end_pump(crowded, backlog)
         if not self._active and not backlog:
             self._scan_at = _NEVER
             return
         self._scan_at = min(self._scan_at, now + max(linger, 0.001))
         self._wake_at(self._scan_at)
         if not hurry:
-            self.accumulator.looks_at = self._scan_at
-
-    def _dismiss(self, queue: PartitionQueue) -> None:
-        with queue.lock:
-            if queue.open is None and not queue.sealed:
-                queue.listed = False
-                del self._active[queue]
+            self.handover.plan_scan(self._scan_at)
 
     def _wake_at(self, at: float) -> None:
         """Run the pump at ``at`` at the latest."""
