@@ -18,7 +18,9 @@ KAFKA_STORAGE_ERROR and takes the data directory offline (:mod:`tallymark.log.di
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from tallymark.errors import CODES, CorruptRecordError, KafkaError
@@ -367,6 +369,25 @@ class Log(ReadableLog):
     def segment_start(self) -> int:
         """The offset that the first segment begins at; it moves when segments are deleted."""
         return self._segments.start_offset
+
+    @property
+    def files(self) -> Files:
+        """The disk that the log is on."""
+        return self._files
+
+    @property
+    def disk_lock(self) -> threading.Lock:
+        """Held by a thread that flushes, deletes or replaces segments of this log."""
+        return self._turn.lock
+
+    @contextmanager
+    def replacing(self) -> Iterator[None]:
+        """Change files of this log for a compaction, in any thread. Raises KafkaError:
+        KAFKA_STORAGE_ERROR where the log is closed or the disk fails (it is offline then),
+        CORRUPT_MESSAGE where a file is damaged."""
+        with self.disk_lock, guarded(self._health, f"compact {self.name}"):
+            self.check_usable()
+            yield
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> bool:
         """Put a compacted segment in the place of these neighbours; False where they are not in the

@@ -83,7 +83,7 @@ class BatchBuilder:
         body = self._body
         try:
             if delta < 0 or len(headers) != 1:
-                record = _encode_record(key, value, headers, delta, count)
+                record = encode_record(key, value, headers, delta, count)
             else:
                 # One header is what our producer's records have, its stamp; in place and with
                 # one join this takes half the time.
@@ -105,7 +105,7 @@ class BatchBuilder:
                 )
             body += VARINT[len(record)]
         except IndexError:
-            record = _encode_large(key, value, headers, delta, count)
+            record = encode_large_record(key, value, headers, delta, count)
             body += encode_varint(len(record))
         body += record
         self._count = count + 1
@@ -206,7 +206,7 @@ def encode_batch(
     )
 
 
-def _encode_record(
+def encode_record(
     key: Buffer | None,
     value: Buffer | None,
     headers: Sequence[Header],
@@ -235,14 +235,14 @@ def _encode_record(
     return b"".join(parts)
 
 
-def _encode_large(
+def encode_large_record(
     key: Buffer | None,
     value: Buffer | None,
     headers: Sequence[Header],
     timestamp_delta: int,
     offset_delta: int,
 ) -> bytes:
-    """As :func:`_encode_record`, for numbers that the table does not hold."""
+    """As :func:`encode_record`, for numbers that the table does not hold."""
     parts: list[Buffer] = [b"\0", encode_varint(timestamp_delta), encode_varint(offset_delta)]
     parts += nullable(key)
     parts += nullable(value)

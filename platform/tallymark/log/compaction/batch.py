@@ -18,7 +18,7 @@ from typing import Final
 import crc32c
 
 from tallymark.protocol.compression import compress
-from tallymark.protocol.record_writer import HEADER, _encode_large, _encode_record
+from tallymark.protocol.record_writer import HEADER, encode_large_record, encode_record
 from tallymark.protocol.records import BatchHeader, Record
 from tallymark.protocol.schema import Buffer
 from tallymark.protocol.varint import encode_varint
@@ -65,9 +65,9 @@ def _record(header: BatchHeader, record: Record, base: int) -> bytes:
     offset, timestamp, key, value, headers = record
     fields = (key, value, headers, timestamp - base, offset - header.base_offset)
     try:
-        encoded = _encode_record(*fields)
+        encoded = encode_record(*fields)
     except IndexError:  # a number beyond the writer's table
-        encoded = _encode_large(*fields)
+        encoded = encode_large_record(*fields)
     return encode_varint(len(encoded)) + encoded
 
 

@@ -8,11 +8,10 @@ from typing import Final
 
 from tallymark.log.disk.files import File, Files
 from tallymark.log.segments.indexes import SegmentIndexes
+from tallymark.log.segments.swap_files import CLEANED, INDEXES
 from tallymark.protocol.records import read_header
 from tallymark.protocol.schema import Buffer
 
-CLEANED: Final = ".cleaned"
-INDEXES: Final = (".index", ".timeindex")
 _WRITE_BYTES: Final = 1 << 20
 
 

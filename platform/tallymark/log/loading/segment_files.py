@@ -5,14 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from tallymark.log.compaction.swap import complete_swaps
 from tallymark.log.config import LogConfig
 from tallymark.log.disk.files import Files
 from tallymark.log.segments.segment import Segment
 from tallymark.log.segments.segment_list import SegmentList
+from tallymark.log.segments.swap_files import CLEANED, INDEXES, SWAP, complete_swaps
 
-_LEFTOVERS: Final = (".tmp", ".deleted", ".cleaned", ".swap")
-_INDEXES: Final = (".index", ".timeindex")
+_LEFTOVERS: Final = (".tmp", ".deleted", CLEANED, SWAP)
 
 
 def open_segments(files: Files, directory: str, config: LogConfig) -> SegmentList:
@@ -23,7 +22,7 @@ def open_segments(files: Files, directory: str, config: LogConfig) -> SegmentLis
     bases = sorted(int(n[:-4]) for n in names if n.endswith(".log") and n[:-4].isdigit())
     for name in names:
         stem, _, suffix = name.rpartition(".")
-        orphan = f".{suffix}" in _INDEXES and stem.isdigit() and int(stem) not in bases
+        orphan = f".{suffix}" in INDEXES and stem.isdigit() and int(stem) not in bases
         if orphan or name.endswith(_LEFTOVERS):
             files.remove(f"{directory}/{name}")
     interval = config.index_interval_bytes

@@ -83,14 +83,14 @@ class OffsetIndex:
         index = cls()
         index._offsets = entries[0::2]
         index._positions = entries[1::2]
-        if not _ascending(index._offsets, -1) or not _ascending(index._positions, 0):
+        if not is_ascending(index._offsets, -1) or not is_ascending(index._positions, 0):
             raise IndexDamagedError("the entries do not ascend")
         if len(index) and index._positions[-1] >= log_size:
             raise IndexDamagedError("an entry points behind the end of the log")
         return index
 
 
-def _ascending(numbers: array[int], above: int) -> bool:
+def is_ascending(numbers: array[int], above: int) -> bool:
     """Whether the numbers strictly ascend from above ``above``."""
     if len(numbers) and numbers[0] <= above:
         return False

@@ -93,6 +93,33 @@ class Segment:
             segment._indexes = SegmentIndexes(segment.stem, interval)
         return segment
 
+    @classmethod
+    def adopt(
+        cls,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        interval: int,
+        *,
+        suffix: str,
+        size: int,
+        next_offset: int,
+    ) -> Segment:
+        """A finished segment whose files still have ``suffix`` behind their names. They are opened
+        by these names: an open file survives that it is renamed. CorruptRecordError: the log has
+        not ``size`` bytes, or an index does not hold."""
+        segment = cls(files, directory, base_offset, interval)
+        segment._file = files.open(f"{segment.path}{suffix}", create=False)
+        found = segment._file.size()
+        if found != size:
+            raise CorruptRecordError(f"{segment.path}{suffix} has {found} bytes, not {size}")
+        segment._end = (size, next_offset)
+        try:
+            segment._indexes = SegmentIndexes.load(files, segment.stem, interval, size, suffix)
+        except IndexDamagedError as error:
+            raise CorruptRecordError(f"{segment.stem}.index{suffix}: {error}") from error
+        return segment
+
     @property
     def size(self) -> int:
         """Bytes of the batches."""

@@ -23,7 +23,7 @@ from bisect import bisect_right
 from typing import Final
 
 from tallymark.log.disk.files import Data
-from tallymark.log.segments.offset_index import IndexDamagedError, _ascending
+from tallymark.log.segments.offset_index import IndexDamagedError, is_ascending
 
 _ENTRY: Final = struct.Struct(">qi")
 ENTRY_SIZE: Final = _ENTRY.size
@@ -75,6 +75,6 @@ class TimeIndex:
         for timestamp, offset in _ENTRY.iter_unpack(data):
             index._timestamps.append(timestamp)
             index._offsets.append(offset)
-        if not _ascending(index._timestamps, -(2**63)) or not _ascending(index._offsets, -1):
+        if not is_ascending(index._timestamps, -(2**63)) or not is_ascending(index._offsets, -1):
             raise IndexDamagedError("the entries do not ascend")
         return index
