@@ -17,11 +17,11 @@ from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit import ConsumerAudit
 from tallymark_audit.events.claim_book import fold
 from tallymark_audit.events.events import AuditEvent, decode_event
+from tallymark_audit.judge.processed import processed_cells
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.repeats import sequences_of
 from tallymark_audit.model.sides import merge_observations
-from tallymark_audit.store.facts import processed_cells
 
 pytestmark = pytest.mark.process
 

@@ -20,12 +20,13 @@ from tallymark.protocol.records import place_batch, split_batches
 from tallymark_audit.alerts.facts import judged_edges, read_facts
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judge_loop import JudgeLoop
-from tallymark_audit.collector.window_facts import damage_of, topics_known
+from tallymark_audit.collector.window_facts import StoreFacts
 from tallymark_audit.events.events import Copied, Gap, encode_event
 from tallymark_audit.judge.damage import Damage, Damaged
 from tallymark_audit.judge.hops import hops_into
 from tallymark_audit.judge.passing import Passed, Stop, standing_still
 from tallymark_audit.judge.verdicts import Clock, State, Verdict, judge
+from tallymark_audit.judge.windows import damage_of
 from tallymark_audit.metrics.source import AuditMetrics
 from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
@@ -424,8 +425,10 @@ def test_a_mirror_that_stands_still_at_the_same_offset_of_the_new_topic_is_heard
             with store.write() as connection:
                 for gap in gaps:
                     add_gap(connection, "aggregate", mirror, gap)
-                known = topics_known(connection, hop)
-                return [one.offset for one in damage_of(connection, hop, "t", known, {}).carrier]
+                source = StoreFacts(connection, AuditSettings(), 5000)
+                known, carried = source.known(hop), source.carried(hop.edge, "t", [])
+                damage = damage_of(source, hop, "t", known, carried, {})
+                return [one.offset for one in damage.carrier]
 
         assert carrier(Gap("t", 0, 5, 5, "damaged", 1000)) == [5]
         with store.write() as connection:

@@ -14,7 +14,7 @@ from sqlalchemy import insert, select
 from tallymark.deployment import Mirror, dump_toml
 from tallymark.errors import UserError
 from tallymark_audit.cli import command
-from tallymark_audit.collector.window_facts import learned_settle_ms
+from tallymark_audit.judge.settle_time import learned_settle_ms
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model import sketches
 from tallymark_audit.model.edges import derive_edges

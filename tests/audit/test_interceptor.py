@@ -20,9 +20,9 @@ from tallymark.client.producing.interceptors.producer_interceptor import (
 from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark_audit.events.claim_book import ClaimBook, Reporter, fold
-from tallymark_audit.events.events import FOREVER, AuditEvent, decode_event
+from tallymark_audit.events.events import AuditEvent, decode_event
 from tallymark_audit.model import sketches
-from tallymark_audit.model.cells import Block, Summary, window_of
+from tallymark_audit.model.cells import FOREVER, Block, Summary, window_of
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.hashing import BLOCK, MASK, content, fingerprint
 from tallymark_audit.model.ranges import RangeSet

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark_audit.events.claim_book import ClaimBook, fold
-from tallymark_audit.events.events import FOREVER, AuditEvent, decode_event, encode_event
-from tallymark_audit.model.cells import Block
+from tallymark_audit.events.events import AuditEvent, decode_event, encode_event
+from tallymark_audit.model.cells import FOREVER, Block
 from tallymark_audit.model.hashing import MASK, mix
 from tallymark_audit.reporters.books.tally import (
     CELLS_PER_EVENT,

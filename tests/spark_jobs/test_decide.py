@@ -12,16 +12,9 @@ import pytest
 from rich.console import Console
 
 from tallymark.deployment import AuditSettings, Deployment, Mirror
-from tallymark_audit.events.events import (
-    FOREVER,
-    AuditEvent,
-    CellReport,
-    Copied,
-    Gap,
-    encode_event,
-)
+from tallymark_audit.events.events import AuditEvent, CellReport, Copied, Gap, encode_event
 from tallymark_audit.judge.verdicts import State
-from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.cells import FOREVER, CellKey
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
@@ -29,7 +22,7 @@ from tallymark_audit.store import counts, open_store, queries, recounts
 from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 from tallymark_spark_jobs.reconcile import ledger
 from tallymark_spark_jobs.reconcile.claims import Claims, read_claims
-from tallymark_spark_jobs.reconcile.decide import Decision, Facts, decide
+from tallymark_spark_jobs.reconcile.decide import Decision, decide
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome, idle_through, to_json
 from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.report import print_outcome
@@ -42,6 +35,7 @@ from tallymark_spark_jobs.reconcile.search import (
     located,
     search_plan,
 )
+from tallymark_spark_jobs.reconcile.spark_facts import Facts
 
 W = 5_000
 DEPLOYMENT = Deployment(audit=AuditSettings(window_ms=W, settle_min_ms=5_000))

@@ -32,19 +32,13 @@ from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, Deployment, Mirror
 from tallymark.protocol.records import BatchHeader
 from tallymark_audit.collector.counting import count
-from tallymark_audit.events.events import (
-    FOREVER,
-    AuditEvent,
-    Copied,
-    Gap,
-    decode_event,
-    encode_event,
-)
+from tallymark_audit.events.events import AuditEvent, Copied, Gap, decode_event, encode_event
 from tallymark_audit.judge.assemble import consumer_facts
 from tallymark_audit.judge.hops import Hop, Sides, beside, hops_into
 from tallymark_audit.judge.passing import GAP_MEANS, GapOf, Part, Passed, in_flight, mirror_of
+from tallymark_audit.judge.processed import processed_cells
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge
-from tallymark_audit.model.cells import CellKey, Edge
+from tallymark_audit.model.cells import FOREVER, CellKey, Edge
 from tallymark_audit.model.contents import blocks_of
 from tallymark_audit.model.edges import consumer_edge, derive_edges
 from tallymark_audit.model.ranges import EMPTY, RangeSet
@@ -52,7 +46,6 @@ from tallymark_audit.model.record_runs import MAX_TIMESTAMP, Rules, runs_in
 from tallymark_audit.model.sides import CellFacts, Observation, merge_observations
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.reporters.consumer.books import ConsumerBooks
-from tallymark_audit.store.facts import processed_cells
 from tallymark_audit.testing import Told
 
 SETTLE, SILENCE = 500, 3000

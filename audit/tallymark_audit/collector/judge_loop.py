@@ -23,10 +23,11 @@ from tallymark.errors import TallymarkError
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.collector.marks import update_watermarks
 from tallymark_audit.collector.waiting import EACH_MS, Signs, Waiting, those_waited_for
-from tallymark_audit.collector.window_facts import judge_windows, topics_known
+from tallymark_audit.collector.window_facts import StoreFacts, topics_known
 from tallymark_audit.judge.apart import is_unjudged, judge_apart
 from tallymark_audit.judge.hops import Hop, Known, hops_into
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
+from tallymark_audit.judge.windows import judge_windows
 from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.edges import collision, discovered_group, is_audited, passes
@@ -320,11 +321,12 @@ class _HopLoop:
         with ledger.store.read() as connection:
             doubted = self._in_doubt(connection, topic, windows, now)
             windows = [window for window in windows if window not in doubted]
+            source = StoreFacts(connection, self._settings, now)
             judged = judge_apart(
                 self.hop.edge,
                 topic,
                 windows,
-                lambda some: judge_windows(connection, self.hop, topic, some, self._settings, now),
+                lambda some: judge_windows(source, self.hop, topic, some, self._settings, now),
                 passing=(SQLAlchemyError, TallymarkError),
             )
             collides = self._collides(connection, topic)

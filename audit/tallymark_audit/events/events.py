@@ -45,8 +45,6 @@ from tallymark_audit.model.repeats import MAX_LEVELS, Levels, levels_from_json, 
 from tallymark_audit.model.sides import Claim
 
 Kind = Literal["producer", "mirror", "consumer", "lake"]
-FOREVER: Final = 2**63 - 1
-"""``complete_through`` of a closed reporter: nothing more will come."""
 MAX_TEXT: Final = 255
 MAX_BYTES: Final = 2 << 20
 """Of one event. Reporters split what is larger than half a megabyte; read, a byte may be fifty."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.states import ReporterFacts
-from tallymark_audit.model.cells import ABORTED, EXPIRED, CellKey, Edge, Explanation
+from tallymark_audit.model.cells import ABORTED, EXPIRED, FOREVER, CellKey, Edge, Explanation
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sides import Observation
 
@@ -112,6 +112,40 @@ def in_flight(
         or at.at >= counted_through
         or (seen.detached and at.let_go >= counted_through)
     )
+
+
+def newest(words: Iterable[Word]) -> dict[int, Passed]:
+    """By partition, what the reporter that moved in it last has passed: not the furthest, which may
+    have left the partition before its log was cut."""
+    found: dict[int, Passed] = {}
+    for word in words:
+        known = found.get(word.partition)
+        if known is None or word.at >= known.at:
+            found[word.partition] = Passed(word.offset, word.at)
+    return found
+
+
+def with_deletions(
+    passed: Mapping[int, Passed],
+    deleted: Mapping[int, int],
+    detached: Mapping[int, int],
+    patience_ms: int,
+) -> dict[int, Passed]:
+    """What was ``passed``, with the partitions that were ``deleted`` and those that became another
+    log (``detached``), each with its time (ms): a mirror or a group is done with a log that is
+    gone, but what it had fetched of it, it may still bring for ``patience_ms``."""
+    found = dict(passed)
+    for partition, at in deleted.items():
+        found[partition] = Passed(FOREVER, at + patience_ms)
+    for partition, at in detached.items():
+        known = found.get(partition, Passed(0))
+        found[partition] = known._replace(let_go=at + patience_ms)
+    return found
+
+
+def deletion_gaps(deleted: Iterable[int]) -> list[GapOf]:
+    """What was not passed on before its partition was deleted: it was promised, and is gone."""
+    return [GapOf(partition, 0, FOREVER, EXPIRED) for partition in deleted]
 
 
 def owing(words: Iterable[Word], members: Iterable[ReporterFacts]) -> dict[int, list[Owed]]:

@@ -17,6 +17,8 @@ from tallymark.deployment import Mirror
 from tallymark_audit.model.hashing import MASK
 from tallymark_audit.model.ranges import RangeSet
 
+FOREVER: Final = (1 << 63) - 1
+"""Later than every time (ms), and behind every offset."""
 GROUP: Final = "group:"
 """How a consumer group is told from a cluster where edges name their ends."""
 OVERFLOW: Final = "(overflow)"

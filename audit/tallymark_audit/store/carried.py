@@ -7,7 +7,7 @@ so where the newest cell begins of which anything arrived, it has been.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from sqlalchemy import Connection, exists, select
 
@@ -26,6 +26,8 @@ from tallymark_audit.store.facts import chunks, reporter_facts
 from tallymark_audit.store.incidents import GAP_TEXT, gap_text
 from tallymark_audit.store.tables import copied, incidents, observations, progress, reporters
 
+_WORD = copied.c.reporter, copied.c.partition, copied.c.through_offset, copied.c.at
+
 
 def mirror_reporter(connection: Connection, edge: Edge) -> ReporterFacts | None:
     """The mirror of the edge, if it tells how far it has copied."""
@@ -42,60 +44,37 @@ def mirror_reporter(connection: Connection, edge: Edge) -> ReporterFacts | None:
     return reporter_facts(dict(row)) if row else None
 
 
-def passed_by_mirror(connection: Connection, edge: Edge, topic: str) -> dict[int, Passed]:
-    """By upstream partition, how far the edge's mirror says it has copied the topic. What it says
-    of one of the same name, that was deleted and made again, says nothing of this one."""
+def words_of_mirror(connection: Connection, edge: Edge, topic: str) -> list[Word]:
+    """How far the edge's mirror says it has copied each partition of the topic. What it says of one
+    of the same name, that was deleted and made again, says nothing of this one."""
     query = select(progress.c.partition, progress.c.topic_id).where(
         progress.c.cluster == edge.upstream, progress.c.topic == topic
     )
     ids = {row.partition: row.topic_id for row in connection.execute(query)}
-    return _told(connection, edge.downstream, [mirror_of(edge)], topic, ids)
+    query = select(*_WORD, copied.c.topic_id).where(
+        copied.c.cluster == edge.downstream,
+        copied.c.reporter == mirror_of(edge),
+        copied.c.topic == topic,
+    )
+    found: list[Word] = []
+    for *word, topic_id in connection.execute(query):
+        told = Word(*word)
+        now = ids.get(told.partition, "")
+        if not topic_id or not now or topic_id == now:
+            found.append(told)
+    return found
 
 
 def words_of(
     connection: Connection, cluster: str, members: Iterable[str], topic: str
 ) -> list[Word]:
     """The newest word of each of these members on each partition of the topic."""
-    query = select(copied.c.reporter, copied.c.partition, copied.c.through_offset, copied.c.at)
     found: list[Word] = []
     for some in chunks(sorted(members)):
-        mine = query.where(
+        query = select(*_WORD).where(
             copied.c.cluster == cluster, copied.c.reporter.in_(some), copied.c.topic == topic
         )
-        found += [Word(*row) for row in connection.execute(mine)]
-    return found
-
-
-def passed_by_group(
-    connection: Connection, cluster: str, members: Iterable[str], topic: str
-) -> dict[int, Passed]:
-    """By partition, how far the run of a group that has moved in it last has come in the topic:
-    not the furthest, which may have left it before the log was cut. Since when does not matter:
-    what it has processed stands in the same reports."""
-    told = _told(connection, cluster, sorted(members), topic)
-    return {partition: Passed(at.offset) for partition, at in told.items()}
-
-
-def _told(
-    connection: Connection,
-    cluster: str,
-    who: list[str],
-    topic: str,
-    ids: Mapping[int, str] | None = None,
-) -> dict[int, Passed]:
-    """``ids``: of the topic now, by partition, as far as they are known."""
-    columns = copied.c.partition, copied.c.through_offset, copied.c.at, copied.c.topic_id
-    query = select(*columns).where(
-        copied.c.cluster == cluster, copied.c.reporter.in_(who), copied.c.topic == topic
-    )
-    found: dict[int, Passed] = {}
-    for partition, offset, at, topic_id in connection.execute(query):
-        now = (ids or {}).get(partition, "")
-        if topic_id and now and topic_id != now:
-            continue
-        known = found.get(partition)
-        if known is None or at >= known.at:
-            found[partition] = Passed(offset, at)
+        found += [Word(*row) for row in connection.execute(query)]
     return found
 
 

@@ -7,20 +7,16 @@ partition that is there again, under the same id or another, is one as all other
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable
 
 from sqlalchemy import ColumnElement, Connection, Table, exists, select
 from sqlalchemy import delete as delete_from
 
-from tallymark_audit.judge.passing import GapOf, Passed
-from tallymark_audit.model.cells import EXPIRED
 from tallymark_audit.store.tables import deleted, detached
 from tallymark_audit.store.upsert import insert_new
 
 Place = tuple[str, int]
 """Topic and partition."""
-FOREVER: Final = (1 << 63) - 1
 
 
 def note_deleted(
@@ -62,32 +58,20 @@ def is_there(table: Table) -> ColumnElement[bool]:
     )
 
 
-def with_deletions(
-    connection: Connection,
-    cluster: str,
-    topic: str,
-    passed: Mapping[int, Passed],
-    patience_ms: int,
-) -> dict[int, Passed]:
-    """How far whoever carries the topic on has come, by partition, with those that were deleted and
-    those of a topic that was made again: with a log that is gone it is done. But what it had
-    fetched of it, it may still bring for ``patience_ms``."""
-    found = dict(passed)
-    for partition, at in _of(connection, cluster, topic):
-        found[partition] = Passed(FOREVER, at + patience_ms)
-    query = select(detached.c.partition, detached.c.at).where(
-        detached.c.cluster == cluster, detached.c.topic == topic
+def deletions(
+    connection: Connection, cluster: str, topic: str
+) -> tuple[dict[int, int], dict[int, int]]:
+    """By partition of a topic, when (ms) it was deleted; and when it became another log, of those
+    whose topic was made again."""
+    gone, other = (
+        connection.execute(
+            select(table.c.partition, table.c.at).where(
+                table.c.cluster == cluster, table.c.topic == topic
+            )
+        )
+        for table in (deleted, detached)
     )
-    for partition, at in connection.execute(query):
-        known = found.get(partition, Passed(0))
-        found[partition] = known._replace(let_go=at + patience_ms)
-    return found
-
-
-def deletion_gaps(connection: Connection, cluster: str, topic: str) -> list[GapOf]:
-    """What was not passed on before its partition was deleted: it was promised, and is gone."""
-    found = _of(connection, cluster, topic)
-    return [GapOf(partition, 0, FOREVER, EXPIRED) for partition, _ in found]
+    return {row.partition: row.at for row in gone}, {row.partition: row.at for row in other}
 
 
 def began_anew(connection: Connection, cluster: str) -> dict[str, int]:
@@ -98,10 +82,3 @@ def began_anew(connection: Connection, cluster: str) -> dict[str, int]:
         for topic, at in connection.execute(query):
             found[topic] = max(found.get(topic, 0), at)
     return found
-
-
-def _of(connection: Connection, cluster: str, topic: str) -> list[tuple[int, int]]:
-    query = select(deleted.c.partition, deleted.c.at).where(
-        deleted.c.cluster == cluster, deleted.c.topic == topic
-    )
-    return [(row.partition, row.at) for row in connection.execute(query)]

@@ -7,18 +7,17 @@ How far mirrors and groups have come is in :mod:`tallymark_audit.store.carried`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from sqlalchemy import Connection, Table, exists, func, or_, select, union
 
+from tallymark_audit.judge.fact_source import Counted
 from tallymark_audit.judge.passing import Part
 from tallymark_audit.judge.verdicts import ReporterFacts
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import GROUP, CellKey
 from tallymark_audit.model.edges import consumer_edge
-from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sides import Claim, Observation, merge_claims, merge_observations
 from tallymark_audit.store.archive import packed_rows
 from tallymark_audit.store.deleted import is_there
@@ -43,33 +42,12 @@ from tallymark_audit.store.tables import (
     window_changes,
 )
 
-ByWindow = Mapping[int, dict[CellKey, Observation]]
+ByWindow = Mapping[int, Mapping[CellKey, Observation]]
 T = TypeVar("T")
 MOST_GROUPS = 500
 """Groups of a cluster that are judged without being declared."""
 CHUNK = 500
 """Values in one IN (...)."""
-
-
-@dataclass(slots=True)
-class Counted:
-    """What a cluster's counter saw of some windows: each cell whole, and the parts it was put
-    together from."""
-
-    cells: dict[int, dict[CellKey, Observation]]
-    parts: dict[int, dict[CellKey, list[Part]]] = field(
-        default_factory=dict[int, dict[CellKey, list[Part]]]
-    )
-
-
-@dataclass(slots=True)
-class Processed:
-    """What the runs of a consumer group say they processed, left out on purpose, and had in hand
-    when they were gone."""
-
-    cells: dict[int, dict[CellKey, Observation]]
-    filtered: dict[int, dict[CellKey, RangeSet]]
-    doubted: dict[int, dict[CellKey, RangeSet]]
 
 
 def observed(connection: Connection, cluster: str, topic: str, windows: Sequence[int]) -> ByWindow:
@@ -113,58 +91,17 @@ def kept_windows(connection: Connection) -> Mapping[tuple[str, str], list[int]]:
 
 def processed(
     connection: Connection, cluster: str, group: str, topic: str, windows: Sequence[int]
-) -> Processed:
-    """What a group says it has processed of a topic. What two of its runs processed counts as
-    often: that is how a record delivered twice shows."""
+) -> Iterator[Claim]:
+    """What the runs of a group say they processed of a topic: one claim a run and cell."""
     query = select(reporters.c.reporter).where(
         reporters.c.cluster == cluster,
         reporters.c.tier == "consumer",
         reporters.c.consumer_group == group,
     )
     members = {row.reporter for row in connection.execute(query)}
-    seen: dict[int, list[Observation]] = defaultdict(list)
-    filtered: dict[int, dict[CellKey, RangeSet]] = defaultdict(dict)
-    doubted: dict[int, dict[CellKey, RangeSet]] = defaultdict(dict)
     for row in _rows(connection, claims, cluster, topic, windows) if members else ():
         if row["tier"] == "consumer" and row["reporter"] in members:
-            claim = claim_from_row(row)
-            seen[row["window"]] += processed_cells(claim)
-            put_together(filtered[row["window"]], claim.key, claim.filtered)
-            put_together(doubted[row["window"]], claim.key, claim.in_doubt)
-    cells = {window: merge_observations(some) for window, some in seen.items()}
-    return Processed(cells, dict(filtered), dict(doubted))
-
-
-def put_together(found: dict[CellKey, RangeSet], key: CellKey, more: RangeSet) -> None:
-    """Add these sequences to those of the cell."""
-    if more:
-        found[key] = found.get(key, EMPTY) | more
-
-
-def processed_cells(claim: Claim) -> list[Observation]:
-    """A consumer's report of a cell as what it saw: the stamped records, and those without a stamp,
-    which are in a cell of their own."""
-    found: list[Observation] = []
-    key, told = claim.key, claim.summary
-    if key.stamped and told is not None:
-        count = told.acknowledged + claim.duplicate_count
-        found.append(Observation(key, count, fingerprint=told.fingerprint, blocks=claim.blocks))
-    elif key.stamped and claim.acknowledged:
-        count = claim.acknowledged.size + claim.duplicate_count
-        found.append(
-            Observation(
-                key,
-                count,
-                claim.bytes,
-                claim.acknowledged,
-                again=claim.again,
-                blocks=claim.blocks,
-            )
-        )
-    if claim.unstamped:
-        bare = CellKey(key.topic, key.partition, key.window, "", "")
-        found.append(Observation(bare, claim.unstamped))
-    return found
+            yield claim_from_row(row)
 
 
 def reporters_of(

@@ -7,7 +7,7 @@ The decoding and the arithmetic (highest revision per reporter and cell, union a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,16 +44,6 @@ def read_claims(events: Iterable[tuple[str, bytes]], window_ms: int) -> Claims:
             continue
         claims.book(cluster).add(event)
     return claims
-
-
-def homes(books: Mapping[str, ClaimBook]) -> dict[str, str]:
-    """On which cluster each producer's instance reports."""
-    return {
-        reporter.instance: cluster
-        for cluster, book in books.items()
-        for reporter in book.reporters.values()
-        if reporter.tier == "producer"
-    }
 
 
 def events_of(table: Any) -> Iterable[tuple[str, bytes]]:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from tallymark.deployment import Deployment
-from tallymark_audit.collector.window_facts import DAY_MS, LEARNED_DAYS
+from tallymark_audit.judge.settle_time import DAY_MS, LEARNED_DAYS
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import Edge

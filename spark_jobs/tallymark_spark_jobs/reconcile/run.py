@@ -24,10 +24,11 @@ from tallymark_audit.judge.verdicts import Verdict
 from tallymark_audit.store import Store
 from tallymark_spark_jobs.reconcile import ledger
 from tallymark_spark_jobs.reconcile.claims import Claims
-from tallymark_spark_jobs.reconcile.decide import Facts, all_edges, decide
+from tallymark_spark_jobs.reconcile.decide import all_edges, decide
 from tallymark_spark_jobs.reconcile.outcome import Outcome, idle_through
 from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.search import Identity, Place, search_plan
+from tallymark_spark_jobs.reconcile.spark_facts import Facts
 from tallymark_spark_jobs.reconcile.survey import ClusterSurvey, survey
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from tallymark_audit.model.hashing import MASK
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sides import Observation
 from tallymark_spark_jobs.reconcile.claims import Claims, events_of, read_claims
-from tallymark_spark_jobs.reconcile.decide import ByWindow
 from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.search import Run
+from tallymark_spark_jobs.reconcile.spark_facts import ByWindow
 from tallymark_spark_jobs.source.rows import NO_RECORD, end_of_damage
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark_audit.events.events import FOREVER, AuditEvent, CellReport, Kind
-from tallymark_audit.model.cells import Block
+from tallymark_audit.events.events import AuditEvent, CellReport, Kind
+from tallymark_audit.model.cells import FOREVER, Block
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sketches import add
 from tallymark_audit.reporters.books.runs import Run, TallyKey, runs_of
