@@ -1,7 +1,7 @@
-"""From what both sides say to a verdict.
+"""From what both sides report to a verdict. Pure: no I/O, no clock.
 
-Pure, in this order: :mod:`.hops` (both ends of an edge under one name), :mod:`.passing` (how far
-its mirror or group is), :mod:`.assemble` (cells), :mod:`.gate` (what may be believed yet),
-:mod:`.findings` and :mod:`.counted` (what is found), :mod:`.verdicts` (the judgement),
-:mod:`.watermarks`. :mod:`tallymark_audit.collector.window_facts` asks the store.
+Read in this order: :mod:`.fact_source` (what has to be known), :mod:`.windows` (how it is put
+together), :mod:`.hops` (both ends of an edge under one name), :mod:`.passing` (how far its mirror
+or group is), :mod:`.assemble` (cells), :mod:`.gate` (what may be believed yet), :mod:`.findings`
+and :mod:`.counted` (what is found), :mod:`.verdicts` (the judgement), :mod:`.watermarks`.
 """
