@@ -57,11 +57,10 @@ def words_of_mirror(connection: Connection, edge: Edge, topic: str) -> list[Word
         copied.c.topic == topic,
     )
     found: list[Word] = []
-    for *word, topic_id in connection.execute(query):
-        told = Word(*word)
-        now = ids.get(told.partition, "")
-        if not topic_id or not now or topic_id == now:
-            found.append(told)
+    for row in connection.execute(query):
+        now = ids.get(row.partition, "")
+        if not row.topic_id or not now or row.topic_id == now:
+            found.append(Word(row.reporter, row.partition, row.through_offset, row.at))
     return found
 
 
