@@ -15,9 +15,9 @@ from eventually import eventually
 
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.coordination import NotAuthorizedError, ZooKeeper, paths
-from tallymark.coordination.access import PASSWORD_VARIABLE, USER_VARIABLE, Access
-from tallymark.coordination.changes import change_of
-from tallymark.coordination.closing import close_open_nodes
+from tallymark.coordination.cluster.closing import close_open_nodes
+from tallymark.coordination.session.access import PASSWORD_VARIABLE, USER_VARIABLE, Access
+from tallymark.coordination.topics.changes import change_of
 from tallymark.testing.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.process

@@ -14,8 +14,8 @@ from tallymark.client.consuming.poll_watchdog import PollState, PollWatchdog
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
 from tallymark.client.consuming.subscription_state import SubscriptionState
 from tallymark.client.group.stream_control import place_in_streams
-from tallymark.coordination.offsets import Position
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.offsets import Position
+from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import CODES, CommitFailedError, KafkaError
 from tallymark.protocol.records import Batch, encode_batch, split_batches
 from tallymark.protocol.topic_partition import TopicPartition

@@ -16,7 +16,7 @@ from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.core.metadata import TopicInfo
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.message import Gap
-from tallymark.coordination.offsets import Position
+from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import CODES, ConnectError, KafkaError, LogTruncatedError
 from tallymark.protocol.records import encode_batch, split_batches
 from tallymark.protocol.topic_partition import EARLIEST

@@ -15,7 +15,7 @@ from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.hooks import ConsumerHook, Hooks
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
 from tallymark.client.consuming.subscription_state import SubscriptionState
-from tallymark.coordination.offsets import Position
+from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import UserError
 from tallymark.protocol.record_columns import RecordColumns
 from tallymark.protocol.records import Batch, encode_batch, split_batches

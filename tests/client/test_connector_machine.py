@@ -34,7 +34,7 @@ from tallymark.client.zookeeper_group.events import (
     Tick,
 )
 from tallymark.client.zookeeper_group.machine import BACKOFF_MAX_MS, BACKOFF_MS, decide
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.subscriptions import Subscription
 
 TOPIC = Subscription({"t": 1})
 

@@ -8,7 +8,7 @@ import pytest
 from group_settings import consumer_settings
 
 from tallymark.client.connector.connector import ConsumerConnector
-from tallymark.coordination.subscriptions import Subscription, topic_filter
+from tallymark.coordination.consumers.subscriptions import Subscription, topic_filter
 from tallymark.errors import UserError
 
 ZOOKEEPER = {"zookeeper_connect": "h:1/c", "bootstrap_servers": None}

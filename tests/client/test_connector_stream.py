@@ -11,7 +11,7 @@ from eventually import eventually
 
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
 from tallymark.client.consuming.subscription_state import PartitionProgress, SubscriptionState
-from tallymark.coordination.offsets import Position
+from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import (
     ClosedError,
     CorruptMessageError,

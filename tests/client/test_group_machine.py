@@ -13,7 +13,7 @@ from tallymark.client.group.assignors import GroupMember
 from tallymark.client.group.state import Phase, Setup, State
 from tallymark.client.group.steps import backoff_ms
 from tallymark.client.group.timers import next_due_ms
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import CODES
 
 

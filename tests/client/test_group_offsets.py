@@ -21,7 +21,7 @@ from tallymark.client.group.requests import (
     read_synced,
     sync_request,
 )
-from tallymark.coordination.offsets import Position
+from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import (
     CODES,
     CommitFailedError,

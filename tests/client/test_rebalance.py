@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tallymark.client.consuming.assignment import split_range
 from tallymark.client.zookeeper_group.rebalance import StreamId, assign, assignment_of
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.subscriptions import Subscription
 
 
 def members(**streams: int) -> dict[str, Subscription]:

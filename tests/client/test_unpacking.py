@@ -14,7 +14,7 @@ from tallymark.client.consuming.stream import Chunk, Gate, Stream
 from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.fetched import Fetched
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.coordination.offsets import Position
+from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import CorruptMessageError, CorruptRecordError, UserError
 from tallymark.protocol.compression import (
     DEFAULT_MAX_SIZE,

@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from tallymark.coordination.deleted_topics import DeletedTopics, notes_of
-from tallymark.coordination.errors import NoNodeError
-from tallymark.coordination.nodes import Delete
-from tallymark.coordination.topics import TopicAssignment
+from tallymark.coordination.session.errors import NoNodeError
+from tallymark.coordination.session.nodes import Delete
+from tallymark.coordination.topics.deleted import DeletedTopics, notes_of
+from tallymark.coordination.topics.registry import TopicAssignment
 
 NIL = uuid.UUID(int=0)
 

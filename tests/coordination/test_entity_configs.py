@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tallymark.coordination import ZooKeeper, paths
-from tallymark.coordination.users import EntityConfigs
+from tallymark.coordination.security.users import EntityConfigs
 
 pytestmark = pytest.mark.process
 

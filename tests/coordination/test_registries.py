@@ -32,7 +32,7 @@ from tallymark.coordination import (
     next_block,
     paths,
 )
-from tallymark.coordination.cluster_id import cluster_id
+from tallymark.coordination.cluster.cluster_id import cluster_id
 from tallymark.errors import UserError
 from tallymark.testing.zookeeper import ZooKeeperServer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tallymark.coordination.subscriptions import Subscription, decode, encode
+from tallymark.coordination.consumers.subscriptions import Subscription, decode, encode
 from tallymark.errors import UserError
 
 

@@ -17,10 +17,10 @@ from tallymark.coordination import (
     ZooKeeper,
     paths,
 )
-from tallymark.coordination.changes import KEPT, change_of
-from tallymark.coordination.nodes import Check, Create
-from tallymark.coordination.topic_writer import STEP_PARTITIONS
-from tallymark.coordination.topics import encode_topic
+from tallymark.coordination.session.nodes import Check, Create
+from tallymark.coordination.topics.changes import KEPT, change_of
+from tallymark.coordination.topics.registry import encode_topic
+from tallymark.coordination.topics.writer import STEP_PARTITIONS
 from tallymark.errors import KafkaError
 
 pytestmark = pytest.mark.process

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tallymark.cli.servers.broker import of_deployment
-from tallymark.coordination.access import PASSWORD_VARIABLE, USER_VARIABLE, Access
+from tallymark.coordination.session.access import PASSWORD_VARIABLE, USER_VARIABLE, Access
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings
 from tallymark.errors import UserError
 from tallymark.processes.zookeeper_credentials import (

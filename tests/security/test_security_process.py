@@ -27,7 +27,7 @@ from security_world import PASSWORD, log_in
 
 from tallymark.cli.main import command
 from tallymark.coordination import CoordinationError, ZooKeeper
-from tallymark.coordination.access import PASSWORD_VARIABLE, USER_VARIABLE, Access
+from tallymark.coordination.session.access import PASSWORD_VARIABLE, USER_VARIABLE, Access
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 from tallymark.testing.zookeeper import ZooKeeperServer

@@ -11,7 +11,7 @@ from running_stack import Stack, stack_of
 
 from tallymark.client import Admin
 from tallymark.coordination import NotAuthorizedError, ZooKeeper
-from tallymark.coordination.access import PASSWORD_VARIABLE, USER_VARIABLE
+from tallymark.coordination.session.access import PASSWORD_VARIABLE, USER_VARIABLE
 from tallymark.deployment import (
     BrokerAddress,
     Cluster,

@@ -9,7 +9,7 @@ from tallymark.client.group import events as ev
 from tallymark.client.group.assignors import GroupMember
 from tallymark.client.group.machine import decide
 from tallymark.client.group.state import Phase, Setup, State
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import CODES
 
 T0, T1, T2 = ("t", 0), ("t", 1), ("t", 2)

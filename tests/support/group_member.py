@@ -21,7 +21,7 @@ from tallymark.client.group.offsets import Term, lost_since
 from tallymark.client.group.requests import join_request, read_joined, read_synced, sync_request
 from tallymark.client.group.state import Phase, Setup, State
 from tallymark.client.group.timers import next_due_ms
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import CODES
 from tallymark.groups.inputs import JoinReply, Leaver
 from tallymark.groups.offsets import Committer

@@ -18,7 +18,7 @@ from rebalance_registry import BROKERS, MEMBERS, TOPICS, topic_watch
 from tallymark.client.consuming.stream import Gate
 from tallymark.client.zookeeper_group import events as ev
 from tallymark.client.zookeeper_group.machine import decide
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

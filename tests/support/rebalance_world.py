@@ -16,7 +16,7 @@ from rebalance_faults import BROKERS, TOPICS, change_once, reconnect, strike
 from rebalance_registry import Registry
 
 from tallymark.client.zookeeper_group import events as ev
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.protocol.topic_partition import TopicPartition
 
 QUIET_STEPS = 3000

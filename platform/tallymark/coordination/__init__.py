@@ -1,20 +1,21 @@
 """Coordination through ZooKeeper: one module per registry.
 
-Start with :mod:`.paths` (what is where) and :mod:`.zookeeper` (the session). Everything blocks;
-the broker calls it from an executor's thread. :mod:`tallymark.processes.zookeeper_server` runs the
-server itself.
+Start with :mod:`.paths` (what is where) and :mod:`tallymark.coordination.session.zookeeper` (the
+session). Everything blocks; the broker calls it from an executor's thread.
+:mod:`tallymark.processes.zookeeper_server` runs the server itself.
 
 Importing this loads kazoo: a client that may do without ZooKeeper imports it where it is needed.
 """
 
-from tallymark.coordination.access import Access
-from tallymark.coordination.brokers import BrokerInfo, BrokerRegistry, ListenerInfo
-from tallymark.coordination.changes import ChangeReader
-from tallymark.coordination.configs import TopicConfigs
-from tallymark.coordination.consumers import Conflict, ConsumerRegistry, groups
-from tallymark.coordination.controller import Controller, ControllerElection
-from tallymark.coordination.ephemeral import EphemeralNode
-from tallymark.coordination.errors import (
+from tallymark.coordination.cluster.brokers import BrokerInfo, BrokerRegistry, ListenerInfo
+from tallymark.coordination.cluster.controller import Controller, ControllerElection
+from tallymark.coordination.cluster.producer_ids import next_block
+from tallymark.coordination.consumers.offsets import OffsetRegistry, Position
+from tallymark.coordination.consumers.registry import Conflict, ConsumerRegistry, groups
+from tallymark.coordination.consumers.subscriptions import Subscription
+from tallymark.coordination.session.access import Access
+from tallymark.coordination.session.ephemeral import EphemeralNode
+from tallymark.coordination.session.errors import (
     BadVersionError,
     CoordinationError,
     MalformedNodeError,
@@ -25,19 +26,18 @@ from tallymark.coordination.errors import (
     NotEmptyError,
     SessionLostError,
 )
-from tallymark.coordination.nodes import Check, Create, Delete, Node, SetData
-from tallymark.coordination.offsets import OffsetRegistry, Position
-from tallymark.coordination.producer_ids import next_block
-from tallymark.coordination.subscriptions import Subscription
-from tallymark.coordination.topic_writer import TopicWriter
-from tallymark.coordination.topics import PartitionState, TopicAssignment, TopicRegistry
-from tallymark.coordination.watches import Watch
-from tallymark.coordination.zookeeper import (
+from tallymark.coordination.session.nodes import Check, Create, Delete, Node, SetData
+from tallymark.coordination.session.watches import Watch
+from tallymark.coordination.session.zookeeper import (
     SessionEvent,
     SessionState,
     ZooKeeper,
     parse_connect,
 )
+from tallymark.coordination.topics.changes import ChangeReader
+from tallymark.coordination.topics.configs import TopicConfigs
+from tallymark.coordination.topics.registry import PartitionState, TopicAssignment, TopicRegistry
+from tallymark.coordination.topics.writer import TopicWriter
 
 __all__ = [
     "Access",

@@ -3,7 +3,7 @@
 ZooKeeper holds the users and access-control lists of all clusters, and listens on loopback: whoever
 is on this machine could write himself every right. So once a cluster of the deployment is secured,
 ``up`` makes a password, before anything starts; the first brokers that start with it close what
-stands open from before (:mod:`tallymark.coordination.closing`)::
+stands open from before (:mod:`tallymark.coordination.cluster.closing`)::
 
     <data_dir>/zookeeper/password     one line, mode 0600; the user is called tallymark
 
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tallymark.coordination.access import Access
+from tallymark.coordination.session.access import Access
 from tallymark.deployment import Cluster, Deployment
 from tallymark.deployment.secret_text import first_line, resolve
 from tallymark.errors import UserError

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.errors import TimedOutError, UserError
 from tallymark.processes import zookeeper_server
 

@@ -24,7 +24,7 @@ from tallymark.broker.metadata.image import BrokerImage, MetadataImage, Partitio
 from tallymark.broker.metadata.leader_epoch import next_epoch
 from tallymark.broker.metadata.port import Claim, OnChange
 from tallymark.broker.metadata.topic_names import check_collision
-from tallymark.coordination.cluster_id import new_cluster_id
+from tallymark.coordination.cluster.cluster_id import new_cluster_id
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.disk.files import Files, write_file
 from tallymark.log.disk.partition_folder import parse_folder

@@ -7,8 +7,8 @@ picture.
 
 Only the controller deletes. Any broker creates topics and partitions and changes settings: the
 spreading is a pure function of what was read, and the transaction holds only if that still stands
-(:mod:`tallymark.coordination.topic_writer`), so there is nothing that needs one mind to decide, and
-nothing that a deposed controller could get wrong.
+(:mod:`tallymark.coordination.topics.writer`). So no single process has to decide, and a deposed
+controller can get nothing wrong.
 
 While the session is SUSPENDED or LOST nothing here answers, but the broker goes on serving: every
 partition has one replica, so nobody else can have taken a partition over. What needs ZooKeeper
@@ -37,7 +37,7 @@ from tallymark.coordination import (
     next_block,
     paths,
 )
-from tallymark.coordination.closing import close_open_nodes
+from tallymark.coordination.cluster.closing import close_open_nodes
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
 from tallymark.log import Files
 

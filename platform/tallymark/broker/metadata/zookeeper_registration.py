@@ -21,7 +21,7 @@ from tallymark.coordination import (
     ZooKeeper,
     paths,
 )
-from tallymark.coordination.strange_nodes import StrangeNodes
+from tallymark.coordination.malformed_nodes import StrangeNodes
 from tallymark.errors import TallymarkError, UserError
 from tallymark.log.disk.files import Files, write_file
 

@@ -1,7 +1,7 @@
 """Reading the cluster's picture from ZooKeeper, and changing what a broker may. All of it blocks.
 
 The first picture reads everything; each later one reads the live brokers and the topics that the
-changes name (:mod:`tallymark.coordination.changes`).
+changes name (:mod:`tallymark.coordination.topics.changes`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from tallymark.coordination import (
     ZooKeeper,
     paths,
 )
-from tallymark.coordination.cluster_id import cluster_id
-from tallymark.coordination.deleted_topics import DeletedTopics
-from tallymark.coordination.errors import MalformedNodeError
-from tallymark.coordination.nodes import Node
-from tallymark.coordination.topics import decode_topic
+from tallymark.coordination.cluster.cluster_id import cluster_id
+from tallymark.coordination.session.errors import MalformedNodeError
+from tallymark.coordination.session.nodes import Node
+from tallymark.coordination.topics.deleted import DeletedTopics
+from tallymark.coordination.topics.registry import decode_topic
 from tallymark.errors import CODES, KafkaError, UserError
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from tallymark.broker.security.acl_names import kind_name, restored, stored
 from tallymark.broker.security.acl_rules import Acl, Pattern
 from tallymark.broker.security.store import SecurityRecords
 from tallymark.coordination import ZooKeeper, paths
-from tallymark.coordination.acls import AclRegistry, AclResource
-from tallymark.coordination.users import EntityConfigs
+from tallymark.coordination.security.acls import AclRegistry, AclResource
+from tallymark.coordination.security.users import EntityConfigs
 from tallymark.errors import KafkaError, UserError
 
 log: Final = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from tallymark.errors import UserError
 from tallymark.shell.target import chosen_cluster, cluster_options, take_target
 
 if TYPE_CHECKING:
-    from tallymark.coordination.access import Access
+    from tallymark.coordination.session.access import Access
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -89,7 +89,7 @@ def opened_store(options: dict[str, Any]) -> Iterator[Security]:
         from tallymark.broker.security.zookeeper_store import ZooKeeperSecurityStore
         from tallymark.cli.admin.security_kept import KeptSecurity
         from tallymark.coordination import ZooKeeper  # kazoo
-        from tallymark.coordination.access import Access
+        from tallymark.coordination.session.access import Access
 
         # Whoever has the brokers' credentials writes what only they may change, and read.
         connect, access = zookeeper, Access.from_environment()

@@ -11,9 +11,9 @@ from typing import Final
 
 from tallymark.client.admin.groups import GroupDescription, GroupListing, MemberDescription
 from tallymark.coordination import paths
-from tallymark.coordination.consumers import ConsumerRegistry, groups
-from tallymark.coordination.offsets import OffsetRegistry, Position
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination.consumers.offsets import OffsetRegistry, Position
+from tallymark.coordination.consumers.registry import ConsumerRegistry, groups
+from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
 

@@ -49,7 +49,7 @@ from tallymark.client.metrics import Metrics
 from tallymark.client.reading.message import Gap
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.coordination import paths
-from tallymark.coordination.subscriptions import Subscription, topic_filter
+from tallymark.coordination.consumers.subscriptions import Subscription, topic_filter
 from tallymark.errors import ClosedError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
 

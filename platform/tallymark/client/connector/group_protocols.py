@@ -13,7 +13,7 @@ from tallymark.client.group.coordinator import GroupCoordinator
 from tallymark.client.group.coordinator_connection import CoordinatorConnection
 from tallymark.client.group.offsets import BrokerOffsets
 from tallymark.client.zookeeper_group.coordinator import Coordinator
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination.session.zookeeper import ZooKeeper
 
 
 class GroupProtocol(Protocol):

@@ -28,9 +28,9 @@ from typing import Final, Protocol
 from tallymark.client.consuming.hooks import Hooks
 from tallymark.client.consuming.stream import Chunk, Stream
 from tallymark.client.consuming.subscription_state import PartitionProgress, SubscriptionState
-from tallymark.coordination.errors import CoordinationError, SessionLostError
-from tallymark.coordination.offsets import UNKNOWN_EPOCH, OffsetRegistry, Position
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination.consumers.offsets import UNKNOWN_EPOCH, OffsetRegistry, Position
+from tallymark.coordination.session.errors import CoordinationError, SessionLostError
+from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.errors import (
     CODES,
     CommitFailedError,

@@ -12,7 +12,7 @@ from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.fetcher import Fetcher
 from tallymark.client.consuming.stream import Gate, Stream
 from tallymark.client.consuming.subscription_state import SubscriptionState
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import TallymarkError
 from tallymark.protocol.topic_partition import TopicPartition
 

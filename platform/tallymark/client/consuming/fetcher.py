@@ -23,7 +23,7 @@ from tallymark.client.consuming.stream import Chunk, Gate, Stream
 from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.message import Gap
-from tallymark.coordination.offsets import Position
+from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import (
     CODES,
     AuthenticationError,

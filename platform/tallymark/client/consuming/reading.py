@@ -23,7 +23,7 @@ from typing import Any
 
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import as_messages
-from tallymark.coordination.offsets import Position
+from tallymark.coordination.consumers.offsets import Position
 from tallymark.protocol.record_columns import RecordColumns, concatenated, joined
 
 Follow = Callable[[Iterator[int]], Iterator[int]]

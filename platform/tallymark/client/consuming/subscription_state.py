@@ -9,7 +9,7 @@ from typing import Final
 from tallymark.client.consuming.assignment import Assignment
 from tallymark.client.consuming.marks import NO_MARKS, Marks
 from tallymark.client.consuming.reading import Reading
-from tallymark.coordination.offsets import UNKNOWN_EPOCH, Position
+from tallymark.coordination.consumers.offsets import UNKNOWN_EPOCH, Position
 from tallymark.errors import CODES, CommitFailedError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
 

@@ -56,9 +56,9 @@ def brokers_in_zookeeper(connect: str, protocol: str = "PLAINTEXT") -> tuple[Add
     """The live brokers that registered there, each by its first listener that is secured by
     ``protocol``. UserError when there are none."""
     # Only clients that are told to use ZooKeeper pay for loading its library.
-    from tallymark.coordination.brokers import BrokerRegistry
-    from tallymark.coordination.strange_nodes import StrangeNodes
-    from tallymark.coordination.zookeeper import ZooKeeper
+    from tallymark.coordination.cluster.brokers import BrokerRegistry
+    from tallymark.coordination.malformed_nodes import StrangeNodes
+    from tallymark.coordination.session.zookeeper import ZooKeeper
 
     with ZooKeeper(connect) as zookeeper:
         live = BrokerRegistry(zookeeper).brokers(strange=StrangeNodes())

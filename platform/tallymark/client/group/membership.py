@@ -25,7 +25,7 @@ from tallymark.client.group.machine import decide
 from tallymark.client.group.state import NOBODY, Phase, Setup, State
 from tallymark.client.group.timers import next_due_ms
 from tallymark.clock import monotonic_ms
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import (
     ClosedError,
     ConnectError,

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tallymark.client.consuming.settings import ConsumerSettings
 from tallymark.client.group.coordinator_connection import CoordinatorConnection
-from tallymark.coordination.offsets import Position
+from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import (
     CODES,
     TABLE,

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from tallymark.client.group.assignors import COOPERATIVE, GroupMember
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.protocol.topic_partition import TopicPartition
 
 Places = frozenset[TopicPartition]

@@ -11,8 +11,8 @@ from tallymark.client.consuming.commit import PASSING, OffsetCommitter
 from tallymark.client.consuming.fetcher import Fetcher
 from tallymark.client.consuming.stream import Gate, Stream
 from tallymark.client.consuming.subscription_state import SubscriptionState
-from tallymark.coordination.offsets import Position
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.offsets import Position
+from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
 

@@ -23,13 +23,13 @@ from tallymark.client.zookeeper_group import events as ev
 from tallymark.client.zookeeper_group.machine import decide
 from tallymark.clock import monotonic_ms
 from tallymark.coordination import paths
-from tallymark.coordination.brokers import BrokerRegistry
-from tallymark.coordination.consumers import ConsumerRegistry
-from tallymark.coordination.errors import CoordinationError, SessionLostError
-from tallymark.coordination.offsets import Position
-from tallymark.coordination.subscriptions import Subscription
-from tallymark.coordination.topics import TopicRegistry
-from tallymark.coordination.zookeeper import SessionEvent, SessionState, ZooKeeper
+from tallymark.coordination.cluster.brokers import BrokerRegistry
+from tallymark.coordination.consumers.offsets import Position
+from tallymark.coordination.consumers.registry import ConsumerRegistry
+from tallymark.coordination.consumers.subscriptions import Subscription
+from tallymark.coordination.session.errors import CoordinationError, SessionLostError
+from tallymark.coordination.session.zookeeper import SessionEvent, SessionState, ZooKeeper
+from tallymark.coordination.topics.registry import TopicRegistry
 from tallymark.errors import (
     ClosedError,
     ConnectError,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tallymark.client.consuming.assignment import Assignment
-from tallymark.coordination.subscriptions import Subscription
+from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.protocol.topic_partition import TopicPartition
 
 

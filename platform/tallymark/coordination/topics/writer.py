@@ -1,5 +1,5 @@
 """Changing topics: create, grow, configure, lead, delete. Reading them is
-:mod:`~tallymark.coordination.topics`.
+:mod:`~tallymark.coordination.topics.registry`.
 
 Any broker may do all of it but the deletion, for which there is the controller. Each change is one
 transaction that checks what it was decided from:
@@ -21,18 +21,20 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from tallymark.coordination import configs, paths
-from tallymark.coordination.changes import change_of
-from tallymark.coordination.deleted_topics import notes_of
-from tallymark.coordination.errors import (
+from tallymark.coordination import paths
+from tallymark.coordination.session.errors import (
     BadVersionError,
     CoordinationError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
 )
-from tallymark.coordination.nodes import ANY_VERSION, Check, Create, Delete, SetData, Step
-from tallymark.coordination.topics import (
+from tallymark.coordination.session.nodes import ANY_VERSION, Check, Create, Delete, SetData, Step
+from tallymark.coordination.session.zookeeper import ZooKeeper
+from tallymark.coordination.topics import configs
+from tallymark.coordination.topics.changes import change_of
+from tallymark.coordination.topics.deleted import notes_of
+from tallymark.coordination.topics.registry import (
     PartitionState,
     TopicAssignment,
     TopicRegistry,
@@ -40,7 +42,6 @@ from tallymark.coordination.topics import (
     encode_state,
     encode_topic,
 )
-from tallymark.coordination.zookeeper import ZooKeeper
 from tallymark.errors import CODES, KafkaError
 
 T = TypeVar("T")

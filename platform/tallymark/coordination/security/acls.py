@@ -19,16 +19,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tallymark.coordination import documents, paths
-from tallymark.coordination.errors import (
+from tallymark.coordination import paths
+from tallymark.coordination.session import documents
+from tallymark.coordination.session.errors import (
     BadVersionError,
     MalformedNodeError,
     NodeExistsError,
     NoNodeError,
 )
-from tallymark.coordination.nodes import Create, Delete, SetData, Step
-from tallymark.coordination.watches import Watch, watch_node
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination.session.nodes import Create, Delete, SetData, Step
+from tallymark.coordination.session.watches import Watch, watch_node
+from tallymark.coordination.session.zookeeper import ZooKeeper
 
 Pattern = Literal["literal", "prefixed"]
 Entry = Mapping[str, str]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import uuid
 
-from tallymark.coordination import documents, paths
-from tallymark.coordination.errors import NodeExistsError
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination import paths
+from tallymark.coordination.session import documents
+from tallymark.coordination.session.errors import NodeExistsError
+from tallymark.coordination.session.zookeeper import ZooKeeper
 
 
 def cluster_id(zookeeper: ZooKeeper) -> str:

@@ -1,5 +1,5 @@
 """A group's live consumers and who consumes which partition: ``/consumers/[group]/ids`` and
-``/consumers/[group]/owners``. The offsets are in :mod:`tallymark.coordination.offsets`.
+``/consumers/[group]/owners``. The offsets are in :mod:`tallymark.coordination.consumers.offsets`.
 
 An owner node holds the id of the consumer. It works as a lock: it is ephemeral, and whoever
 wants a partition creates it or finds that somebody else still has it.
@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.coordination import paths, subscriptions
-from tallymark.coordination.ephemeral import EphemeralNode
-from tallymark.coordination.errors import BadVersionError, NodeExistsError, NoNodeError
-from tallymark.coordination.kazoo_client import WatchCallback
-from tallymark.coordination.nodes import ANY_VERSION, Check, Create, Delete
-from tallymark.coordination.offsets import chunks
-from tallymark.coordination.subscriptions import Subscription
-from tallymark.coordination.watches import Watch, watch_children
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination import paths
+from tallymark.coordination.consumers import subscriptions
+from tallymark.coordination.consumers.offsets import chunks
+from tallymark.coordination.consumers.subscriptions import Subscription
+from tallymark.coordination.session.ephemeral import EphemeralNode
+from tallymark.coordination.session.errors import BadVersionError, NodeExistsError, NoNodeError
+from tallymark.coordination.session.kazoo_client import WatchCallback
+from tallymark.coordination.session.nodes import ANY_VERSION, Check, Create, Delete
+from tallymark.coordination.session.watches import Watch, watch_children
+from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.coordination")

@@ -14,11 +14,12 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tallymark.coordination import documents, paths
-from tallymark.coordination.errors import MalformedNodeError, NoNodeError
-from tallymark.coordination.nodes import Create, Delete
-from tallymark.coordination.watches import Watch, watch_children
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination import paths
+from tallymark.coordination.session import documents
+from tallymark.coordination.session.errors import MalformedNodeError, NoNodeError
+from tallymark.coordination.session.nodes import Create, Delete
+from tallymark.coordination.session.watches import Watch, watch_children
+from tallymark.coordination.session.zookeeper import ZooKeeper
 
 KEPT: Final = 100
 """The newest changes are kept when old ones are removed, which is done at twice as many."""

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from tallymark.coordination.errors import SessionLostError
-from tallymark.coordination.kazoo_client import WatchCallback
-from tallymark.coordination.zookeeper import SessionEvent, SessionState, ZooKeeper
+from tallymark.coordination.session.errors import SessionLostError
+from tallymark.coordination.session.kazoo_client import WatchCallback
+from tallymark.coordination.session.zookeeper import SessionEvent, SessionState, ZooKeeper
 from tallymark.errors import ClosedError, ConnectError
 
 LOG: Final = logging.getLogger("tallymark.coordination")

@@ -1,17 +1,18 @@
 """Settings of topics: ``/config/topics/[topic]`` holds ``{"version":1,"config":{name: text}}``.
 
-They are written by :mod:`~tallymark.coordination.topic_writer`.
+They are written by :mod:`~tallymark.coordination.topics.writer`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tallymark.coordination import documents, paths
-from tallymark.coordination.errors import MalformedNodeError
-from tallymark.coordination.kazoo_client import WatchCallback
-from tallymark.coordination.watches import Watch, watch_node
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination import paths
+from tallymark.coordination.session import documents
+from tallymark.coordination.session.errors import MalformedNodeError
+from tallymark.coordination.session.kazoo_client import WatchCallback
+from tallymark.coordination.session.watches import Watch, watch_node
+from tallymark.coordination.session.zookeeper import ZooKeeper
 
 
 class TopicConfigs:

@@ -12,12 +12,17 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tallymark.coordination import documents, paths
-from tallymark.coordination.errors import BadVersionError, MalformedNodeError, NodeExistsError
-from tallymark.coordination.kazoo_client import WatchCallback
-from tallymark.coordination.nodes import Check, Create, Node, SetData
-from tallymark.coordination.watches import Watch, watch_node
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination import paths
+from tallymark.coordination.session import documents
+from tallymark.coordination.session.errors import (
+    BadVersionError,
+    MalformedNodeError,
+    NodeExistsError,
+)
+from tallymark.coordination.session.kazoo_client import WatchCallback
+from tallymark.coordination.session.nodes import Check, Create, Node, SetData
+from tallymark.coordination.session.watches import Watch, watch_node
+from tallymark.coordination.session.zookeeper import ZooKeeper
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tallymark.coordination import documents, paths
-from tallymark.coordination.ephemeral import EphemeralNode
-from tallymark.coordination.errors import MalformedNodeError, NodeInUseError
-from tallymark.coordination.kazoo_client import WatchCallback
-from tallymark.coordination.strange_nodes import StrangeNodes
-from tallymark.coordination.watches import Watch, watch_children
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination import paths
+from tallymark.coordination.malformed_nodes import StrangeNodes
+from tallymark.coordination.session import documents
+from tallymark.coordination.session.ephemeral import EphemeralNode
+from tallymark.coordination.session.errors import MalformedNodeError, NodeInUseError
+from tallymark.coordination.session.kazoo_client import WatchCallback
+from tallymark.coordination.session.watches import Watch, watch_children
+from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.errors import TallymarkError, UserError
 
 _PLAINTEXT: Final = "PLAINTEXT"

@@ -20,8 +20,8 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import Callback, ZnodeStat
 
-from tallymark.coordination.access import Access
-from tallymark.coordination.errors import (
+from tallymark.coordination.session.access import Access
+from tallymark.coordination.session.errors import (
     BadVersionError,
     CoordinationError,
     NodeExistsError,
@@ -30,8 +30,8 @@ from tallymark.coordination.errors import (
     NotEmptyError,
     SessionLostError,
 )
-from tallymark.coordination.multi_read import NO_NODE, MultiRead
-from tallymark.coordination.nodes import Check, Create, Delete, Node, SetData, Step
+from tallymark.coordination.session.multi_read import NO_NODE, MultiRead
+from tallymark.coordination.session.nodes import Check, Create, Delete, Node, SetData, Step
 from tallymark.errors import ConnectError, TallymarkError
 
 LOG: Final = logging.getLogger("tallymark.coordination.kazoo")

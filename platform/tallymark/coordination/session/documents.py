@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from tallymark.coordination.errors import MalformedNodeError
+from tallymark.coordination.session.errors import MalformedNodeError
 
 
 def dump(document: Mapping[str, Any]) -> bytes:

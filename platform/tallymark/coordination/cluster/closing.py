@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tallymark.coordination import paths
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination.session.zookeeper import ZooKeeper
 
 log: Final = logging.getLogger(__name__)
 

@@ -20,16 +20,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
-from tallymark.coordination import configs, paths
-from tallymark.coordination.errors import (
+from tallymark.coordination import paths
+from tallymark.coordination.session.errors import (
     BadVersionError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
 )
-from tallymark.coordination.nodes import Create, Delete, SetData, Step
-from tallymark.coordination.watches import Watch, watch_node
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination.session.nodes import Create, Delete, SetData, Step
+from tallymark.coordination.session.watches import Watch, watch_node
+from tallymark.coordination.session.zookeeper import ZooKeeper
+from tallymark.coordination.topics import configs
 
 DEFAULT = "<default>"
 _SALT_KEY = "salt_key"

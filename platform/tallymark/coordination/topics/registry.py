@@ -9,7 +9,7 @@ The nodes hold what Apache Kafka writes there::
         {"controller_epoch":1, "leader":1, "version":1, "leader_epoch":0, "isr":[1,2]}
 
 A topic without partitions is one that is being created, and counts as none. Changes are made by
-:mod:`~tallymark.coordination.topic_writer`, but for the request to delete a topic.
+:mod:`~tallymark.coordination.topics.writer`, but for the request to delete a topic.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.coordination import documents, paths
-from tallymark.coordination.errors import MalformedNodeError, NodeExistsError
-from tallymark.coordination.kazoo_client import WatchCallback
-from tallymark.coordination.nodes import ANY_VERSION, Create
-from tallymark.coordination.strange_nodes import StrangeNodes
-from tallymark.coordination.watches import Watch, watch_children
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination import paths
+from tallymark.coordination.malformed_nodes import StrangeNodes
+from tallymark.coordination.session import documents
+from tallymark.coordination.session.errors import MalformedNodeError, NodeExistsError
+from tallymark.coordination.session.kazoo_client import WatchCallback
+from tallymark.coordination.session.nodes import ANY_VERSION, Create
+from tallymark.coordination.session.watches import Watch, watch_children
+from tallymark.coordination.session.zookeeper import ZooKeeper
 
 NO_LEADER = -1
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")

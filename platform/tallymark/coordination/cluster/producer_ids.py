@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from tallymark.coordination import documents, paths
-from tallymark.coordination.errors import BadVersionError, MalformedNodeError, NodeExistsError
-from tallymark.coordination.nodes import Node
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination import paths
+from tallymark.coordination.session import documents
+from tallymark.coordination.session.errors import (
+    BadVersionError,
+    MalformedNodeError,
+    NodeExistsError,
+)
+from tallymark.coordination.session.nodes import Node
+from tallymark.coordination.session.zookeeper import ZooKeeper
 
 BLOCK_SIZE: Final = 1000
 _LAST_ID: Final = 2**63 - 1

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tallymark.coordination import paths
-from tallymark.coordination.errors import NodeExistsError, NoNodeError
-from tallymark.coordination.nodes import Create, Node, SetData, Step
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination.session.errors import NodeExistsError, NoNodeError
+from tallymark.coordination.session.nodes import Create, Node, SetData, Step
+from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.coordination")

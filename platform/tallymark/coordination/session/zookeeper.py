@@ -23,15 +23,23 @@ from enum import Enum
 from types import TracebackType
 from typing import Final, Self
 
-from tallymark.coordination.access import Access
-from tallymark.coordination.errors import (
+from tallymark.coordination.session.access import Access
+from tallymark.coordination.session.errors import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     SessionLostError,
 )
-from tallymark.coordination.kazoo_client import KazooPort, WatchCallback
-from tallymark.coordination.nodes import ANY_VERSION, Check, Create, Delete, Node, SetData, Step
+from tallymark.coordination.session.kazoo_client import KazooPort, WatchCallback
+from tallymark.coordination.session.nodes import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    Node,
+    SetData,
+    Step,
+)
 from tallymark.errors import ClosedError, ConnectError, UserError
 
 LOG: Final = logging.getLogger("tallymark.coordination")
@@ -83,7 +91,7 @@ class ZooKeeper:
     every command, a wait for the connection included. ``access`` are the credentials, default:
     those of the environment, if any. Errors of commands: ConnectError (nobody
     answered in time; unknown whether it was done), SessionLostError, ClosedError, and those of
-    :mod:`tallymark.coordination.errors`. Paths are below the chroot.
+    :mod:`tallymark.coordination.session.errors`. Paths are below the chroot.
     """
 
     def __init__(

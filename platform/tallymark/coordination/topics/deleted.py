@@ -20,10 +20,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from tallymark.coordination import paths
-from tallymark.coordination.errors import NoNodeError
-from tallymark.coordination.nodes import Create, Delete
-from tallymark.coordination.topics import TopicAssignment
-from tallymark.coordination.zookeeper import ZooKeeper
+from tallymark.coordination.session.errors import NoNodeError
+from tallymark.coordination.session.nodes import Create, Delete
+from tallymark.coordination.session.zookeeper import ZooKeeper
+from tallymark.coordination.topics.registry import TopicAssignment
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _NO_ID: Final = uuid.UUID(int=0)

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tallymark.coordination.errors import NodeExistsError, NodeInUseError, SessionLostError
-from tallymark.coordination.zookeeper import SessionEvent, SessionState, ZooKeeper
+from tallymark.coordination.session.errors import NodeExistsError, NodeInUseError, SessionLostError
+from tallymark.coordination.session.zookeeper import SessionEvent, SessionState, ZooKeeper
 from tallymark.errors import ClosedError, ConnectError, TallymarkError
 
 LOG: Final = logging.getLogger("tallymark.coordination")
