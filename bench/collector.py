@@ -33,7 +33,7 @@ from support.measure import machine, table
 
 from tallymark.client import Fetched, FetchSpec
 from tallymark.client.producing.stamps import Stamp, encode_stamp
-from tallymark.protocol.records import encode_batch, iterate_batches
+from tallymark.protocol.records.batch import encode_batch, iterate_batches
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.store import open_store

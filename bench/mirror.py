@@ -31,7 +31,7 @@ from tallymark.client.producing.producer import Producer
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings, dump_toml
 from tallymark.deployment import Mirror as MirrorSettings
-from tallymark.protocol.records import HEADER_SIZE
+from tallymark.protocol.records.batch import HEADER_SIZE
 from tallymark.testing.zookeeper import ZooKeeperServer
 
 RECORD: Final = 200

@@ -27,7 +27,7 @@ from tallymark.protocol.messages import (
     ProduceRequestPartition,
     ProduceRequestTopic,
 )
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.wire import WireClient
 from tallymark.testing.zookeeper import ZooKeeperServer, free_port
 

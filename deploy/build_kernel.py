@@ -1,6 +1,6 @@
 """Compiles the record kernel: ``make kernel``, or ``python deploy/build_kernel.py [FOLDER]``.
 
-A copy of ``protocol/record_walk.py`` under the name ``record_walk_compiled`` is made into an
+A copy of ``protocol/records/walk.py`` under the name ``walk_compiled`` is made into an
 extension module by mypyc, and placed beside it, or in FOLDER. Brokers that start afterwards use it;
 it needs nothing that they do not have. The copy carries the checksum of its source, by which
 ``tallymark doctor`` and a test notice one that is older. Compiling takes a C compiler, the headers
@@ -19,9 +19,9 @@ import tempfile
 import zlib
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "platform/tallymark/protocol"
-SOURCE = FOLDER / "record_walk.py"
-NAME = "record_walk_compiled"
+FOLDER = Path(__file__).parents[1] / "platform/tallymark/protocol/records"
+SOURCE = FOLDER / "walk.py"
+NAME = "walk_compiled"
 LOCK = Path(__file__).with_name("requirements-kernel.txt")
 WITHOUT = "the kernel was not compiled: brokers do without it, and check less of each batch"
 

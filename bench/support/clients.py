@@ -31,7 +31,7 @@ from tallymark.protocol.messages import (
     ProduceRequestPartition,
     ProduceRequestTopic,
 )
-from tallymark.protocol.records import HEADER_SIZE, encode_batch, read_header
+from tallymark.protocol.records.batch import HEADER_SIZE, encode_batch, read_header
 
 Job = dict[str, Any]
 Result = dict[str, float]

@@ -20,7 +20,7 @@ from tallymark.cli.messages import consume, export, import_file, perf, produce, 
 from tallymark.client import Admin, Producer, SimpleConsumer
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.processes.apache_kafka import ApacheKafkaServer
-from tallymark.protocol.compression import CODECS
+from tallymark.protocol.records.compression import CODECS
 
 pytestmark = [pytest.mark.apache_kafka, pytest.mark.process]
 

@@ -22,7 +22,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
 from tallymark.client.producing.stamps import Stamp, encode_stamp
-from tallymark.protocol.records import split_batches
+from tallymark.protocol.records.batch import split_batches
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.counting import count
 from tallymark_audit.events.events import AuditEvent, CellReport, Gap, encode_event

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from tallymark.client.producing.stamps import Stamp, encode_stamp
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark_audit.collector.bounds import MOST_WINDOWS, overflow_window
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.known_places import KnownPlaces

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine
 
 from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, Mirror
-from tallymark.protocol.records import place_batch, split_batches
+from tallymark.protocol.records.batch import place_batch, split_batches
 from tallymark_audit.alerts.facts import judged_edges, read_facts
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judge_loop import JudgeLoop

@@ -25,7 +25,7 @@ from tallymark.deployment import (
     dump_toml,
 )
 from tallymark.protocol.murmur2 import partition_of
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.repair.plan_file import VERSION
 from tallymark_audit.service import CollectorService

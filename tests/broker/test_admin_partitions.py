@@ -44,7 +44,7 @@ from tallymark.protocol.messages import (
     ProduceRequestTopic,
 )
 from tallymark.protocol.messages.k03_metadata import OPERATIONS_UNKNOWN
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 

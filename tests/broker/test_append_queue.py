@@ -19,7 +19,7 @@ from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log, LogConfig
 from tallymark.log.results import AppendInfo
 from tallymark.log.validation.preparation import prepare
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.memory_files import MemoryFiles
 
 BATCH = encode_batch([(b"k", bytes(20_000), (), 1)])

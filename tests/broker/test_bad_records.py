@@ -13,8 +13,8 @@ import pytest
 
 from tallymark.errors import CODES
 from tallymark.protocol import messages as m
-from tallymark.protocol.compression import CODECS, compress
-from tallymark.protocol.records import HEADER_SIZE, encode_batch
+from tallymark.protocol.records.batch import HEADER_SIZE, encode_batch
+from tallymark.protocol.records.compression import CODECS, compress
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 

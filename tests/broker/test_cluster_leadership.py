@@ -22,7 +22,7 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.listeners import Endpoint
 from tallymark.errors import KafkaError
 from tallymark.log import LogConfig, LogManager
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.memory_files import MemoryFiles
 
 ME = 0

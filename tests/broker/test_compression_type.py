@@ -17,8 +17,8 @@ from tallymark.errors import CODES, KafkaError
 from tallymark.log import LogManager
 from tallymark.log.validation.preparation import prepare
 from tallymark.protocol import messages as m
-from tallymark.protocol.compression import CODECS
-from tallymark.protocol.records import Batch, encode_batch, split_batches
+from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
+from tallymark.protocol.records.compression import CODECS
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 

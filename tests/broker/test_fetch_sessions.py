@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tallymark.broker.fetch_sessions import FetchSessionCache, grouped
 from tallymark.errors import CODES, KafkaError
-from tallymark.protocol.fetch_wire import Ask, Found, PlainFetch
 from tallymark.protocol.messages import (
     DeleteTopicsRequest,
     FetchRequest,
@@ -27,7 +26,8 @@ from tallymark.protocol.messages import (
     ProduceRequestPartition,
     ProduceRequestTopic,
 )
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
+from tallymark.protocol.wire.fetch import Ask, Found, PlainFetch
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 

@@ -24,7 +24,7 @@ from tallymark.groups.offsets import Commit, Committer
 from tallymark.groups.records import CommittedOffset, OffsetKey, encode_key, encode_value
 from tallymark.groups.state import GroupsState
 from tallymark.log import Log, LogConfig
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.memory_files import MemoryFiles
 
 SETTINGS = BrokerSettings(

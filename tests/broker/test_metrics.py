@@ -39,7 +39,7 @@ from tallymark.protocol.messages import (
     ProduceRequestPartition,
     ProduceRequestTopic,
 )
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.memory_files import MemoryFiles
 from tallymark.testing.wire import WireClient

@@ -37,7 +37,7 @@ from tallymark.protocol.messages import (
     ProduceRequestPartition,
     ProduceRequestTopic,
 )
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient

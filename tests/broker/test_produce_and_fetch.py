@@ -29,7 +29,7 @@ from tallymark.protocol.messages import (
     ProduceRequestTopic,
     ProduceResponsePartition,
 )
-from tallymark.protocol.records import Record, encode_batch, split_batches
+from tallymark.protocol.records.batch import Record, encode_batch, split_batches
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 

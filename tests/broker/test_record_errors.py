@@ -14,7 +14,7 @@ from eventually import eventually
 
 from tallymark.errors import CODES
 from tallymark.protocol import messages as m
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.wire import WireClient
 
 Rows = Sequence[tuple[bytes | None, int]]

@@ -29,7 +29,7 @@ from tallymark.broker.settings.config_types import ConfigSource
 from tallymark.broker.settings.dynamic import DYNAMIC, Dynamic, check
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol import messages as m
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 

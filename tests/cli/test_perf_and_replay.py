@@ -23,7 +23,7 @@ from tallymark.client import Producer
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CODES, UserError
 from tallymark.protocol.api import ApiKey
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 from tallymark.testing.scripted_broker import Refuse, ScriptedBroker
 
 

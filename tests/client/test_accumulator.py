@@ -20,7 +20,7 @@ from tallymark.client.producing.batches.partition_queue import PartitionQueue, T
 from tallymark.client.producing.batches.pipeline import Pipeline
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import BufferFullError, ClosedError, KafkaError, TimedOutError
-from tallymark.protocol.records import Record, split_batches
+from tallymark.protocol.records.batch import Record, split_batches
 from tallymark.protocol.schema import Buffer
 
 INSTANCE = b"\x11" * 8

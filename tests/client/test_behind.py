@@ -7,8 +7,8 @@ import pytest
 from tallymark.client.reading.behind import TIMES, Met, goes_on_at
 from tallymark.client.reading.fetched import Fetched
 from tallymark.errors import BatchCutError, CorruptMessageError, CorruptRecordError
-from tallymark.protocol.record_writer import encode_batch
-from tallymark.protocol.records import Batch, split_batches
+from tallymark.protocol.records.batch import Batch, split_batches
+from tallymark.protocol.records.writer import encode_batch
 
 RECORDS = [(None, b"x", (), 1)] * 10
 

@@ -17,7 +17,7 @@ from tallymark.client.group.stream_control import place_in_streams
 from tallymark.coordination.consumers.offsets import Position
 from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import CODES, CommitFailedError, KafkaError
-from tallymark.protocol.records import Batch, encode_batch, split_batches
+from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
 from tallymark.protocol.topic_partition import TopicPartition
 
 T0 = ("t", 0)

@@ -18,7 +18,7 @@ from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.message import Gap
 from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import CODES, ConnectError, KafkaError, LogTruncatedError
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.protocol.topic_partition import EARLIEST
 from tallymark.testing.scripted_log import MemoryLog
 

@@ -17,8 +17,8 @@ from tallymark.client.consuming.stream import Chunk, Gate, Stream
 from tallymark.client.consuming.subscription_state import SubscriptionState
 from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import UserError
-from tallymark.protocol.record_columns import RecordColumns
-from tallymark.protocol.records import Batch, encode_batch, split_batches
+from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
+from tallymark.protocol.records.columns import RecordColumns
 
 T0 = ("t", 0)
 

@@ -20,7 +20,7 @@ from tallymark.errors import (
     TimedOutError,
     UserError,
 )
-from tallymark.protocol.records import Batch, encode_batch, split_batches
+from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
 
 
 def batch(first: int, count: int, epoch: int = 0, control: bool = False) -> Batch:

@@ -10,8 +10,8 @@ import pytest
 
 from tallymark.client.reading.fetched import Fetched
 from tallymark.errors import CODES, CorruptMessageError, CorruptRecordError, KafkaError
-from tallymark.protocol.compression import CODECS
-from tallymark.protocol.records import HEADER_SIZE, Batch, encode_batch, split_batches
+from tallymark.protocol.records.batch import HEADER_SIZE, Batch, encode_batch, split_batches
+from tallymark.protocol.records.compression import CODECS
 
 
 def batch(first: int, count: int, codec: str = "none", epoch: int = 0) -> Batch:

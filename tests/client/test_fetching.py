@@ -15,7 +15,7 @@ from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CODES, CorruptMessageError, KafkaError
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.messages import FetchResponsePartition
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.testing.scripted_broker import HangUp, Late, Refuse, ScriptedBroker
 from tallymark.testing.scripted_log import MemoryLog, read_partition
 

@@ -7,7 +7,7 @@ import pytest
 from tallymark.client.reading.fetched import Fetched
 from tallymark.client.reading.isolation import AbortedTransaction, committed, isolation_level
 from tallymark.errors import CorruptRecordError, UserError
-from tallymark.protocol.records import Batch, BatchBuilder, split_batches
+from tallymark.protocol.records.batch import Batch, BatchBuilder, split_batches
 
 ABORT, COMMIT = 0, 1
 

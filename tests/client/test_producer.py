@@ -25,7 +25,7 @@ from tallymark.errors import (
 )
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.messages import ProduceRequest
-from tallymark.protocol.records import split_batches
+from tallymark.protocol.records.batch import split_batches
 from tallymark.testing.scripted_broker import HangUp, Late, Refuse, ScriptedBroker, Serve
 
 NOT_LEADER = CODES["NOT_LEADER_OR_FOLLOWER"]

@@ -22,7 +22,7 @@ from tallymark.protocol.messages import (
     ProduceResponsePartition,
     ProduceResponseTopic,
 )
-from tallymark.protocol.produce_client_wire import Appended
+from tallymark.protocol.wire.produce_client import Appended
 
 NOT_LEADER = CODES["NOT_LEADER_OR_FOLLOWER"]
 ID = uuid.UUID(int=7)

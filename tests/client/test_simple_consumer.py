@@ -12,7 +12,7 @@ from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CODES, ClosedError, ConnectError, KafkaError, LogTruncatedError
 from tallymark.protocol.api import ADVERTISED, ApiKey
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark.testing.scripted_broker import HangUp, Late, Refuse, ScriptedBroker
 

@@ -16,7 +16,8 @@ from tallymark.client.reading.fetched import Fetched
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import CorruptMessageError, CorruptRecordError, UserError
-from tallymark.protocol.compression import (
+from tallymark.protocol.records.batch import Batch, place_batch, split_batches
+from tallymark.protocol.records.compression import (
     DEFAULT_MAX_SIZE,
     USUAL_MAX_SIZE,
     DecompressedTooLargeError,
@@ -24,7 +25,6 @@ from tallymark.protocol.compression import (
     decompress,
     usual_max_size,
 )
-from tallymark.protocol.records import Batch, place_batch, split_batches
 
 
 def placed(*batches: bytes) -> list[Batch]:

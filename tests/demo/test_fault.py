@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark.client.producing.stamps import STAMP_HEADER, Stamp, encode_stamp
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark_audit.proof.demo.result import located, named_missing, total
 from tallymark_audit.proof.demo.truth import Identity, open_seal, seal
 from tallymark_audit.proof.harness.power_failure import UnflushedTail, cut_tail, unflushed_tails

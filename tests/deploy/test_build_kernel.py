@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 from project import ROOT
 
-from tallymark.protocol import record_walk
-from tallymark.protocol.records import HEADER_SIZE, encode_batch
+from tallymark.protocol.records import walk as record_walk
+from tallymark.protocol.records.batch import HEADER_SIZE, encode_batch
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -36,13 +36,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, str(ROOT / "deploy/build_kernel.py"), str(folder)]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stdout + said.stderr
-    (built,) = folder.glob("record_walk_compiled.*.so")
+    (built,) = folder.glob("walk_compiled.*.so")
     return built
 
 
 @pytest.fixture(scope="module")
 def compiled(built: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("record_walk_compiled", built)
+    spec = importlib.util.spec_from_file_location("walk_compiled", built)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

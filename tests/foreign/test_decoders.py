@@ -11,7 +11,7 @@ from foreign_clients.rows import Row, columns, rows
 from kafka.record import MemoryRecords
 from kio.records.readers import read_batch
 
-from tallymark.protocol.compression import CODECS
+from tallymark.protocol.records.compression import CODECS
 from tallymark.testing.scripted_broker import ScriptedBroker
 
 WRITERS = {"send": (ours.write, rows), "send_many": (ours.write_columns, columns)}

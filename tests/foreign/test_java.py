@@ -9,7 +9,7 @@ import pytest
 from foreign_clients import aio, confluent, java, kafka_python, ours
 from foreign_clients.rows import COUNT, Row, columns, from_tsv, rows, stored_codecs, to_tsv
 
-from tallymark.protocol.compression import CODECS
+from tallymark.protocol.records.compression import CODECS
 from tallymark.testing.broker_thread import BrokerThread
 
 pytestmark = pytest.mark.process

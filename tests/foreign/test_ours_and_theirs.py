@@ -14,7 +14,7 @@ from foreign_clients import aio, confluent, kafka_python, kcat, ours
 from foreign_clients.rows import COUNT, FIRST_TIMESTAMP, Row, columns, rows, stored_codecs
 
 from tallymark.client.producing.stamps import STAMP_HEADER, Stamp, decode_stamp
-from tallymark.protocol.compression import CODECS
+from tallymark.protocol.records.compression import CODECS
 
 pytestmark = pytest.mark.process
 

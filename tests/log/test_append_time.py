@@ -11,7 +11,7 @@ import pytest
 from tallymark.errors import KafkaError
 from tallymark.log import Log, LogConfig
 from tallymark.log.validation.preparation import prepare
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.testing.memory_files import MemoryFiles
 
 CONFIG = LogConfig(log_append_time=True, index_interval_bytes=60)

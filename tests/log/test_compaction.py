@@ -14,8 +14,8 @@ from tallymark.errors import CorruptRecordError, KafkaError
 from tallymark.log import Log
 from tallymark.log.compaction.batch import _assemble, delete_horizon, empty_batch, rewrite
 from tallymark.log.compaction.offset_map import OffsetMap
-from tallymark.protocol.compression import CODECS
-from tallymark.protocol.records import Record, encode_batch, read_header, split_batches
+from tallymark.protocol.records.batch import Record, encode_batch, read_header, split_batches
+from tallymark.protocol.records.compression import CODECS
 from tallymark.testing.memory_files import MemoryFiles
 
 # --- what stays

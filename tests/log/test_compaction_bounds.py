@@ -18,9 +18,9 @@ from tallymark.log.compaction.plan import Dirt
 from tallymark.log.compaction.swap import swap
 from tallymark.log.compaction.task import Cleaned, CompactionTask, Summary
 from tallymark.log.compaction.worker import Steps
-from tallymark.protocol.compression import codec_number, compress
-from tallymark.protocol.record_columns import STRETCH
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
+from tallymark.protocol.records.columns import STRETCH
+from tallymark.protocol.records.compression import codec_number, compress
 from tallymark.protocol.varint import encode_varint
 from tallymark.testing.memory_files import MemoryFiles
 

@@ -16,7 +16,7 @@ from tallymark.log.compaction.job import closed_segments, dirt_of, task_of
 from tallymark.log.compaction.plan import group_segments
 from tallymark.log.compaction.swap import Swap, swap
 from tallymark.log.compaction.task import Cleaned
-from tallymark.protocol.records import Record, encode_batch
+from tallymark.protocol.records.batch import Record, encode_batch
 from tallymark.testing.memory_files import MemoryFiles
 
 FOLDER = "/d/t-0"

@@ -12,7 +12,7 @@ from tallymark.log.config import LogConfig
 from tallymark.log.upkeep.retention import SegmentFacts, deletable
 from tallymark.log.upkeep.roll_policy import must_flush, must_roll
 from tallymark.log.validation.batch import validate_batch
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 
 CONFIG = LogConfig(
     segment_bytes=1000, segment_ms=60_000, flush_messages=10, flush_ms=500, max_message_bytes=900

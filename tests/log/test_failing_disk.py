@@ -16,7 +16,7 @@ import pytest
 
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log import Log, LogConfig, LogManager
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.testing.memory_files import MemoryFiles
 
 CONFIG: Final = LogConfig(segment_bytes=300, index_interval_bytes=80, retention_ms=-1)

@@ -12,7 +12,7 @@ import pytest
 
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log, LogConfig, LogManager
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.testing.memory_files import MemoryFiles
 
 TOPIC: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "t")

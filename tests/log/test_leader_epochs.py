@@ -11,7 +11,7 @@ from tallymark.log.config import LogConfig
 from tallymark.log.disk.checkpoint import read_checkpoint
 from tallymark.log.leader_epochs import LeaderEpochs
 from tallymark.log.log import Log
-from tallymark.protocol.record_writer import encode_batch
+from tallymark.protocol.records.writer import encode_batch
 from tallymark.testing.memory_files import MemoryFiles
 
 PATH = "/d/leader-epoch-checkpoint"

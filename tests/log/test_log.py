@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import FileSlice, Log, LogConfig, OffsetAt, OsFiles
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark.testing.memory_files import MemoryFiles
 

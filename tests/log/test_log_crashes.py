@@ -13,7 +13,7 @@ from tallymark.log import Log, LogConfig
 from tallymark.log.disk.partition_folder import LogKey
 from tallymark.log.disk.start_offsets import StartOffsets
 from tallymark.log.verify.verify import Surroundings, verify_log
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.testing.memory_files import MemoryFiles
 
 FOLDER = "/d/orders-0"

@@ -6,7 +6,7 @@ import pytest
 
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log, LogConfig
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.memory_files import MemoryFiles
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=100, retention_ms=-1)

@@ -13,7 +13,7 @@ from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log import LogConfig, LogManager, OsFiles
 from tallymark.log.disk.partition_folder import LogKey, deleted_name, parse_folder
 from tallymark.log.progress import Progress
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.memory_files import MemoryFiles
 
 CONFIG = LogConfig(retention_ms=-1)

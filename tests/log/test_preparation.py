@@ -11,8 +11,8 @@ from tallymark.log import Log
 from tallymark.log.config import LogConfig
 from tallymark.log.validation.batch import MOST_TEXTS
 from tallymark.log.validation.preparation import SLOW_BYTES, is_slow, prepare
-from tallymark.protocol.compression import CODECS
-from tallymark.protocol.records import Batch, encode_batch
+from tallymark.protocol.records.batch import Batch, encode_batch
+from tallymark.protocol.records.compression import CODECS
 from tallymark.testing.memory_files import MemoryFiles
 
 BYTES = st.binary(max_size=40)

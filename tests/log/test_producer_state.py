@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tallymark.errors import KafkaError
 from tallymark.log.producers.snapshot import Snapshots, decode_snapshot, encode_snapshot
 from tallymark.log.producers.state import KEPT, ProducerStates
-from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.records.batch import BatchHeader
 from tallymark.testing.memory_files import MemoryFiles
 
 LAST = 2**31 - 1

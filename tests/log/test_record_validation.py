@@ -16,10 +16,10 @@ from tallymark.log import Log, LogConfig
 from tallymark.log.config import RecordValidation
 from tallymark.log.validation.preparation import is_slow, prepare
 from tallymark.log.validation.records import MOST_NAMED, most_unpacked
-from tallymark.protocol import record_check
-from tallymark.protocol.compression import CODECS, compress
-from tallymark.protocol.record_walk import walk
-from tallymark.protocol.records import HEADER_SIZE, encode_batch
+from tallymark.protocol.records import check as record_check
+from tallymark.protocol.records.batch import HEADER_SIZE, encode_batch
+from tallymark.protocol.records.compression import CODECS, compress
+from tallymark.protocol.records.walk import walk
 from tallymark.testing.memory_files import MemoryFiles
 
 FULL = LogConfig(record_validation="full")

@@ -8,7 +8,7 @@ import pytest
 
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log, LogConfig
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.testing.memory_files import MemoryFiles
 
 FOLDER = "/d/orders-0"

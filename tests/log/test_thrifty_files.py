@@ -12,7 +12,7 @@ import pytest
 from tallymark.errors import KafkaError
 from tallymark.log import Log, LogConfig, LogManager, OsFiles
 from tallymark.log.disk.files import File
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 
 CONFIG = LogConfig(segment_bytes=200)
 

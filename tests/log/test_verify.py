@@ -20,7 +20,7 @@ from tallymark.log.disk.partition_folder import LogKey
 from tallymark.log.disk.start_offsets import StartOffsets
 from tallymark.log.progress import Progress
 from tallymark.log.verify.verify import LogReport, Surroundings, verify_log
-from tallymark.protocol.records import encode_batch, place_batch
+from tallymark.protocol.records.batch import encode_batch, place_batch
 from tallymark.testing.memory_files import MemoryFiles
 
 FOLDER = "/d/orders-0"

@@ -19,8 +19,8 @@ from tallymark.mirror.target import batch_sender
 from tallymark.mirror.target.batch_sender import BatchSender
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch
 from tallymark.protocol.api import ApiKey
-from tallymark.protocol.record_writer import encode_batch
-from tallymark.protocol.records import Batch, split_batches
+from tallymark.protocol.records.batch import Batch, split_batches
+from tallymark.protocol.records.writer import encode_batch
 from tallymark.testing.scripted_broker import Action, HangUp, Late, Refuse, ScriptedBroker
 
 A, B = frozenset({"A"}), frozenset({"A", "B"})

@@ -24,8 +24,8 @@ from tallymark.mirror.source.source import Source, SourceBatch
 from tallymark.mirror.target.loop_guard import LoopGuard
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch
 from tallymark.mirror.target.target import Target
-from tallymark.protocol.record_writer import encode_batch
-from tallymark.protocol.records import Batch, place_batch, split_batches
+from tallymark.protocol.records.batch import Batch, place_batch, split_batches
+from tallymark.protocol.records.writer import encode_batch
 
 P = ("clicks", 0)
 MANY = 30

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tallymark.mirror.source import gaps as holes
 from tallymark.mirror.source.gaps import ABORTED, COMPACTION, CONTROL, UNKNOWN, GapNotes, OffsetGap
-from tallymark.protocol.records import BatchHeader, encode_batch, read_header
+from tallymark.protocol.records.batch import BatchHeader, encode_batch, read_header
 
 P = ("clicks", 0)
 

@@ -12,7 +12,7 @@ from tallymark.mirror.monitoring.lag import Copied, MirrorState, lags_of
 from tallymark.mirror.monitoring.metrics import families
 from tallymark.mirror.progress import CopyProgress
 from tallymark.mirror.target.loop_guard import NONE, LoopGuard, announcement
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 
 P, Q, R = ("clicks", 0), ("clicks", 1), ("views", 0)
 

@@ -15,7 +15,7 @@ from tallymark.client.admin.admin import Admin
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.mirror.monitoring import metrics
 from tallymark.mirror.monitoring.status import mirror_status
-from tallymark.protocol.records import iterate_batches
+from tallymark.protocol.records.batch import iterate_batches
 from tallymark.testing.flaky_proxy import FlakyProxy
 
 __all__ = ["rig", "zookeeper"]

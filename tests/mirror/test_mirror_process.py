@@ -17,7 +17,7 @@ from mirror_rig import Rig, numbers, rig, zookeeper
 
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.mirror import mirror as mirror_module
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.zookeeper import expire_session
 from tallymark_audit.events.claim_book import fold
 from tallymark_audit.events.events import decode_event

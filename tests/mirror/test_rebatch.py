@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.protocol.compression import CODECS
-from tallymark.protocol.rebatch import is_dense, rebatch
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
+from tallymark.protocol.records.compression import CODECS
+from tallymark.protocol.records.rebatch import is_dense, rebatch
 
 RECORDS = st.lists(
     st.tuples(

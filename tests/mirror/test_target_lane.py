@@ -11,8 +11,8 @@ from tallymark.client.producing.batches.pipeline import Verdict
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.target.queue import TargetQueue
 from tallymark.mirror.target.ready_batch import ReadyBatch
-from tallymark.protocol.record_writer import encode_batch
-from tallymark.protocol.records import split_batches
+from tallymark.protocol.records.batch import split_batches
+from tallymark.protocol.records.writer import encode_batch
 
 A, B = frozenset({"A"}), frozenset({"A", "B"})
 

@@ -13,7 +13,8 @@ from tallymark.cli.stack.doctor import command as doctor
 from tallymark.deployment import Deployment, dump_toml
 from tallymark.processes.checks import machine as checks
 from tallymark.processes.ports import is_taken, with_free_ports
-from tallymark.protocol import record_check, record_walk
+from tallymark.protocol.records import check as record_check
+from tallymark.protocol.records import walk as record_walk
 
 
 @pytest.mark.parametrize(

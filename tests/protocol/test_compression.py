@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import CorruptRecordError, LocalProtocolError
-from tallymark.protocol.compression import CODECS, compress, decompress
+from tallymark.protocol.records.compression import CODECS, compress, decompress
 
 COMPRESSING = CODECS[1:]
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tallymark.errors import CorruptRecordError, RemoteProtocolError
 from tallymark.protocol.codec import decode, encode
 from tallymark.protocol.frames import FrameBuffer, decode_request_header, decode_response
-from tallymark.protocol.legacy_records import split_any
 from tallymark.protocol.messages import RESPONSE_OF
-from tallymark.protocol.records import Batch, encode_batch, split_batches
+from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
+from tallymark.protocol.records.message_sets import split_any
 from tallymark.protocol.schema import Message
 
 Case = tuple[type[Message], int]

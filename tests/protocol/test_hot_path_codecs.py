@@ -16,9 +16,7 @@ from mutation import mutated
 
 from tallymark.broker.requests.decode import decode_request
 from tallymark.errors import RemoteProtocolError
-from tallymark.protocol import fetch_wire, produce_wire
 from tallymark.protocol.codec import encode
-from tallymark.protocol.fetch_wire import Found, read_fetch, write_fetched
 from tallymark.protocol.frames import encode_response
 from tallymark.protocol.messages import (
     FetchRequest,
@@ -32,8 +30,11 @@ from tallymark.protocol.messages import (
     ProduceResponsePartition,
     ProduceResponseTopic,
 )
-from tallymark.protocol.produce_wire import Appended, read_produce, write_produced
 from tallymark.protocol.schema import ZERO_UUID
+from tallymark.protocol.wire import fetch as fetch_wire
+from tallymark.protocol.wire import produce as produce_wire
+from tallymark.protocol.wire.fetch import Found, read_fetch, write_fetched
+from tallymark.protocol.wire.produce import Appended, read_produce, write_produced
 
 PRODUCE = range(produce_wire.LOWEST, produce_wire.HIGHEST + 1)
 FETCH = range(fetch_wire.LOWEST, fetch_wire.HIGHEST + 1)

@@ -10,9 +10,9 @@ import pytest
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from tallymark.errors import CorruptRecordError
-from tallymark.protocol.compression import compress
-from tallymark.protocol.legacy_records import LegacyBatch, split_any
-from tallymark.protocol.records import Record, encode_batch, split_batches
+from tallymark.protocol.records.batch import Record, encode_batch, split_batches
+from tallymark.protocol.records.compression import compress
+from tallymark.protocol.records.message_sets import LegacyBatch, split_any
 
 Row: TypeAlias = tuple[bytes | None, bytes | None, int]
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import CorruptRecordError, ProtocolError
-from tallymark.protocol import record_runs
-from tallymark.protocol.record_columns import RecordColumns, joined
-from tallymark.protocol.record_reader import Record
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records import runs as record_runs
+from tallymark.protocol.records.batch import encode_batch, split_batches
+from tallymark.protocol.records.columns import RecordColumns, joined
+from tallymark.protocol.records.reader import Record
 from tallymark.protocol.varint import decode_varint, encode_varint
 
 BASE_OFFSET, BASE_TIMESTAMP = 1000, 1_700_000_000_000

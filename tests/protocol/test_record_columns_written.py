@@ -19,16 +19,16 @@ from tallymark.protocol.messages import (
     ProduceResponsePartition,
     ProduceResponseTopic,
 )
-from tallymark.protocol.produce_client_wire import Appended, Topic, read_produced, write_produce
-from tallymark.protocol.record_column_writer import Columns, RunningHeader, encode_columns
-from tallymark.protocol.record_writer import (
+from tallymark.protocol.records.batch import Header, encode_batch, split_batches
+from tallymark.protocol.records.column_writer import Columns, RunningHeader, encode_columns
+from tallymark.protocol.records.writer import (
     BatchBuilder,
     batch_header,
     encode_headers,
     header_key,
 )
-from tallymark.protocol.records import Header, encode_batch, split_batches
 from tallymark.protocol.varint import encode_uvarint
+from tallymark.protocol.wire.produce_client import Appended, Topic, read_produced, write_produce
 
 PREFIX, SUFFIX = b"\1\2\3instance", b"server"
 

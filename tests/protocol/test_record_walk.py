@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from tallymark.errors import CorruptRecordError
-from tallymark.protocol import record_check, record_walk
-from tallymark.protocol.compression import CODECS, compress
-from tallymark.protocol.record_check import (
+from tallymark.protocol.records import check as record_check
+from tallymark.protocol.records import walk as record_walk
+from tallymark.protocol.records.batch import HEADER_SIZE, encode_batch, read_header
+from tallymark.protocol.records.check import (
     BadRecordError,
     check_count,
     check_records,
@@ -24,12 +25,12 @@ from tallymark.protocol.record_check import (
     keyless_records,
     untimely_records,
 )
-from tallymark.protocol.record_columns import RecordColumns
-from tallymark.protocol.records import HEADER_SIZE, encode_batch, read_header
+from tallymark.protocol.records.columns import RecordColumns
+from tallymark.protocol.records.compression import CODECS, compress
 from tallymark.protocol.varint import encode_varint
 
 try:
-    _COMPILED = [importlib.import_module("tallymark.protocol.record_walk_compiled")]
+    _COMPILED = [importlib.import_module("tallymark.protocol.records.walk_compiled")]
 except ImportError:
     _COMPILED = []
 KERNELS = [record_walk, *_COMPILED]

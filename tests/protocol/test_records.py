@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from tallymark.errors import CorruptRecordError, LocalProtocolError
-from tallymark.protocol.compression import CODECS
-from tallymark.protocol.records import (
+from tallymark.protocol.records.batch import (
     HEADER_SIZE,
     Batch,
     BatchBuilder,
@@ -24,6 +23,7 @@ from tallymark.protocol.records import (
     read_header,
     split_batches,
 )
+from tallymark.protocol.records.compression import CODECS
 
 Input: TypeAlias = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int]
 
@@ -313,7 +313,8 @@ def test_records_are_bounded() -> None:
 def test_header_names_come_from_anywhere_without_piling_up() -> None:
     """Names of headers are kept to save encoding them again; a producer that makes them up must
     not fill the memory with them."""
-    from tallymark.protocol import record_reader, record_writer
+    from tallymark.protocol.records import reader as record_reader
+    from tallymark.protocol.records import writer as record_writer
 
     for n in range(1500):
         inputs: list[Input] = [(None, None, ((f"name-{n}", b""),), 1)]

@@ -14,7 +14,7 @@ from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, Resour
 from tallymark.errors import CODES
 from tallymark.protocol import messages as m
 from tallymark.protocol.api import ADVERTISED, ApiKey
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 

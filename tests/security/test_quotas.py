@@ -17,7 +17,7 @@ from tallymark.broker.security.quotas import LONGEST_SECONDS, Quotas, TokenBucke
 from tallymark.broker.security.quotas_filter import check_filter, entity, matches, value
 from tallymark.errors import KafkaError
 from tallymark.protocol import messages as m
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 

@@ -17,7 +17,7 @@ from broker_process import BrokerProcess
 from hostile_batches import sealed, send
 
 from tallymark.client import Admin, Producer
-from tallymark.protocol.compression import CODECS, compress
+from tallymark.protocol.records.compression import CODECS, compress
 from tallymark.protocol.varint import encode_varint
 from tallymark.testing.wire import WireClient
 

@@ -17,8 +17,8 @@ from live_fuzz import HealthyClient, quiet_rounds
 
 from tallymark.client import Admin
 from tallymark.errors import CODES
-from tallymark.protocol.compression import CODECS, compress
-from tallymark.protocol.records import HEADER_SIZE, encode_batch
+from tallymark.protocol.records.batch import HEADER_SIZE, encode_batch
+from tallymark.protocol.records.compression import CODECS, compress
 from tallymark.testing.wire import WireClient
 
 pytestmark = pytest.mark.process

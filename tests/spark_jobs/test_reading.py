@@ -10,7 +10,7 @@ import pytest
 from hostile_batches import bomb, garbage
 
 from tallymark.errors import CODES, CorruptMessageError, KafkaError, UserError
-from tallymark.protocol.records import Batch, encode_batch, place_batch, split_batches
+from tallymark.protocol.records.batch import Batch, encode_batch, place_batch, split_batches
 from tallymark_spark_jobs.source import reading
 from tallymark_spark_jobs.source.planning import Span
 from tallymark_spark_jobs.source.reading import Damage, DamagedError, Piece, read_span

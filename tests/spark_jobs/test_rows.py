@@ -21,7 +21,7 @@ from tallymark.client.producing.stamps import (
     stamp_of,
     uvarint,
 )
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 from tallymark_audit.model.contents import blocks_of
 from tallymark_audit.model.hashing import MASK
 from tallymark_spark_jobs.source import columns, rows
@@ -161,7 +161,7 @@ def test_no_pandas_is_imported_to_make_rows() -> None:
     more than a second: the count of a few thousand messages took longer to start than to run."""
     code = (
         "import sys; from tallymark_spark_jobs.source import rows; "
-        "from tallymark.protocol.records import Record; "
+        "from tallymark.protocol.records.batch import Record; "
         "r = Record(offset=1, timestamp=2, key=None, value=b'v', headers=(('h', None),)); "
         "rows.stamp_rows('t', 0, [r]); rows.record_rows('t', 0, [r], [0], True); "
         "assert 'pandas' not in sys.modules"

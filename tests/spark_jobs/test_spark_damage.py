@@ -15,7 +15,7 @@ from rich.console import Console
 
 from tallymark import Admin, Producer
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment
-from tallymark.protocol.records import iterate_batches
+from tallymark.protocol.records.batch import iterate_batches
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.edges import AUDIT_TOPIC

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from tallymark import Admin, Producer, SimpleConsumer
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.ranges import RangeSet

@@ -23,7 +23,7 @@ from tallymark.client import Admin
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.errors import TallymarkError
 from tallymark.protocol import messages as m
-from tallymark.protocol.records import HEADER_SIZE, encode_batch
+from tallymark.protocol.records.batch import HEADER_SIZE, encode_batch
 from tallymark.testing.wire import WireClient
 from tallymark_audit.events import event_schema, event_schema_v1, event_schema_v2, event_schema_v3
 from tallymark_audit.events.events import AuditEvent, CellReport, Copied, Gap, encode_event

@@ -30,7 +30,7 @@ from audit_parts import (
 
 from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, Deployment, Mirror
-from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.records.batch import BatchHeader
 from tallymark_audit.collector.counting import count
 from tallymark_audit.events.events import AuditEvent, Copied, Gap, decode_event, encode_event
 from tallymark_audit.judge.assemble import consumer_facts

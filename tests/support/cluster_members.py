@@ -27,7 +27,7 @@ from tallymark.protocol.messages import (
     ProduceRequestTopic,
     ProduceResponsePartition,
 )
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 from tallymark.testing.zookeeper import ZooKeeperServer

@@ -10,7 +10,7 @@ from tallymark.log.compaction.job import dirt_of, task_of
 from tallymark.log.compaction.swap import swap
 from tallymark.log.compaction.task import Cleaned, Summary
 from tallymark.log.disk.files import Files
-from tallymark.protocol.records import Record, encode_batch, split_batches
+from tallymark.protocol.records.batch import Record, encode_batch, split_batches
 from tallymark.testing.memory_files import MemoryFiles
 
 MAP_BYTES = 1 << 20

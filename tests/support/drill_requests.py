@@ -8,8 +8,8 @@ from tallymark.protocol.messages import (
     ProduceRequestPartition,
     ProduceRequestTopic,
 )
-from tallymark.protocol.record_writer import RecordInput
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
+from tallymark.protocol.records.writer import RecordInput
 from tallymark_audit.proof.drill.applications.producer import value_of
 
 TOPIC = "orders"

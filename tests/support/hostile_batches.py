@@ -11,8 +11,8 @@ import cramjam
 from crc32c import crc32c
 
 from tallymark.protocol import messages as m
-from tallymark.protocol.record_writer import HEADER
-from tallymark.protocol.records import Header, encode_batch
+from tallymark.protocol.records.batch import Header, encode_batch
+from tallymark.protocol.records.writer import HEADER
 from tallymark.protocol.varint import encode_varint
 from tallymark.testing.wire import WireClient
 

@@ -25,7 +25,7 @@ from tallymark.protocol.messages import (
     ProduceRequestPartition,
     ProduceRequestTopic,
 )
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.testing.wire import WireClient
 
 _VALID = 3000

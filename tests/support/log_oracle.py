@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 
 Message = tuple[bytes, int, int]
 """(instance, origin partition, sequence): the identity of a message within its topic."""

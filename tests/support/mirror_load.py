@@ -12,7 +12,7 @@ from itertools import pairwise
 from mirror_rig import Rig
 
 from tallymark.client.producing.producer import Producer
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 
 PER_SECOND = 600
 

@@ -23,7 +23,7 @@ from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.errors import UserError
 from tallymark.mirror import Mirror, MirrorContext, MirrorObserver
 from tallymark.processes.zookeeper_server import find_jars, find_java
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.zookeeper import ZooKeeperServer
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from tallymark.protocol import frames
 from tallymark.protocol.api import ADVERTISED, ApiKey
-from tallymark.protocol.compression import CODECS
 from tallymark.protocol.messages import REQUEST_CLASSES
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
+from tallymark.protocol.records.compression import CODECS
 from tallymark.protocol.schema import (
     Array,
     Bool,

@@ -20,8 +20,8 @@ from tallymark.errors import (
     LogTruncatedError,
     TallymarkError,
 )
-from tallymark.protocol.record_columns import RecordColumns
-from tallymark.protocol.records import Batch, Record
+from tallymark.protocol.records.batch import Batch, Record
+from tallymark.protocol.records.columns import RecordColumns
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark_audit.collector.bounds import WindowBound
 from tallymark_audit.collector.counting import MAX_RANGES

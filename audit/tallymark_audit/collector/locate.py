@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 from tallymark.client import FetchSpec
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CorruptMessageError, CorruptRecordError, KafkaError
-from tallymark.protocol.records import Batch, Record
+from tallymark.protocol.records.batch import Batch, Record
 from tallymark.protocol.topic_partition import EARLIEST
 from tallymark_audit.model.cells import CellKey, Copy
 from tallymark_audit.model.hashing import content

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tallymark.errors import RemoteProtocolError
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 from tallymark_audit.events.event_checks import Place, places_of, read_event, without_unknown
 from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.edges import AUDIT_TOPIC

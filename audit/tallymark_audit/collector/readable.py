@@ -1,9 +1,10 @@
 """What of a fetch can be read, and how much of it at once.
 
 Batches are unpacked one by one, in the order of the log. One that does not decode, or holds more
-than it may (:func:`tallymark.protocol.compression.usual_max_size`), is a *hole*: what stands before
-and behind it is counted. After :data:`AT_ONCE` bytes the rest of the fetch is left for the next
-round, so that what is packed tightly in one partition costs the others no more than that::
+than it may (:func:`tallymark.protocol.records.compression.usual_max_size`), is a *hole*: what
+stands before and behind it is counted. After :data:`AT_ONCE` bytes the rest of the fetch is left
+for the next round, so that what is packed tightly in one partition costs the others no more than
+that::
 
     fetched   │ good │ bad │ bad │ good │ 30 MB │ 30 MB │ ...
     read      │ ✓    │ one hole  │ ✓    │ ✓     │         next round: from here on
@@ -16,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tallymark.errors import CorruptRecordError
-from tallymark.protocol.record_columns import RecordColumns
-from tallymark.protocol.records import Batch
+from tallymark.protocol.records.batch import Batch
+from tallymark.protocol.records.columns import RecordColumns
 from tallymark_audit.model.log_reader import FetchedLike
 from tallymark_audit.store.damage import Hole
 

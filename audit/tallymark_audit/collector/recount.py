@@ -14,8 +14,8 @@ from typing import Final
 from tallymark.client import FetchSpec
 from tallymark.client.reading.behind import goes_on_at
 from tallymark.errors import CODES, BatchCutError, CorruptMessageError, KafkaError
-from tallymark.protocol.record_columns import RecordColumns
-from tallymark.protocol.records import Batch
+from tallymark.protocol.records.batch import Batch
+from tallymark.protocol.records.columns import RecordColumns
 from tallymark.protocol.topic_partition import EARLIEST
 from tallymark_audit.collector.bounds import overflow_window
 from tallymark_audit.collector.counting import MAX_RANGES, count

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tallymark.errors import KafkaError
-from tallymark.protocol.records import Batch
+from tallymark.protocol.records.batch import Batch
 
 
 class TopicLike(Protocol):

@@ -26,8 +26,8 @@ from tallymark.client.producing.stamps import (
     stamp_ends,
     uvarint,
 )
-from tallymark.protocol.record_columns import RecordColumns
-from tallymark.protocol.records import Batch
+from tallymark.protocol.records.batch import Batch
+from tallymark.protocol.records.columns import RecordColumns
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import Block, CellKey, window_of
 from tallymark_audit.model.contents import blocks_of

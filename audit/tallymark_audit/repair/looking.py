@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 from tallymark.client import Producer
 from tallymark.client.producing.stamps import Stamp
 from tallymark.errors import KafkaError, TallymarkError
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 from tallymark.protocol.topic_partition import EARLIEST
 from tallymark_audit.collector.locate import Stretch, records_between
 from tallymark_audit.model.log_reader import LogReader

@@ -22,7 +22,7 @@ from tallymark.errors import (
     KafkaError,
     LogTruncatedError,
 )
-from tallymark.protocol.records import Batch, BatchBuilder, Header, split_batches
+from tallymark.protocol.records.batch import Batch, BatchBuilder, Header, split_batches
 from tallymark.protocol.topic_partition import TopicPartition
 
 

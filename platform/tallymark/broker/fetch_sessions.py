@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from tallymark.errors import CODES, KafkaError
-from tallymark.protocol.fetch_wire import Ask, Found, PlainFetch, Topic
+from tallymark.protocol.wire.fetch import Ask, Found, PlainFetch, Topic
 
 NO_SESSION: Final = 0
 _FULL: Final = 0

@@ -41,7 +41,7 @@ from tallymark.log.upkeep.retention import deletable
 from tallymark.log.upkeep.roll_policy import must_flush, must_roll
 from tallymark.log.validation.append_time import stamp_batch
 from tallymark.log.validation.preparation import Prepared, prepare
-from tallymark.protocol.records import BatchHeader, place_batch
+from tallymark.protocol.records.batch import BatchHeader, place_batch
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 __all__ = ["EARLIEST", "LATEST", "AppendInfo", "Log", "LogSlice", "OldSegments"]

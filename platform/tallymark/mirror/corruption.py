@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tallymark.errors import CODES, CorruptRecordError, KafkaError
-from tallymark.protocol.records import Batch
+from tallymark.protocol.records.batch import Batch
 
 _UNFIT: Final = CODES["INVALID_RECORD"]
 _PERHAPS: Final = frozenset(

@@ -62,7 +62,7 @@ from tallymark.protocol.messages import (
     ProduceResponsePartition,
     ProduceResponseTopic,
 )
-from tallymark.protocol.records import split_batches
+from tallymark.protocol.records.batch import split_batches
 from tallymark.protocol.schema import Message
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.testing.scripted_log import MemoryLog, find_time, read_partition

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tallymark.errors import CODES
 from tallymark.protocol.messages import FetchResponsePartition
-from tallymark.protocol.records import Batch, Record, place_batch, split_batches
+from tallymark.protocol.records.batch import Batch, Record, place_batch, split_batches
 
 
 @dataclass(slots=True)

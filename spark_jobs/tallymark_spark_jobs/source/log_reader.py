@@ -8,7 +8,7 @@ from typing import Any
 
 from tallymark.client import SimpleConsumer, TopicInfo
 from tallymark.errors import UserError
-from tallymark.protocol.records import BatchHeader, Record
+from tallymark.protocol.records.batch import BatchHeader, Record
 from tallymark_spark_jobs.source import rows
 from tallymark_spark_jobs.source.options import SourceOptions
 from tallymark_spark_jobs.source.planning import LogBounds, Span, plan

@@ -14,7 +14,7 @@ from tallymark.errors import (
     KafkaError,
     UserError,
 )
-from tallymark.protocol.records import Batch, BatchHeader, Record
+from tallymark.protocol.records.batch import Batch, BatchHeader, Record
 from tallymark_spark_jobs.source.planning import Span
 
 FETCH_BYTES = 4 << 20

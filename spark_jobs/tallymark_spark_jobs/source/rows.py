@@ -21,7 +21,7 @@ from tallymark.client.producing.stamps import (
     stamp_of,
     uvarint,
 )
-from tallymark.protocol.records import Header, Record
+from tallymark.protocol.records.batch import Header, Record
 from tallymark_audit.model.hashing import content
 from tallymark_spark_jobs.source import columns
 from tallymark_spark_jobs.source.reading import Damage

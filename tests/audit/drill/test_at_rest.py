@@ -8,7 +8,7 @@ from drill_requests import INSTANCE, SERVER, stamped
 
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CorruptRecordError
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark_audit.proof.drill.faults import at_rest
 from tallymark_audit.proof.drill.truth.books_and_logs import Log, Origin, crc_is_right, read_files
 from tallymark_audit.proof.harness.power_failure import CHECKPOINT

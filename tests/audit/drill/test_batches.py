@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.protocol.records import Batch, Record, encode_batch, split_batches
+from tallymark.protocol.records.batch import Batch, Record, encode_batch, split_batches
 from tallymark_audit.proof.drill.faults import batches
 
 CODECS = ("none", "gzip", "zstd")

@@ -16,8 +16,8 @@ from tallymark.protocol.messages import (
     ProduceRequestTopic,
     ProduceResponse,
 )
-from tallymark.protocol.record_writer import RecordInput
-from tallymark.protocol.records import Record, encode_batch, split_batches
+from tallymark.protocol.records.batch import Record, encode_batch, split_batches
+from tallymark.protocol.records.writer import RecordInput
 from tallymark_audit.events.events import encode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.proof.drill.faults import kinds

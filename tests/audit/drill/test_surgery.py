@@ -5,7 +5,7 @@ from pathlib import Path
 
 from drill_requests import SERVER, TOPIC, stamped
 
-from tallymark.protocol.records import encode_batch, split_batches
+from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark_audit.proof.drill.faults.kinds import CUT_OUT
 from tallymark_audit.proof.drill.faults.log_faults import notes_of_removed, remove_middle
 

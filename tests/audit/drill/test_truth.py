@@ -5,7 +5,7 @@ from pathlib import Path
 
 from drill_requests import INSTANCE, stamped
 
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark_audit.proof.drill.truth.books_and_logs import (
     OldLog,
     Origin,

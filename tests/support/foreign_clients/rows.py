@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from tallymark.protocol.compression import CODECS
+from tallymark.protocol.records.compression import CODECS
 
 Row: TypeAlias = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]
 """Key, value, headers, timestamp in ms."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.protocol.records import split_batches
+from tallymark.protocol.records.batch import split_batches
 from tallymark_audit.proof.harness.power_failure import Cut
 
 

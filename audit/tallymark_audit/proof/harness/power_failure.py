@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tallymark.errors import CorruptRecordError
-from tallymark.protocol.records import HEADER_SIZE, read_header
+from tallymark.protocol.records.batch import HEADER_SIZE, read_header
 
 CHECKPOINT = "recovery-point-offset-checkpoint"
 

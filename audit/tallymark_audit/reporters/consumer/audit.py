@@ -43,7 +43,7 @@ from tallymark.client.producing.stamps import INSTANCE_BYTES
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
-from tallymark.protocol.record_columns import RecordColumns
+from tallymark.protocol.records.columns import RecordColumns
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.events.events import MAX_TEXT
 from tallymark_audit.model.edges import is_audited

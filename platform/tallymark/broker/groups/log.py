@@ -11,7 +11,7 @@ from tallymark.errors import CODES, CorruptRecordError, KafkaError
 from tallymark.groups.records import GroupRecord
 from tallymark.groups.state import GroupsState
 from tallymark.log.log import Log
-from tallymark.protocol.records import Batch, encode_batch, split_batches
+from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
 
 _READ_BYTES: Final = 1024 * 1024
 _BATCH_BYTES: Final = 256 * 1024

@@ -35,7 +35,7 @@ from tallymark.errors import CODES, KafkaError
 from tallymark.net.server.handler import Answer, Connection
 from tallymark.protocol.frames import RequestHeader, encode_response
 from tallymark.protocol.messages import ProduceRequest
-from tallymark.protocol.produce_wire import (
+from tallymark.protocol.wire.produce import (
     Batches,
     PlainProduce,
     read_produce,

@@ -33,9 +33,9 @@ from tallymark.broker.requests.registry import register_raw
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.net.server.handler import Answer, Connection
-from tallymark.protocol.fetch_wire import read_fetch
 from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.messages import FetchRequest
+from tallymark.protocol.wire.fetch import read_fetch
 
 _LAST_ID: Final = 2**31 - 1
 

@@ -24,7 +24,7 @@ from tallymark.log.disk.files import FileSlice
 from tallymark.log.log import Log
 from tallymark.log.results import AppendInfo
 from tallymark.log.validation.preparation import Prepared, is_slow, prepare
-from tallymark.protocol.records import HEADER_SIZE, read_header
+from tallymark.protocol.records.batch import HEADER_SIZE, read_header
 from tallymark.protocol.schema import Buffer
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tallymark.errors import CODES, KafkaError
-from tallymark.protocol.records import HEADER_SIZE
+from tallymark.protocol.records.batch import HEADER_SIZE
 from tallymark.protocol.schema import Buffer
 
 _MAGIC_AT: Final = 16

@@ -17,8 +17,8 @@ from tallymark.broker.requests.fetch_round import FetchRound, Wanted, length_of,
 from tallymark.broker.state import BrokerState
 from tallymark.net.server.handler import Answer, Connection
 from tallymark.protocol.api import ApiKey
-from tallymark.protocol.fetch_wire import PlainFetch
 from tallymark.protocol.frames import RequestHeader
+from tallymark.protocol.wire.fetch import PlainFetch
 
 _MOST_WAIT_MS: Final = 300_000
 """A reader that names a longer wait is answered after this one; it asks again."""

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from tallymark.broker.requests.fetch_round import FetchRound
 from tallymark.net.server.handler import Answer
-from tallymark.protocol.fetch_wire import Found, PlainFetch, Topic, write_fetched
 from tallymark.protocol.frames import RequestHeader, encode_response_parts
 from tallymark.protocol.messages import (
     FetchResponse,
@@ -18,6 +17,7 @@ from tallymark.protocol.messages import (
     FetchResponseTopic,
 )
 from tallymark.protocol.schema import ZERO_UUID, Buffer
+from tallymark.protocol.wire.fetch import Found, PlainFetch, Topic, write_fetched
 
 _READ_COMMITTED: Final = 1
 Topics = Sequence[tuple[Topic, Sequence[Found]]]

@@ -16,12 +16,12 @@ from tallymark.log import Log
 from tallymark.log.segments.segment import ColdSegmentError
 from tallymark.net.server.handler import Connection
 from tallymark.net.server.responses import SENDFILE_FROM
-from tallymark.protocol.fetch_wire import Ask, Found, PlainFetch, Topic
 from tallymark.protocol.messages import (
     FetchResponseEpochEndOffset,
     FetchResponseLeader,
     FetchResponseNode,
 )
+from tallymark.protocol.wire.fetch import Ask, Found, PlainFetch, Topic
 
 _FIRST_WITH_ZSTD: Final = 10
 

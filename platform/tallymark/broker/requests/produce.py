@@ -24,8 +24,8 @@ from tallymark.protocol.messages import (
     ProduceResponseRecordError,
     ProduceResponseTopic,
 )
-from tallymark.protocol.produce_wire import Appended, Batches
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+from tallymark.protocol.wire.produce import Appended, Batches
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.net.limits.log_rate import RateLimit
 from tallymark.net.server.handler import Connection
 from tallymark.protocol.api import ApiKey
-from tallymark.protocol.records import encode_batch
+from tallymark.protocol.records.batch import encode_batch
 from tallymark.protocol.schema import Message
 from tallymark.trail import Entry, TrailFile
 

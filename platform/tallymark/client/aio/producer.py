@@ -31,7 +31,7 @@ from tallymark.client.producing.delivery import Delivery, OnDelivery, RecordMeta
 from tallymark.client.producing.producer import Producer
 from tallymark.client.producing.record_appender import RecordAppender
 from tallymark.errors import BufferFullError, ClosedError, TimedOutError
-from tallymark.protocol.records import Header
+from tallymark.protocol.records.batch import Header
 
 log: Final = logging.getLogger(__name__)
 

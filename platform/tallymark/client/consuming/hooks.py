@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
 from tallymark.errors import UserError
-from tallymark.protocol.record_columns import RecordColumns
+from tallymark.protocol.records.columns import RecordColumns
 from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")

@@ -24,7 +24,7 @@ from typing import Any
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import as_messages
 from tallymark.coordination.consumers.offsets import Position
-from tallymark.protocol.record_columns import RecordColumns, concatenated, joined
+from tallymark.protocol.records.columns import RecordColumns, concatenated, joined
 
 Follow = Callable[[Iterator[int]], Iterator[int]]
 

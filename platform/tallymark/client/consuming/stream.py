@@ -23,8 +23,8 @@ from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import MessageBatch, read_columns
 from tallymark.errors import ClosedError, TallymarkError, TimedOutError
-from tallymark.protocol.record_columns import RecordColumns
-from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.records.batch import BatchHeader
+from tallymark.protocol.records.columns import RecordColumns
 from tallymark.protocol.topic_partition import TopicPartition
 
 __all__ = ["QUEUE_BYTES", "Chunk", "Gate", "Stream", "StreamMetrics"]

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.message_batch import read_columns
 from tallymark.errors import TallymarkError
-from tallymark.protocol.record_columns import RecordColumns
-from tallymark.protocol.records import Batch, BatchHeader
+from tallymark.protocol.records.batch import Batch, BatchHeader
+from tallymark.protocol.records.columns import RecordColumns
 
 
 class Gate:

@@ -41,7 +41,7 @@ from tallymark.client.producing.settings import (
     server_name,
 )
 from tallymark.errors import ClosedError, LocalProtocolError, TimedOutError
-from tallymark.protocol.records import Header
+from tallymark.protocol.records.batch import Header
 
 __all__ = ["BatchEncoder", "Encoder", "Producer"]
 

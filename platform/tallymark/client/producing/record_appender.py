@@ -34,7 +34,7 @@ from tallymark.client.producing.encoders import (
 from tallymark.client.producing.interceptors.queue_interceptor import OutgoingRecord
 from tallymark.client.producing.stamps import STAMP_HEADER
 from tallymark.errors import CODES, BufferFullError, ClosedError, KafkaError, RecordDroppedError
-from tallymark.protocol.records import Header
+from tallymark.protocol.records.batch import Header
 from tallymark.protocol.schema import Buffer
 
 

@@ -10,7 +10,7 @@ from tallymark.client.core.setting_types import check_kinds
 from tallymark.client.metrics import Metrics
 from tallymark.client.producing.stamps import MAX_SERVER_BYTES
 from tallymark.errors import UserError
-from tallymark.protocol.compression import CODECS, LEVELS
+from tallymark.protocol.records.compression import CODECS, LEVELS
 
 Acks = Literal["all", -1, 0, 1]
 OnBufferFull = Literal["block", "fail", "drop"]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from tallymark.errors import BatchCutError, CorruptMessageError
-from tallymark.protocol.records import Batch
+from tallymark.protocol.records.batch import Batch
 
 TIMES: Final = 3
 """How often in a row a batch has to be unreadable before it counts as damaged in the log, where its

@@ -24,7 +24,7 @@ from tallymark.protocol.messages import (
     FetchResponse,
     FetchResponsePartition,
 )
-from tallymark.protocol.records import Batch, iterate_batches
+from tallymark.protocol.records.batch import Batch, iterate_batches
 from tallymark.protocol.schema import ZERO_UUID, Buffer
 
 _NAMES_UNTIL: Final = 12

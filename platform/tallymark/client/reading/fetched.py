@@ -9,9 +9,9 @@ from typing import NamedTuple
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import Headers, MessageBatch, messages, read_columns
 from tallymark.errors import UserError
-from tallymark.protocol.compression import DEFAULT_MAX_SIZE
-from tallymark.protocol.record_columns import RecordColumns
-from tallymark.protocol.records import Batch, BatchHeader, Record
+from tallymark.protocol.records.batch import Batch, BatchHeader, Record
+from tallymark.protocol.records.columns import RecordColumns
+from tallymark.protocol.records.compression import DEFAULT_MAX_SIZE
 from tallymark.protocol.topic_partition import EARLIEST as EARLIEST
 from tallymark.protocol.topic_partition import LATEST as LATEST
 

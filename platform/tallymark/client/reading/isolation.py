@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from tallymark.errors import CorruptRecordError, UserError
 
 if TYPE_CHECKING:
-    from tallymark.protocol.records import Batch
+    from tallymark.protocol.records.batch import Batch
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 

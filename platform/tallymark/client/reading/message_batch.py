@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from tallymark.client.reading.message import Message
 from tallymark.errors import CorruptMessageError, CorruptRecordError
-from tallymark.protocol.record_columns import RecordColumns, concatenated, joined
-from tallymark.protocol.records import Batch
+from tallymark.protocol.records.batch import Batch
+from tallymark.protocol.records.columns import RecordColumns, concatenated, joined
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

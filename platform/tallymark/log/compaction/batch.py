@@ -17,9 +17,9 @@ from typing import Final
 
 import crc32c
 
-from tallymark.protocol.compression import compress
-from tallymark.protocol.record_writer import HEADER, encode_large_record, encode_record
-from tallymark.protocol.records import BatchHeader, Record
+from tallymark.protocol.records.batch import BatchHeader, Record
+from tallymark.protocol.records.compression import compress
+from tallymark.protocol.records.writer import HEADER, encode_large_record, encode_record
 from tallymark.protocol.schema import Buffer
 from tallymark.protocol.varint import encode_varint
 

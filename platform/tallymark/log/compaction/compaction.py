@@ -33,7 +33,7 @@ from tallymark.log.compaction.task import Cleaned, CompactionTask, Paused, Summa
 from tallymark.log.compaction.throttle import Throttle, Turn
 from tallymark.log.disk.files import Files
 from tallymark.log.segments.scan import Window, header_at
-from tallymark.protocol.records import Batch
+from tallymark.protocol.records.batch import Batch
 from tallymark.protocol.schema import Buffer
 
 _CHUNK: Final = 1 << 20

@@ -28,8 +28,8 @@ from typing import Final
 from tallymark.errors import RemoteProtocolError
 from tallymark.log.compaction.batch import delete_horizon, empty_batch, rewrite
 from tallymark.log.compaction.offset_map import OffsetMap
-from tallymark.protocol.compression import DecompressedTooLargeError
-from tallymark.protocol.records import Batch, BatchHeader, Record, RecordStretches
+from tallymark.protocol.records.batch import Batch, BatchHeader, Record, RecordStretches
+from tallymark.protocol.records.compression import DecompressedTooLargeError
 from tallymark.protocol.schema import Buffer
 
 _LAST_TIME: Final = 2**63 - 1

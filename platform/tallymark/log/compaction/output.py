@@ -9,7 +9,7 @@ from typing import Final
 from tallymark.log.disk.files import File, Files
 from tallymark.log.segments.indexes import SegmentIndexes
 from tallymark.log.segments.swap_files import CLEANED, INDEXES
-from tallymark.protocol.records import read_header
+from tallymark.protocol.records.batch import read_header
 from tallymark.protocol.schema import Buffer
 
 _WRITE_BYTES: Final = 1 << 20

@@ -19,7 +19,7 @@ from tallymark.log.disk.files import Handle
 from tallymark.log.segments.scan import Window, header_at
 from tallymark.log.segments.segment import Segment
 from tallymark.log.segments.segment_list import SegmentList
-from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.records.batch import BatchHeader
 
 log = logging.getLogger(__name__)
 

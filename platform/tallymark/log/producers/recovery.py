@@ -8,7 +8,7 @@ from typing import Final
 from tallymark.log.producers.snapshot import Snapshots
 from tallymark.log.producers.state import ProducerStates
 from tallymark.log.segments.segment_list import SegmentList
-from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.records.batch import BatchHeader
 
 _TAIL: Final = 256 * 1024
 """Bytes at the end of the log that are looked through for the last batches of each producer."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tallymark.errors import CODES, KafkaError
-from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.records.batch import BatchHeader
 
 KEPT: Final = 5
 _MODULUS: Final = 2**31

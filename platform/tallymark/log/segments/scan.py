@@ -2,7 +2,7 @@
 
 Two gaits: :func:`walk` gives whole headers (recovery, replay), :func:`places` only where a batch
 lies, for the search of an offset, some times faster. The part of a batch's header that ``places``
-reads (the rest is drawn in :mod:`tallymark.protocol.records`)::
+reads (the rest is drawn in :mod:`tallymark.protocol.records.batch`)::
 
     position  0             8            12      16      17    21           23
               | base offset | length     | epoch | magic | crc | attributes | last offset delta
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from tallymark.errors import CorruptRecordError
 from tallymark.log.disk.files import Handle
-from tallymark.protocol.records import HEADER_SIZE, BatchHeader, read_header
+from tallymark.protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
 
 _PLACE: Final = struct.Struct(">qi4xb6xi8xq")
 _LENGTH_FROM: Final = 12

@@ -23,7 +23,7 @@ from tallymark.log.disk.files import Data, File, Files, FileSlice, Handle, notic
 from tallymark.log.segments.indexes import IndexMark, SegmentIndexes
 from tallymark.log.segments.offset_index import IndexDamagedError
 from tallymark.log.segments.scan import BatchPlace, places, walk
-from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.records.batch import BatchHeader
 
 log = logging.getLogger(__name__)
 

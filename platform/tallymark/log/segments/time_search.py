@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 from tallymark.errors import CorruptRecordError
 from tallymark.log.segments.scan import BatchPlace
 from tallymark.log.segments.segment import Segment
-from tallymark.protocol.compression import decompress, usual_max_size
-from tallymark.protocol.record_check import check_count, check_records, find_record
-from tallymark.protocol.records import HEADER_SIZE, read_header
+from tallymark.protocol.records.batch import HEADER_SIZE, read_header
+from tallymark.protocol.records.check import check_count, check_records, find_record
+from tallymark.protocol.records.compression import decompress, usual_max_size
 from tallymark.protocol.schema import Buffer
 
 _ANY: Final = -(1 << 70)

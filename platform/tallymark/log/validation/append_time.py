@@ -12,8 +12,8 @@ from tallymark.log.config import NEVER, LogConfig
 from tallymark.log.disk.files import Data
 from tallymark.log.validation.batch import refused_records
 from tallymark.log.validation.records import MOST_NAMED, opened
-from tallymark.protocol.record_check import untimely_records
-from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.records.batch import BatchHeader
+from tallymark.protocol.records.check import untimely_records
 from tallymark.protocol.schema import Buffer
 
 _CRC_AT: Final = 17

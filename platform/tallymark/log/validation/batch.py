@@ -15,7 +15,7 @@ import crc32c
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, RecordsRefusedError
 from tallymark.log.config import LogConfig
 from tallymark.log.disk.files import Data
-from tallymark.protocol.records import BatchHeader, read_header
+from tallymark.protocol.records.batch import BatchHeader, read_header
 
 MOST_TEXTS: Final = 100
 """Refused records of a batch whose reason is told one by one."""

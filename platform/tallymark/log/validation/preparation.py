@@ -18,8 +18,8 @@ from tallymark.log.validation.append_time import check_timestamps
 from tallymark.log.validation.batch import check_size, validate_batch
 from tallymark.log.validation.recompression import recompressed
 from tallymark.log.validation.records import check_batch, check_lengths, has_time_limits
-from tallymark.protocol.compression import CODECS
-from tallymark.protocol.records import HEADER_SIZE, BatchHeader
+from tallymark.protocol.records.batch import HEADER_SIZE, BatchHeader
+from tallymark.protocol.records.compression import CODECS
 
 SLOW_BYTES: Final = 16 * 1024
 """Opening a batch of up to so many bytes takes less than a millisecond, if it is not compressed."""

@@ -13,8 +13,8 @@ from typing import Final
 
 import crc32c
 
-from tallymark.protocol.compression import CODECS, compress
-from tallymark.protocol.records import HEADER_SIZE, BatchHeader, read_header
+from tallymark.protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
+from tallymark.protocol.records.compression import CODECS, compress
 from tallymark.protocol.schema import Buffer
 
 _LENGTH_AT: Final = 8

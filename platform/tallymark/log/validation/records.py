@@ -23,15 +23,15 @@ from tallymark.errors import CODES, CorruptRecordError, KafkaError
 from tallymark.log.config import NEVER, LogConfig
 from tallymark.log.disk.files import Data
 from tallymark.log.validation.batch import refused_records
-from tallymark.protocol.compression import DecompressedTooLargeError, decompress
-from tallymark.protocol.record_check import (
+from tallymark.protocol.records.batch import HEADER_SIZE, BatchHeader
+from tallymark.protocol.records.check import (
     BadRecordError,
     check_count,
     check_records,
     is_whole,
     keyless_records,
 )
-from tallymark.protocol.records import HEADER_SIZE, BatchHeader
+from tallymark.protocol.records.compression import DecompressedTooLargeError, decompress
 from tallymark.protocol.schema import Buffer
 
 MOST_NAMED: Final = 10_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tallymark.log.producers.state import last_sequence, next_sequence
-from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.records.batch import BatchHeader
 
 _FORGOTTEN_MS: Final = 86_400_000
 """A broker forgets a producer that is idle for a day, and then takes any sequence of it."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tallymark.log.disk.files import Files
 from tallymark.log.segments.offset_index import IndexDamagedError, OffsetIndex
 from tallymark.log.segments.time_index import TimeIndex
-from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.records.batch import BatchHeader
 
 _NO_END = 2**62
 

@@ -26,9 +26,9 @@ from tallymark.log.loading.recovery import batch_crc
 from tallymark.log.segments.scan import Window, header_at
 from tallymark.log.verify.chain import Chain
 from tallymark.log.verify.indexes import IndexCheck
-from tallymark.protocol.compression import decompress
-from tallymark.protocol.record_check import check_count, check_records, greatest_delta
-from tallymark.protocol.records import HEADER_SIZE, Batch
+from tallymark.protocol.records.batch import HEADER_SIZE, Batch
+from tallymark.protocol.records.check import check_count, check_records, greatest_delta
+from tallymark.protocol.records.compression import decompress
 from tallymark.protocol.schema import Buffer
 
 _CHUNK: Final = 1 << 20

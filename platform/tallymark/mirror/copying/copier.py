@@ -1,10 +1,10 @@
 """Batch by batch from the source to the target, and which of them have arrived.
 
 A batch is passed on *whole*, neither decompressed nor looked into, where that is the same as
-copying its records: see :func:`~tallymark.protocol.rebatch.is_dense`, and the target keeps the
-partition. Otherwise its records are decoded and put together anew (:mod:`.recoding`): where the key
-decides the partition, where compaction has left gaps, where only a part is to be copied, and where
-batches are so small that sending each by itself costs more than that.
+copying its records: see :func:`~tallymark.protocol.records.rebatch.is_dense`, and the target keeps
+the partition. Otherwise its records are decoded and put together anew (:mod:`.recoding`): where the
+key decides the partition, where compaction has left gaps, where only a part is to be copied, and
+where batches are so small that sending each by itself costs more than that.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from tallymark.mirror.target.loop_guard import LoopGuard
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch, Settled
 from tallymark.mirror.target.target import Target
 from tallymark.net.limits.log_rate import RateLimit
-from tallymark.protocol.rebatch import is_dense
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
+from tallymark.protocol.records.rebatch import is_dense
 
 _POLL_SECONDS: Final = 0.05
 _log = logging.getLogger("mirror")

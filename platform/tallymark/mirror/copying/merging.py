@@ -5,7 +5,7 @@ A batch of few bytes may hold hundreds of megabytes, and several of them put tog
 that no consumer reads. So nothing is merged beyond :data:`MERGED_BYTES` of records, and a batch
 that is larger by itself goes out as it is, without being unpacked any further. One that has to be
 taken apart, since the key decides its partition for instance, is unpacked by itself, as far as
-:func:`~tallymark.protocol.compression.usual_max_size` allows.
+:func:`~tallymark.protocol.records.compression.usual_max_size` allows.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from tallymark.errors import CorruptRecordError
-from tallymark.protocol.record_reader import SMALLEST_RECORD
-from tallymark.protocol.records import HEADER_SIZE, Batch, Record
+from tallymark.protocol.records.batch import HEADER_SIZE, Batch, Record
+from tallymark.protocol.records.reader import SMALLEST_RECORD
 
 MERGED_BYTES: Final = 256 * 1024
 """Of records, unpacked."""

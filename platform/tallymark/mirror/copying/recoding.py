@@ -8,7 +8,7 @@ from typing import Final
 from tallymark.client.core.partition_layout import Layout
 from tallymark.mirror.progress import UNKNOWN, Range
 from tallymark.mirror.target.ready_batch import batch_of
-from tallymark.protocol.records import Batch, Record
+from tallymark.protocol.records.batch import Batch, Record
 
 SMALL_RECORDS: Final = 24
 SMALL_BYTES: Final = 8 * 1024

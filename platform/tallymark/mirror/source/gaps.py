@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tallymark.mirror.progress import Partition
-from tallymark.protocol.records import BatchHeader
+from tallymark.protocol.records.batch import BatchHeader
 
 CONTROL: Final = "control"
 ABORTED: Final = "aborted"

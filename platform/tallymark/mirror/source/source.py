@@ -26,7 +26,7 @@ from tallymark.mirror.progress import UNKNOWN, Partition
 from tallymark.mirror.source.catalog import NO_ID
 from tallymark.mirror.source.gaps import GapNotes
 from tallymark.mirror.source.topic_ids import TopicIds
-from tallymark.protocol.records import Batch
+from tallymark.protocol.records.batch import Batch
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 REQUEST_TIMEOUT_MS = 10_000

@@ -14,7 +14,7 @@ from tallymark.mirror.target.ready_batch import ReadyBatch
 from tallymark.net.client.broker_connection import Stream
 from tallymark.net.client.connection import Writer
 from tallymark.protocol.messages import ProduceResponse, ProduceResponsePartition
-from tallymark.protocol.produce_client_wire import Appended, Topic, write_produce
+from tallymark.protocol.wire.produce_client import Appended, Topic, write_produce
 
 NAMED_UNTIL: Final = 12
 """Later versions of Produce name topics by id; a topic made anew meanwhile is found by its name."""

@@ -38,7 +38,7 @@ from tallymark.mirror.target.ready_batch import ReadyBatch
 from tallymark.net.addresses import Address
 from tallymark.net.client.broker_connection import Stream
 from tallymark.protocol.messages import ProduceResponse
-from tallymark.protocol.produce_client_wire import Appended, read_produced
+from tallymark.protocol.wire.produce_client import Appended, read_produced
 
 PATIENCE: Final = 30.0
 """Seconds."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tallymark.client.producing.batches.batch import NO_IDENTITY, Identity, ProducerBatch
-from tallymark.protocol.rebatch import rebatch
-from tallymark.protocol.records import Batch, BatchBuilder, Record, split_batches
+from tallymark.protocol.records.batch import Batch, BatchBuilder, Record, split_batches
+from tallymark.protocol.records.rebatch import rebatch
 from tallymark.protocol.schema import Buffer
 
 Origin: TypeAlias = frozenset[str]

@@ -18,7 +18,7 @@ from tallymark.processes.checks.reach import Finding, reach
 from tallymark.processes.ports import is_taken, listening
 from tallymark.processes.supervisor.control import NotRunningError, ask
 from tallymark.processes.supervisor.run import control_file
-from tallymark.protocol import record_check
+from tallymark.protocol.records import check as record_check
 
 JAVA_AT_LEAST = 17
 DISK_AT_LEAST = 1 << 30

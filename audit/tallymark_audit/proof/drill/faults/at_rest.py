@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tallymark.client.producing.stamps import Stamp, encode_stamp, stamp_of
-from tallymark.protocol.records import HEADER_SIZE, Batch, Record, split_batches
+from tallymark.protocol.records.batch import HEADER_SIZE, Batch, Record, split_batches
 from tallymark_audit.proof.drill.faults import batches
 from tallymark_audit.proof.drill.faults.log_faults import forget_indexes
 from tallymark_audit.proof.harness.power_failure import flushed_through

@@ -13,16 +13,16 @@ from typing import Final
 
 from crc32c import crc32c
 
-from tallymark.protocol.compression import compress, decompress
-from tallymark.protocol.rebatch import is_dense, rebatch
-from tallymark.protocol.record_writer import HEADER
-from tallymark.protocol.records import HEADER_SIZE, Batch, BatchHeader, Record, encode_batch
+from tallymark.protocol.records.batch import HEADER_SIZE, Batch, BatchHeader, Record, encode_batch
+from tallymark.protocol.records.compression import compress, decompress
+from tallymark.protocol.records.rebatch import is_dense, rebatch
+from tallymark.protocol.records.writer import HEADER
 from tallymark.protocol.schema import Buffer
 from tallymark.protocol.varint import decode_varint
 
 _CODEC: Final = 0x07
 _BEFORE_LENGTH: Final = 12
-"""Bytes that the length of a batch does not count, see :mod:`tallymark.protocol.records`."""
+"""Bytes that the length of a batch does not count, see :mod:`tallymark.protocol.records.batch`."""
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 

@@ -24,7 +24,7 @@ from tallymark.protocol.messages import (
     ProduceResponsePartition,
     ProduceResponseTopic,
 )
-from tallymark.protocol.records import Batch, split_batches
+from tallymark.protocol.records.batch import Batch, split_batches
 from tallymark.protocol.schema import Buffer
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.events.events import decode_event

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tallymark.client.producing.stamps import Stamp, stamp_of
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 
 

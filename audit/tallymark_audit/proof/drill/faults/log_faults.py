@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tallymark.protocol.records import Record, split_batches
+from tallymark.protocol.records.batch import Record, split_batches
 from tallymark_audit.proof.drill.faults.batches import cut_out, picked
 from tallymark_audit.proof.drill.faults.ground_truth import Note, notes_of
 from tallymark_audit.proof.drill.faults.kinds import CUT_OUT, SIDE_FAULTS, TORN_TAIL

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tallymark.cli.messages.reading.reader import OnGap, Piece, SpanReader, Stopped, refuse_gap
 from tallymark.cli.messages.reading.spans import Span
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 
 
 class Placed(NamedTuple):

@@ -11,7 +11,7 @@ from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.message_batch import read_columns
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CODES, CorruptMessageError, KafkaError, LogTruncatedError, UserError
-from tallymark.protocol.records import Record
+from tallymark.protocol.records.batch import Record
 
 PATIENCE_S: Final = 60.0
 """So long every partition may fail before the reading is given up."""

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from tallymark.protocol.compression import CODECS
+from tallymark.protocol.records.compression import CODECS
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -30,8 +30,8 @@ from tallymark.errors import (
     KafkaError,
     TimedOutError,
 )
-from tallymark.protocol.record_writer import encode_headers
-from tallymark.protocol.records import Header
+from tallymark.protocol.records.batch import Header
+from tallymark.protocol.records.writer import encode_headers
 from tallymark.protocol.schema import Buffer
 
 _BATCH_OVERHEAD: Final = 61

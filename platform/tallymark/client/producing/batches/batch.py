@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 
 from tallymark.client.producing.delivery import OnDelivery, ProduceResult
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
-from tallymark.protocol.compression import codec_number, compress
-from tallymark.protocol.record_column_writer import Columns, RunningHeader, encode_columns
-from tallymark.protocol.record_writer import batch_header
+from tallymark.protocol.records.column_writer import Columns, RunningHeader, encode_columns
+from tallymark.protocol.records.compression import codec_number, compress
+from tallymark.protocol.records.writer import batch_header
 from tallymark.protocol.schema import Buffer
 
 Identity: TypeAlias = tuple[int, int]

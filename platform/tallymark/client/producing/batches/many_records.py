@@ -10,8 +10,8 @@ from typing import Final
 
 from tallymark.client.producing.batches.batch import NS, ProducerBatch
 from tallymark.client.producing.batches.partition_queue import RECORD_OVERHEAD, PartitionQueue
-from tallymark.protocol.record_writer import encode_headers
-from tallymark.protocol.records import Header
+from tallymark.protocol.records.batch import Header
+from tallymark.protocol.records.writer import encode_headers
 from tallymark.protocol.schema import Buffer
 
 FAR_TIME: Final = 6

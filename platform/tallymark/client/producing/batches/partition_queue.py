@@ -12,8 +12,8 @@ from tallymark.client.producing.batches.batch import ProducerBatch
 from tallymark.client.producing.batches.pipeline import Pipeline
 from tallymark.client.producing.stamps import STAMP_HEADER, stamp_ends
 from tallymark.protocol.murmur2 import partition_of
-from tallymark.protocol.record_column_writer import RunningHeader
-from tallymark.protocol.record_writer import header_key
+from tallymark.protocol.records.column_writer import RunningHeader
+from tallymark.protocol.records.writer import header_key
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, Sequence[int]], int]
 """``partitioner(topic, key, partitions) -> partition``; called in the thread that sends."""

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from tallymark.client.producing.delivery import Delivery
-    from tallymark.protocol.records import Header
+    from tallymark.protocol.records.batch import Header
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tallymark.client.producing.sending.batch_completion import BatchCompletion
 from tallymark.client.producing.sending.produce_request import Entry, learn_leaders, read_response
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.messages import ProduceResponse
-from tallymark.protocol.produce_client_wire import Appended
+from tallymark.protocol.wire.produce_client import Appended
 
 log: Final = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from tallymark.protocol.messages import (
     ProduceResponse,
     ProduceResponsePartition,
 )
-from tallymark.protocol.produce_client_wire import LOWEST, Appended, Topic, write_produce
+from tallymark.protocol.wire.produce_client import LOWEST, Appended, Topic, write_produce
 
 _ZSTD_FROM: Final = 7
 

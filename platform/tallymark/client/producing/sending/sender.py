@@ -39,7 +39,7 @@ from tallymark.clock import now_ms
 from tallymark.errors import KafkaError, LocalProtocolError, TallymarkError, TimedOutError
 from tallymark.net.addresses import Address
 from tallymark.net.client.broker_connection import Stream
-from tallymark.protocol.produce_client_wire import read_produced
+from tallymark.protocol.wire.produce_client import read_produced
 
 TICK: Final = 0.2
 """Seconds between two calls of the interceptors' on_tick; also how exact deadlines are."""

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol.varint import encode_uvarint
-from tallymark.protocol.wire_lengths import (
+from tallymark.protocol.wire.lengths import (
     classic_length,
     compact_length,
     read_nullable_string,

@@ -1,6 +1,6 @@
 """Produce as a producer writes and reads it thousands of times a second: without message objects.
 
-The other side of :mod:`tallymark.protocol.produce_wire`. The declarations of
+The other side of :mod:`tallymark.protocol.wire.produce`. The declarations of
 :mod:`tallymark.protocol.messages.k00_produce` say what is right; a test holds both against each
 other. Batches are not copied: a request is a list of buffers.
 """

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tallymark.errors import CorruptRecordError
-from tallymark.protocol.compression import CODECS, DEFAULT_MAX_SIZE, decompress
-from tallymark.protocol.record_reader import Record
-from tallymark.protocol.records import Batch, BatchHeader, read_header
+from tallymark.protocol.records.batch import Batch, BatchHeader, read_header
+from tallymark.protocol.records.compression import CODECS, DEFAULT_MAX_SIZE, decompress
+from tallymark.protocol.records.reader import Record
 from tallymark.protocol.schema import Buffer
 
 _HEAD: Final = struct.Struct(">qiIbb")

@@ -22,7 +22,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Final, NamedTuple
 
-from tallymark.protocol.record_reader import NO_HEADERS, ZIGZAG, Headers, header_key
+from tallymark.protocol.records.reader import NO_HEADERS, ZIGZAG, Headers, header_key
 from tallymark.protocol.varint import decode_varint
 
 LEAST: Final = 4

@@ -1,7 +1,7 @@
 """Fetch as it is read and answered thousands of times a second: without message objects.
 
 The declarations of :mod:`tallymark.protocol.messages.k01_fetch` are what is right; as with
-:mod:`tallymark.protocol.produce_wire`, a test holds both against each other.
+:mod:`tallymark.protocol.wire.produce`, a test holds both against each other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import UUID
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol.readers import read_uuid
 from tallymark.protocol.varint import encode_uvarint
-from tallymark.protocol.wire_lengths import (
+from tallymark.protocol.wire.lengths import (
     classic_length,
     compact_length,
     read_string,

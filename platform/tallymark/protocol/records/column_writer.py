@@ -1,6 +1,6 @@
 """The records of a whole batch at once, from columns: what a producer's speed rests on.
 
-A record's bytes (drawn in :mod:`tallymark.protocol.record_writer`) differ from its neighbour's in
+A record's bytes (drawn in :mod:`tallymark.protocol.records.writer`) differ from its neighbour's in
 few places. Within a *run* of records the widths of all counters and the timestamp are the same, so
 everything but value, offset delta and stamp sequence is one constant::
 
@@ -11,7 +11,7 @@ The columns are interleaved by slice assignment and joined, all of it in C: abou
 where values are of one length (0.4 us where not) instead of 1.3 us record by record; half of that
 where the whole batch is one run, like the batch before it. What has no
 such runs (timestamps all over, huge records) is written one by one. What is right says
-:class:`~tallymark.protocol.record_writer.BatchBuilder`; a test holds all three against each other.
+:class:`~tallymark.protocol.records.writer.BatchBuilder`; a test holds all three against each other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from tallymark.protocol.record_writer import nullable
+from tallymark.protocol.records.writer import nullable
 from tallymark.protocol.schema import Buffer
 from tallymark.protocol.varint import TABLE_LIMIT, VARINT, encode_uvarint, encode_varint
 

@@ -1,6 +1,6 @@
 """Records of a batch checked without being read: what is wrong with them, in words.
 
-:mod:`tallymark.protocol.record_walk` does it. Where the compiled copy of that module is there
+:mod:`tallymark.protocol.records.walk` does it. Where the compiled copy of that module is there
 (``make kernel``), :data:`COMPILED` says so and a record costs some 40 ns; else some 0.6 us.
 """
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 from tallymark.errors import CorruptRecordError
-from tallymark.protocol import record_walk
-from tallymark.protocol.compression import CODECS
-from tallymark.protocol.record_reader import SMALLEST_RECORD
+from tallymark.protocol.records import walk as record_walk
+from tallymark.protocol.records.compression import CODECS
+from tallymark.protocol.records.reader import SMALLEST_RECORD
 from tallymark.protocol.schema import Buffer
 
 try:
-    _kernel: Any = importlib.import_module("tallymark.protocol.record_walk_compiled")
+    _kernel: Any = importlib.import_module("tallymark.protocol.records.walk_compiled")
 except ImportError:
     _kernel = record_walk
 COMPILED: Final = _kernel is not record_walk

@@ -1,8 +1,9 @@
-"""Reading the records of a batch of format v2; :mod:`~tallymark.protocol.record_writer` draws them.
+"""Reading the records of a batch of format v2; :mod:`~tallymark.protocol.records.writer` draws
+them.
 
 Records come as columns. This module reads them one after the other, whatever they look like;
-:mod:`~tallymark.protocol.record_runs` reads many of the same shape at once, and
-:mod:`~tallymark.protocol.record_columns` puts both together.
+:mod:`~tallymark.protocol.records.runs` reads many of the same shape at once, and
+:mod:`~tallymark.protocol.records.columns` puts both together.
 
 Consumers spend their time here, so the loop reads varints of one and two bytes in place and leaves
 longer ones to :func:`~tallymark.protocol.varint.decode_varint`. Lengths are not checked one by one

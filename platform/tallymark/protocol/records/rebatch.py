@@ -1,10 +1,10 @@
 """A batch of one log made ready for another one, records and compression as they are.
 
 What a producer may send differs from what a log holds in the first 61 bytes only (drawn in
-:mod:`tallymark.protocol.records`): it begins at offset 0, belongs to no leader epoch, and carries
-the numbers of the producer that sends it. The CRC covers those, so it is computed anew, over bytes
-that are not looked at; whoever passes batches on has to check the old one first, or damage that
-happened on the way would be sealed as good.
+:mod:`tallymark.protocol.records.batch`): it begins at offset 0, belongs to no leader epoch, and
+carries the numbers of the producer that sends it. The CRC covers those, so it is computed anew,
+over bytes that are not looked at; whoever passes batches on has to check the old one first, or
+damage that happened on the way would be sealed as good.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 import crc32c
 
-from tallymark.protocol.records import HEADER_SIZE, Batch
+from tallymark.protocol.records.batch import HEADER_SIZE, Batch
 
 _CODEC: Final = 0x07
 _HEAD: Final = struct.Struct(">qiibI")

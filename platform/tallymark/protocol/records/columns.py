@@ -13,8 +13,8 @@ from itertools import chain, compress, pairwise
 from typing import Any, Final, Self, TypeVar
 
 from tallymark.errors import CorruptRecordError, RemoteProtocolError
-from tallymark.protocol.record_reader import SMALLEST_RECORD, Headers, LooseRecords, Record
-from tallymark.protocol.record_runs import LEAST, RecordRun, find_run
+from tallymark.protocol.records.reader import SMALLEST_RECORD, Headers, LooseRecords, Record
+from tallymark.protocol.records.runs import LEAST, RecordRun, find_run
 from tallymark.protocol.schema import Buffer
 
 T = TypeVar("T")

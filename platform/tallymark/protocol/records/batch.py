@@ -18,8 +18,8 @@
     61 records, compressed as one
 
 The CRC leaves out the first four fields, so that a broker places a batch in its log without
-touching the rest. The records themselves are read by :mod:`tallymark.protocol.record_columns` and
-written by :mod:`tallymark.protocol.record_writer`.
+touching the rest. The records themselves are read by :mod:`tallymark.protocol.records.columns` and
+written by :mod:`tallymark.protocol.records.writer`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from typing import Any, Final, NamedTuple
 import crc32c
 
 from tallymark.errors import CorruptRecordError
-from tallymark.protocol.compression import (
+from tallymark.protocol.records.columns import RecordColumns
+from tallymark.protocol.records.compression import (
     CODECS,
     DEFAULT_MAX_SIZE,
     USUAL_MAX_SIZE,
@@ -41,9 +42,8 @@ from tallymark.protocol.compression import (
     decompress,
     usual_max_size,
 )
-from tallymark.protocol.record_columns import RecordColumns
-from tallymark.protocol.record_reader import Record
-from tallymark.protocol.record_writer import (
+from tallymark.protocol.records.reader import Record
+from tallymark.protocol.records.writer import (
     HEADER,
     BatchBuilder,
     Header,
@@ -169,7 +169,7 @@ class Batch:
 
     @property
     def usual_max_size(self) -> int:
-        """:func:`~tallymark.protocol.compression.usual_max_size` of this batch."""
+        """:func:`~tallymark.protocol.records.compression.usual_max_size` of this batch."""
         size = len(self.data)
         return USUAL_MAX_SIZE if size <= _USUAL else usual_max_size(size)
 
@@ -223,7 +223,7 @@ def _outside(header: BatchHeader) -> CorruptRecordError:
 
 
 class RecordStretches:
-    """The records of a batch, :data:`~tallymark.protocol.record_columns.STRETCH` at a time. Each
+    """The records of a batch, :data:`~tallymark.protocol.records.columns.STRETCH` at a time. Each
     iteration begins anew; it raises CorruptRecordError where :meth:`Batch.columns` would, but after
     those records that were right."""
 

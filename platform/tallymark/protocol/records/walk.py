@@ -1,13 +1,14 @@
 """Whether bytes are the records they claim to be: a walk over them that keeps nothing.
 
 Who takes batches from strangers wants to know that every record is whole before others have to read
-it, and must not pay for millions of them with memory. :mod:`tallymark.protocol.record_writer` draws
-a record. What passes here decodes with :class:`~tallymark.protocol.record_columns.RecordColumns`
-(a property holds it). It is stricter than that: lengths, counts and offset deltas have 32 bits as
-in Kafka's documentation, and offsets increase.
+it, and must not pay for millions of them with memory. :mod:`tallymark.protocol.records.writer`
+draws a record. What passes here decodes with
+:class:`~tallymark.protocol.records.columns.RecordColumns` (a property holds it). It is stricter
+than that: lengths, counts and offset deltas have 32 bits as in Kafka's documentation, and offsets
+increase.
 
 This file is *the record kernel*: ``make kernel`` compiles a copy of it by mypyc, which makes the
-walk some 30 times faster (:mod:`tallymark.protocol.record_check` takes that where it is there).
+walk some 30 times faster (:mod:`tallymark.protocol.records.check` takes that where it is there).
 So it uses plain integers and bytes only, and imports nothing of ours.
 """
 

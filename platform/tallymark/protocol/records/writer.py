@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 import crc32c
 
 from tallymark.errors import LocalProtocolError
-from tallymark.protocol.compression import codec_number, compress
+from tallymark.protocol.records.compression import codec_number, compress
 from tallymark.protocol.schema import Buffer
 from tallymark.protocol.varint import VARINT, encode_varint
 

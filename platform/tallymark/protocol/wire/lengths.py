@@ -1,5 +1,5 @@
-"""Lengths, strings and tags as :mod:`~tallymark.protocol.produce_wire` and
-:mod:`~tallymark.protocol.fetch_wire` read them: classic (KIP-482 calls them so) and compact.
+"""Lengths, strings and tags as :mod:`~tallymark.protocol.wire.produce` and
+:mod:`~tallymark.protocol.wire.fetch` read them: classic (KIP-482 calls them so) and compact.
 
 All raise RemoteProtocolError, IndexError or struct.error for bytes that cannot be.
 """
