@@ -42,11 +42,13 @@ from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
-from tallymark_audit.store import Store, counts, open_store, queries
-from tallymark_audit.store.claims import add_events
-from tallymark_audit.store.housekeeping import Housekeeper
-from tallymark_audit.store.totals import totals_of
-from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import counts
+from tallymark_audit.store.counted.claims import add_events
+from tallymark_audit.store.counted.totals import totals_of
+from tallymark_audit.store.housekeeping.housekeeper import Housekeeper
+from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store.reading import queries
 
 DAY: Final = 86_400_000
 WINDOW: Final = 60_000

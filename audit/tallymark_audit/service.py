@@ -17,19 +17,19 @@ from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError, UserError
 from tallymark_audit.alerts.alerter import Alerter, Counts
-from tallymark_audit.collector.chores import Chore, Chores, Doing
 from tallymark_audit.collector.collector import Collector, CollectorSettings, wall_clock
-from tallymark_audit.collector.compacted import is_compacted
 from tallymark_audit.collector.counters import Counters
-from tallymark_audit.collector.group_member import GroupMember
-from tallymark_audit.collector.judge_loop import JudgeLoop
-from tallymark_audit.collector.naming import Namer
+from tallymark_audit.collector.judging.judge_loop import JudgeLoop
+from tallymark_audit.collector.judging.naming import Namer
+from tallymark_audit.collector.partitions.compacted import is_compacted
+from tallymark_audit.collector.partitions.group_member import GroupMember
+from tallymark_audit.collector.schedule import Chore, Chores, Doing
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.reporters.journal.publisher import JournalPublisher
 from tallymark_audit.store import open_store
-from tallymark_audit.store.counts import FencedError
-from tallymark_audit.store.housekeeping import Housekeeper
+from tallymark_audit.store.counted.counts import FencedError
+from tallymark_audit.store.housekeeping.housekeeper import Housekeeper
 
 log: Final = logging.getLogger(__name__)
 REQUEST_TIMEOUT_MS: Final = 3000

@@ -14,9 +14,9 @@ from tallymark_audit.model.hashing import BLOCK
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.repeats import sequences_of
 from tallymark_audit.model.time_format import percent, utc
-from tallymark_audit.store.queries import Evidence, TopicSummary
-from tallymark_audit.store.rows import Row, shown_verdict
-from tallymark_audit.store.tables import SUMS
+from tallymark_audit.store.reading.queries import Evidence, TopicSummary
+from tallymark_audit.store.schema.rows import Row, shown_verdict
+from tallymark_audit.store.schema.tables import SUMS
 
 FILE_WIDTH = 160
 MANY = 12

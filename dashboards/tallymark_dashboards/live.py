@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark_audit.store import Store
-from tallymark_audit.store.tables import incidents, repairs, reporters, runs, verdicts
+from tallymark_audit.store.schema.tables import incidents, repairs, reporters, runs, verdicts
 
 POLL_SECONDS = 1.0
 KEEPALIVE_SECONDS = 15.0

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from tallymark.clock import now_ms
 from tallymark_audit.model.time_format import LARGEST, utc
-from tallymark_audit.store import queries
+from tallymark_audit.store.reading import queries
 from tallymark_dashboards import view
 from tallymark_dashboards.context import Context, context_of
 from tallymark_dashboards.marks import MARKS

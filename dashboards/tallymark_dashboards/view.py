@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.time_format import utc
-from tallymark_audit.store.queries import TopicSummary
-from tallymark_audit.store.rows import shown_verdict
+from tallymark_audit.store.reading.queries import TopicSummary
+from tallymark_audit.store.schema.rows import shown_verdict
 from tallymark_dashboards.marks import mark
 
 STRIP = 20

@@ -20,8 +20,10 @@ from tallymark_audit.api import PREFIX, AuditApi, router
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.metrics.source import AuditMetrics
 from tallymark_audit.model.edges import derive_edges
-from tallymark_audit.store import counts, queries, recounts, tables
-from tallymark_audit.store.housekeeping import Housekeeper
+from tallymark_audit.store.counted import counts, recounts
+from tallymark_audit.store.housekeeping.housekeeper import Housekeeper
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema import tables
 from tallymark_audit.testing import stamped
 
 EDGES = ("producer-to-dc1", "dc1-to-aggregate")

@@ -24,9 +24,10 @@ from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.alert import Alert
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store import alerts as stored
-from tallymark_audit.store.counts import FencedError
-from tallymark_audit.store.tables import (
+from tallymark_audit.store.counted.counts import FencedError
+from tallymark_audit.store.judged import alerts as stored
+from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, accept, record_verdicts
+from tallymark_audit.store.schema.tables import (
     alerts,
     collectors,
     copied,
@@ -35,8 +36,7 @@ from tallymark_audit.store.tables import (
     reporters,
     watermarks,
 )
-from tallymark_audit.store.upsert import upsert
-from tallymark_audit.store.verdicts import COLLECTOR, SPARK, accept, record_verdicts
+from tallymark_audit.store.schema.upsert import upsert
 
 NOON = 1_767_268_800_000
 SECOND = 1000

@@ -24,9 +24,10 @@ from tallymark_audit.cli.alerts import wait_for
 from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.metrics.endpoint import CollectorMetrics
 from tallymark_audit.service import CollectorService
-from tallymark_audit.store import open_store, paging, queries
-from tallymark_audit.store import verdicts as judged
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store import open_store
+from tallymark_audit.store.judged import verdicts as judged
+from tallymark_audit.store.reading import paging, queries
+from tallymark_audit.store.schema.rows import Row
 
 pytestmark = pytest.mark.process
 EDGE = "producer-to-dc1"

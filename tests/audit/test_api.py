@@ -28,7 +28,8 @@ from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey, Copy
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.tables import (
+from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store.schema.tables import (
     alerts,
     claims,
     collectors,
@@ -37,7 +38,6 @@ from tallymark_audit.store.tables import (
     reporters,
     watermarks,
 )
-from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 
 NOON = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 W = 60_000
@@ -387,7 +387,7 @@ def test_an_error_of_ours_is_no_traceback(
     def fail(*_: object) -> None:
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr("tallymark_audit.store.paging.verdict_page", fail)
+    monkeypatch.setattr("tallymark_audit.store.reading.paging.verdict_page", fail)
     answer = client.get("/verdicts")
     assert answer.status_code == 500
     assert "secret" not in answer.text

@@ -11,18 +11,21 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from sqlalchemy import func, select
 
-from tallymark_audit.collector.locate import stretches
+from tallymark_audit.collector.judging.locate import stretches
 from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import CellKey, Copy
 from tallymark_audit.model.ranges import EMPTY
 from tallymark_audit.model.sides import Claim, Observation
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
-from tallymark_audit.store import Store, archive, counts, facts, open_store, queries, tables
-from tallymark_audit.store.claims import add_events
-from tallymark_audit.store.collapse import Changed, collapse
-from tallymark_audit.store.counts import Position
-from tallymark_audit.store.totals import totals_of
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import archive, counts, facts
+from tallymark_audit.store.counted.claims import add_events
+from tallymark_audit.store.counted.counts import Position
+from tallymark_audit.store.counted.totals import totals_of
+from tallymark_audit.store.housekeeping.packing import Changed, collapse
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema import tables
 
 W = 60_000
 WINDOWS = (0, W, 15 * W)

@@ -10,17 +10,20 @@ import pytest
 from sqlalchemy import func, select, update
 
 from tallymark.deployment import AuditSettings
-from tallymark_audit.collector.judge_loop import JudgeLoop
+from tallymark_audit.collector.judging.judge_loop import JudgeLoop
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.model.cells import CellKey, Copy, Edge
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
-from tallymark_audit.store import Store, counts, open_store, queries, tables
-from tallymark_audit.store.claims import add_events
-from tallymark_audit.store.counts import Position
-from tallymark_audit.store.housekeeping import Housekeeper
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import counts
+from tallymark_audit.store.counted.claims import add_events
+from tallymark_audit.store.counted.counts import Position
+from tallymark_audit.store.housekeeping.housekeeper import Housekeeper
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema import tables
 
 W = 1000
 WINDOW = 10_000

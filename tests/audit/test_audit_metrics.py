@@ -29,8 +29,9 @@ from tallymark_audit.metrics.metrics import histogram, own_families
 from tallymark_audit.metrics.source import FRESH_MS, AuditMetrics
 from tallymark_audit.model import sketches
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.openings import Spent, save_spent
-from tallymark_audit.store.tables import (
+from tallymark_audit.store.counted.openings import Spent, save_spent
+from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store.schema.tables import (
     alerts,
     collectors,
     damage,
@@ -40,7 +41,6 @@ from tallymark_audit.store.tables import (
     runs,
     watermarks,
 )
-from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
 
 NOON = 1_767_268_800_000
 MIDNIGHT = NOON - 43_200_000

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from tallymark.errors import ConnectError
-from tallymark_audit.collector.chores import Chores, Doing
-from tallymark_audit.collector.trouble import Troubles
-from tallymark_audit.store.counts import FencedError
+from tallymark_audit.collector.backoff import Troubles
+from tallymark_audit.collector.schedule import Chores, Doing
+from tallymark_audit.store.counted.counts import FencedError
 
 
 class Clock:

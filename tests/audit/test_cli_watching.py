@@ -20,9 +20,9 @@ from tallymark_audit.cli import decisions as deciding
 from tallymark_audit.cli import verdicts as looking
 from tallymark_audit.model.time_format import parse_time
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store import alerts as stored
-from tallymark_audit.store.tables import alerts, verdicts, watermarks
-from tallymark_audit.store.window_at import window_at
+from tallymark_audit.store.judged import alerts as stored
+from tallymark_audit.store.judged.window_at import window_at
+from tallymark_audit.store.schema.tables import alerts, verdicts, watermarks
 
 NOON = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 EDGE = "dc1-to-aggregate"

@@ -11,7 +11,7 @@ from judged_world import W, World, heartbeats, publisher, world_in
 
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.time_format import duration
-from tallymark_audit.store import queries
+from tallymark_audit.store.reading import queries
 
 HOURS = 2 * 3_600_000
 EDGE = "producer-to-dc1"

@@ -24,17 +24,18 @@ from sqlalchemy.exc import OperationalError
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.protocol.records.batch import split_batches
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.collector.counting import count
+from tallymark_audit.collector.counting.cells import count
 from tallymark_audit.events.events import AuditEvent, CellReport, Gap, encode_event
 from tallymark_audit.model.cells import CellKey, window_of
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.record_runs import Rules, runs_in
 from tallymark_audit.model.sides import Observation, merge_observations
-from tallymark_audit.store import Store, open_store, queries
-from tallymark_audit.store.counts import FencedError
-from tallymark_audit.store.rows import observation_from_row
-from tallymark_audit.store.tables import observations
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted.counts import FencedError
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.rows import observation_from_row
+from tallymark_audit.store.schema.tables import observations
 from tallymark_audit.testing import MemoryCluster, Told, stamped
 
 W = 1000

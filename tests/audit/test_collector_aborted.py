@@ -12,9 +12,10 @@ from sqlalchemy import select
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.sides import Observation, merge_observations
-from tallymark_audit.store import Store, open_store, queries
-from tallymark_audit.store.rows import observation_from_row
-from tallymark_audit.store.tables import observations
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.rows import observation_from_row
+from tallymark_audit.store.schema.tables import observations
 from tallymark_audit.testing import MemoryCluster, MemoryLog, Told, stamped
 
 W = 1000

@@ -19,8 +19,8 @@ from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.sides import Observation, merge_observations
 from tallymark_audit.service import CollectorService
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.rows import observation_from_row
-from tallymark_audit.store.tables import observations
+from tallymark_audit.store.schema.rows import observation_from_row
+from tallymark_audit.store.schema.tables import observations
 
 pytestmark = [pytest.mark.apache_kafka, pytest.mark.process]
 SECONDS = 30.0

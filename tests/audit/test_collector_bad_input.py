@@ -16,11 +16,11 @@ from sqlalchemy import select
 
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.protocol.records.batch import encode_batch, split_batches
-from tallymark_audit.collector.bounds import MOST_WINDOWS, overflow_window
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.collector.known_places import KnownPlaces
+from tallymark_audit.collector.counting.monitoring import MOST_REASONS
 from tallymark_audit.collector.ledger import Counted, Ledger
-from tallymark_audit.collector.monitoring import MOST_REASONS
+from tallymark_audit.collector.limits.window_bound import MOST_WINDOWS, overflow_window
+from tallymark_audit.collector.partitions.known_places import KnownPlaces
 from tallymark_audit.events.events import AuditEvent, CellReport, decode_event, encode_event
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import CellKey
@@ -28,10 +28,11 @@ from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.hashing import fingerprint
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation, merge_observations
-from tallymark_audit.store import Store, open_store, queries
-from tallymark_audit.store.incidents import MOST_A_DAY, OTHERS
-from tallymark_audit.store.rows import Row, observation_from_row
-from tallymark_audit.store.tables import claims, lateness, observations
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted.incidents import MOST_A_DAY, OTHERS
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.rows import Row, observation_from_row
+from tallymark_audit.store.schema.tables import claims, lateness, observations
 from tallymark_audit.testing import MemoryCluster, Told, stamped
 from tallymark_audit.testing.clusters import MemoryTopic
 

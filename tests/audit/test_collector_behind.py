@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tallymark_audit.collector.chores import Chores, Doing
+from tallymark_audit.collector.backoff import Troubles
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.collector.trouble import Troubles
+from tallymark_audit.collector.schedule import Chores, Doing
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.service import one_round
 from tallymark_audit.store import Store, open_store

@@ -16,8 +16,8 @@ from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import merge_observations
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.rows import observation_from_row
-from tallymark_audit.store.tables import claims, incidents, observations
+from tallymark_audit.store.schema.rows import observation_from_row
+from tallymark_audit.store.schema.tables import claims, incidents, observations
 from tallymark_audit.testing import FailingStore, MemoryCluster, Told, stamped
 
 W = 1000

@@ -18,7 +18,7 @@ from tallymark.client import Producer
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.tables import collectors, observations, progress
+from tallymark_audit.store.schema.tables import collectors, observations, progress
 
 pytestmark = pytest.mark.process
 PARTITIONS = 4

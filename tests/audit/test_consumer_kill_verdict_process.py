@@ -26,7 +26,9 @@ from tallymark.deployment import (
 )
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit import ConsumerAudit
-from tallymark_audit.store import Store, claims, open_store, tables
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import claims
+from tallymark_audit.store.schema import tables
 
 pytestmark = pytest.mark.process
 

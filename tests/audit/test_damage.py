@@ -19,12 +19,12 @@ from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployme
 from tallymark.protocol.records.batch import place_batch, split_batches
 from tallymark_audit.alerts.facts import judged_edges, read_facts
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.collector.judge_loop import JudgeLoop
-from tallymark_audit.collector.window_facts import StoreFacts
+from tallymark_audit.collector.judging.judge_loop import JudgeLoop
+from tallymark_audit.collector.judging.window_facts import StoreFacts
 from tallymark_audit.events.events import Copied, Gap, encode_event
+from tallymark_audit.judge.copy_progress import Passed, Stop, standing_still
 from tallymark_audit.judge.damage import Damage, Damaged
 from tallymark_audit.judge.hops import hops_into
-from tallymark_audit.judge.passing import Passed, Stop, standing_still
 from tallymark_audit.judge.verdicts import Clock, State, Verdict, judge
 from tallymark_audit.judge.windows import damage_of
 from tallymark_audit.metrics.source import AuditMetrics
@@ -33,11 +33,13 @@ from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import CellFacts, Observation
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
-from tallymark_audit.store import Store, open_store, queries, recounts
-from tallymark_audit.store.damage import MOST, damaged_places
-from tallymark_audit.store.deleted import note_deleted
-from tallymark_audit.store.incidents import add_gap
-from tallymark_audit.store.recounts import Recount
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import recounts
+from tallymark_audit.store.counted.damage import MOST, damaged_places
+from tallymark_audit.store.counted.deleted import note_deleted
+from tallymark_audit.store.counted.incidents import add_gap
+from tallymark_audit.store.counted.recounts import Recount
+from tallymark_audit.store.reading import queries
 from tallymark_audit.testing import MemoryCluster, Told
 
 W = 1000

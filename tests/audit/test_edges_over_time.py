@@ -18,8 +18,12 @@ from tallymark_audit.judge.settle_time import learned_settle_ms
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model import sketches
 from tallymark_audit.model.edges import derive_edges
-from tallymark_audit.store import Store, facts, graph, open_store, queries, tables
-from tallymark_audit.store.verdicts import COLLECTOR, accept, record_verdicts
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import facts
+from tallymark_audit.store.judged import graph
+from tallymark_audit.store.judged.verdicts import COLLECTOR, accept, record_verdicts
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema import tables
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 
-from tallymark_audit.store import Store, counts, open_store
-from tallymark_audit.store.tables import window_changes
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import counts
+from tallymark_audit.store.schema.tables import window_changes
 from tallymark_audit.testing import FailingStore
 
 

@@ -19,8 +19,8 @@ from sqlalchemy import event as sql_event
 from sqlalchemy import select
 
 from tallymark.client.producing.stamps import Stamp
-from tallymark_audit.collector import judge_loop
-from tallymark_audit.collector.openings import Budget
+from tallymark_audit.collector.judging import judge_loop
+from tallymark_audit.collector.limits.openings import Budget
 from tallymark_audit.events.events import (
     MAX_BYTES,
     AuditEvent,
@@ -30,15 +30,16 @@ from tallymark_audit.events.events import (
     decode_event,
     encode_event,
 )
-from tallymark_audit.judge.counted import weigh
+from tallymark_audit.judge.unnamed import weigh
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.cells import Block, CellKey, Summary
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.hashing import fingerprint
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import UNHASHED, Claim, Observation
-from tallymark_audit.store import openings, queries
-from tallymark_audit.store.tables import claims, observations, reporter_topics, reporters
+from tallymark_audit.store.counted import openings
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.tables import claims, observations, reporter_topics, reporters
 from tallymark_audit.testing import Told
 
 LARGEST = 2**63 - 1
@@ -270,7 +271,7 @@ def test_what_is_only_said_to_be_there_is_not_hashed(monkeypatch: pytest.MonkeyP
         return fingerprint(ranges)
 
     monkeypatch.setattr("tallymark_audit.model.sides.fingerprint", noted)
-    monkeypatch.setattr("tallymark_audit.judge.counted.fingerprint", noted)
+    monkeypatch.setattr("tallymark_audit.judge.unnamed.fingerprint", noted)
     key = CellKey("t", 0, 0, "web", "61" * 8)
     huge = RangeSet.single(0, 2**32 - 1)
     claim = Claim(key, accepted=huge, acknowledged=huge)

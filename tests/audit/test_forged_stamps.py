@@ -17,15 +17,16 @@ from sqlalchemy import func, select
 
 from tallymark.client.producing.stamps import Stamp
 from tallymark_audit.alerts.facts import judged_edges
-from tallymark_audit.collector.openings import Budget
+from tallymark_audit.collector.limits.openings import Budget
 from tallymark_audit.events.events import CellReport, Copied, Gap
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.metrics.source import AuditMetrics
 from tallymark_audit.model.cells import OVERFLOW
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.store import counts, facts, openings, queries, recounts
-from tallymark_audit.store.tables import (
+from tallymark_audit.store.counted import counts, facts, openings, recounts
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.tables import (
     claims,
     copied,
     observations,

@@ -18,14 +18,16 @@ from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Claim, Observation
-from tallymark_audit.store import Store, counts, facts, open_store, tables
-from tallymark_audit.store.collapse import Judged, is_healthy
-from tallymark_audit.store.counts import FencedError
-from tallymark_audit.store.housekeeping import Housekeeper
-from tallymark_audit.store.rows import claim_to_row, reporter_to_row
-from tallymark_audit.store.totals import pieces, totals_of
-from tallymark_audit.store.upsert import upsert
-from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import counts, facts
+from tallymark_audit.store.counted.counts import FencedError
+from tallymark_audit.store.counted.totals import pieces, totals_of
+from tallymark_audit.store.housekeeping.housekeeper import Housekeeper
+from tallymark_audit.store.housekeeping.packing import Judged, is_healthy
+from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store.schema import tables
+from tallymark_audit.store.schema.rows import claim_to_row, reporter_to_row
+from tallymark_audit.store.schema.upsert import upsert
 from tallymark_audit.testing import FailingStore
 
 W = 60_000

@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 
 from tallymark_audit.events.events import Gap
 from tallymark_audit.model.cells import Edge
-from tallymark_audit.store import Store, carried, open_store
-from tallymark_audit.store.incidents import Incident, add_gap, fold_incident
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import carried
+from tallymark_audit.store.counted.incidents import Incident, add_gap, fold_incident
 
 NOW = 10**12
 EDGE = Edge("dc1-to-aggregate", "dc1", "aggregate", "mirror")

@@ -17,12 +17,14 @@ from sqlalchemy import select
 from tallymark.client.producing.stamps import STAMP_HEADER, Stamp
 from tallymark.errors import UserError
 from tallymark_audit.cli import command
-from tallymark_audit.collector import judge_loop
+from tallymark_audit.collector.judging import judge_loop
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.repair import apply_plan, make_plan, read_plan, write_plan
-from tallymark_audit.store import claims, queries, tables
-from tallymark_audit.store.verdicts import COLLECTOR, SPARK, record_verdicts
+from tallymark_audit.store.counted import claims
+from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, record_verdicts
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema import tables
 from tallymark_audit.testing import Told
 
 

@@ -13,14 +13,17 @@ from sqlalchemy import select
 
 from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import Mirror
-from tallymark_audit.collector.locate import Held, Stretch, changed
+from tallymark_audit.collector.judging.locate import Held, Stretch, changed
 from tallymark_audit.events.events import CellReport, Copied, Gap
 from tallymark_audit.judge.hops import hops_into
 from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.edges import collision, derive_edges, origins, passes
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.store import Store, claims, open_store, queries, tables
-from tallymark_audit.store.incidents import add_gap
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import claims
+from tallymark_audit.store.counted.incidents import add_gap
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema import tables
 from tallymark_audit.testing import MemoryCluster, Told
 
 

@@ -15,7 +15,7 @@ from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, Deployment, Mirror
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.collector.judge_loop import JudgeLoop
+from tallymark_audit.collector.judging.judge_loop import JudgeLoop
 from tallymark_audit.events.claim_book import fold
 from tallymark_audit.events.events import AuditEvent, Copied, Gap, decode_event, encode_event
 from tallymark_audit.model.cells import FOREVER
@@ -23,8 +23,9 @@ from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.reporters.mirror import mirror_report
 from tallymark_audit.reporters.mirror.mirror_report import MirrorReport, default_observer
-from tallymark_audit.store import Store, open_store, queries
-from tallymark_audit.store.incidents import add_gap
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted.incidents import add_gap
+from tallymark_audit.store.reading import queries
 from tallymark_audit.testing import MemoryCluster, Told
 
 W = 1000

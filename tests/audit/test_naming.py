@@ -9,9 +9,9 @@ import pytest
 from judged_world import World, heartbeats, publisher, steady, world_in
 
 from tallymark.errors import ConnectError
-from tallymark_audit.collector.naming import Namer
+from tallymark_audit.collector.judging.naming import Namer
 from tallymark_audit.model.edges import derive_edges
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.testing import MemoryCluster
 
 EDGE = "dc1-to-aggregate"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark_audit.collector.bounds import overflow_window
-from tallymark_audit.collector.counting import count
-from tallymark_audit.collector.openings import HOUR, UNREPORTED, Budget, admit, head_of
-from tallymark_audit.collector.patience import LONGEST_MS, REST_MS, Patience
+from tallymark_audit.collector.counting.cells import count
+from tallymark_audit.collector.limits.openings import HOUR, UNREPORTED, Budget, admit, head_of
+from tallymark_audit.collector.limits.patience import LONGEST_MS, REST_MS, Patience
+from tallymark_audit.collector.limits.window_bound import overflow_window
 from tallymark_audit.judge.assemble import producer_facts
 from tallymark_audit.judge.verdicts import GOOD, Clock, ReporterFacts, State, judge
 from tallymark_audit.model.cells import OVERFLOW, CellKey, Edge
@@ -16,8 +16,8 @@ from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.model.sides import Claim, Observation
-from tallymark_audit.store.counts import Place, Position
-from tallymark_audit.store.openings import Spent
+from tallymark_audit.store.counted.counts import Place, Position
+from tallymark_audit.store.counted.openings import Spent
 
 W = 60_000
 NOW = 1_000_000 * W

@@ -7,7 +7,7 @@ from pathlib import Path
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.model import sketches
 from tallymark_audit.store import open_store
-from tallymark_audit.store.facts import lateness_of
+from tallymark_audit.store.counted.facts import lateness_of
 from tallymark_audit.testing import MemoryCluster, stamped
 
 

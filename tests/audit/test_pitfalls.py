@@ -15,9 +15,9 @@ from audit_parts import W
 from audit_world import SILENCE, World
 
 from tallymark.client.producing.stamps import Stamp
-from tallymark_audit.collector.counting import count
+from tallymark_audit.collector.counting.cells import count
 from tallymark_audit.judge.assemble import producer_facts
-from tallymark_audit.judge.counted import weigh
+from tallymark_audit.judge.unnamed import weigh
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, State, Verdict, judge
 from tallymark_audit.judge.watermarks import Judged, watermark
 from tallymark_audit.model import sketches

@@ -17,18 +17,20 @@ from sqlalchemy import event, select
 
 from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.alerts.alerter import Alerter
-from tallymark_audit.collector.horizons import Horizons
+from tallymark_audit.collector.judging.horizons import Horizons
+from tallymark_audit.collector.judging.watermark_writer import update_watermarks
+from tallymark_audit.collector.judging.window_facts import counters_through, settle_ms, topics_known
 from tallymark_audit.collector.ledger import Ledger
-from tallymark_audit.collector.marks import update_watermarks
-from tallymark_audit.collector.window_facts import counters_through, settle_ms, topics_known
 from tallymark_audit.judge.hops import Hop, hops_into
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.store import Store, facts, open_store, tables
-from tallymark_audit.store.housekeeping import LONGEST_ROUND_MS, ROUND_MS, Housekeeper
-from tallymark_audit.store.verdict_changes import LONGEST_MS, Answers, last_change
-from tallymark_audit.store.verdicts import COLLECTOR, SPARK, accept, record_verdicts
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import facts
+from tallymark_audit.store.housekeeping.housekeeper import LONGEST_ROUND_MS, ROUND_MS, Housekeeper
+from tallymark_audit.store.judged.verdict_changes import LONGEST_MS, Answers, last_change
+from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, accept, record_verdicts
+from tallymark_audit.store.schema import tables
 
 W = 60_000
 NOW = 1_767_268_800_000

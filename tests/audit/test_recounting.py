@@ -18,20 +18,22 @@ from sqlalchemy.exc import OperationalError
 
 from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.cli.scrubbing import plan
-from tallymark_audit.collector.bounds import MOST_WINDOWS, overflow_window
 from tallymark_audit.collector.collector import Collector, CollectorSettings, wall_clock
-from tallymark_audit.collector.counting import count
-from tallymark_audit.collector.locate import Stretch, stretches
-from tallymark_audit.collector.recounted import changed_cells, difference
-from tallymark_audit.collector.slow_scrub import PASS_MS
+from tallymark_audit.collector.counting.cells import count
+from tallymark_audit.collector.counting.comparison import changed_cells, difference
+from tallymark_audit.collector.judging.locate import Stretch, stretches
+from tallymark_audit.collector.limits.window_bound import MOST_WINDOWS, overflow_window
+from tallymark_audit.collector.recounting.slow_scrub import PASS_MS
 from tallymark_audit.judge.verdicts import Clock, State, Verdict, judge
 from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.model.sides import CellFacts, Observation
-from tallymark_audit.store import Store, counts, open_store, queries, recounts
-from tallymark_audit.store.deleted import note_deleted
-from tallymark_audit.store.tables import archive, observations
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import counts, recounts
+from tallymark_audit.store.counted.deleted import note_deleted
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.tables import archive, observations
 from tallymark_audit.testing import MemoryCluster, Told, stamped
 
 W = 1000

@@ -20,16 +20,17 @@ from judged_world import (
 )
 
 from tallymark.errors import CODES, KafkaError
-from tallymark_audit.collector.vanishing import PATIENCE_MS, Vanishing, deleted_of
+from tallymark_audit.collector.partitions.vanishing import PATIENCE_MS, Vanishing, deleted_of
 from tallymark_audit.events.events import Copied, Gap
-from tallymark_audit.judge.passing import GapOf, Part, reasons_of
+from tallymark_audit.judge.copy_progress import GapOf, Part, reasons_of
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.cells import EXPIRED, CellKey
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
-from tallymark_audit.store import facts, queries, watching
-from tallymark_audit.store.deleted import began_anew, deleted_places
-from tallymark_audit.store.tables import incidents
+from tallymark_audit.store.counted import facts
+from tallymark_audit.store.counted.deleted import began_anew, deleted_places
+from tallymark_audit.store.reading import queries, watching
+from tallymark_audit.store.schema.tables import incidents
 from tallymark_audit.testing.clusters import MemoryTopic
 
 

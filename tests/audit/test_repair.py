@@ -18,7 +18,7 @@ from tallymark.client.producing.stamps import Stamp, decode_stamp
 from tallymark.deployment import Mirror
 from tallymark.errors import ConnectError, UserError
 from tallymark.protocol.murmur2 import partition_of
-from tallymark_audit.collector.locate import Stretch
+from tallymark_audit.collector.judging.locate import Stretch
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import EXPIRED, CellKey, Copy, Edge, Explanation
 from tallymark_audit.model.ranges import EMPTY, RangeSet
@@ -36,8 +36,10 @@ from tallymark_audit.repair import (
     wait_until_good,
     write_plan,
 )
-from tallymark_audit.store import Store, counts, open_store, queries
-from tallymark_audit.store.verdicts import COLLECTOR, locate_cells, record_verdicts
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import counts
+from tallymark_audit.store.judged.verdicts import COLLECTOR, locate_cells, record_verdicts
+from tallymark_audit.store.reading import queries
 from tallymark_audit.testing import MemoryCluster
 
 INSTANCE = b"instance"

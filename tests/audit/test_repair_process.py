@@ -29,7 +29,8 @@ from tallymark.protocol.records.batch import Record
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.repair.plan_file import VERSION
 from tallymark_audit.service import CollectorService
-from tallymark_audit.store import Store, open_store, queries
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.reading import queries
 
 pytestmark = pytest.mark.process
 EDGE = "dc1-to-aggregate"

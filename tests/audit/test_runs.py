@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tallymark.client.producing.stamps import MAX_SEQUENCE, Stamp, decode_stamp, encode_stamp
 from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
 from tallymark.protocol.records.columns import RecordColumns
-from tallymark_audit.collector.malformed import malformed_incidents, why_malformed
+from tallymark_audit.collector.counting.malformed import malformed_incidents, why_malformed
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import CellKey, window_of
 from tallymark_audit.model.contents import blocks_of

@@ -20,7 +20,8 @@ from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.proof.drill.faults import at_rest
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.service import CollectorService
-from tallymark_audit.store import Store, open_store, queries
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.reading import queries
 
 pytestmark = pytest.mark.process
 W = 1000

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.collector.sharing import RETAKE_MS, Share
+from tallymark_audit.collector.partitions.sharing import RETAKE_MS, Share
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.sides import merge_observations
-from tallymark_audit.store import Store, open_store, queries
-from tallymark_audit.store.counts import Place
-from tallymark_audit.store.rows import observation_from_row
-from tallymark_audit.store.tables import observations, window_changes
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted.counts import Place
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.rows import observation_from_row
+from tallymark_audit.store.schema.tables import observations, window_changes
 from tallymark_audit.testing import MemoryCluster, stamped
 
 W = 1000

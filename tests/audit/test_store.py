@@ -19,12 +19,21 @@ from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import Block, CellKey, Copy, Summary
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Claim, Observation
-from tallymark_audit.store import counts, facts, open_store, queries, rows, tables
-from tallymark_audit.store.counts import FencedError, Position
-from tallymark_audit.store.damage import Hole, damaged_places, holes_of, note_holes
-from tallymark_audit.store.openings import Overflowed, Spent, overflowed, save_spent, spent_of
-from tallymark_audit.store.upsert import insert_new, statement_for, upsert
-from tallymark_audit.store.verdicts import COLLECTOR, SPARK, effective, record_verdicts
+from tallymark_audit.store import open_store
+from tallymark_audit.store.counted import counts, facts
+from tallymark_audit.store.counted.counts import FencedError, Position
+from tallymark_audit.store.counted.damage import Hole, damaged_places, holes_of, note_holes
+from tallymark_audit.store.counted.openings import (
+    Overflowed,
+    Spent,
+    overflowed,
+    save_spent,
+    spent_of,
+)
+from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, effective, record_verdicts
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema import rows, tables
+from tallymark_audit.store.schema.upsert import insert_new, statement_for, upsert
 
 KEY = CellKey("t", 3, 5000, "web", "ab" * 8)
 RANGES = RangeSet([(0, 4), (9, 9)])

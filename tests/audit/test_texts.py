@@ -16,12 +16,13 @@ from sqlalchemy import update
 from tallymark.deployment import AlertSettings
 from tallymark_audit.alerts.rules import Facts, Rules
 from tallymark_audit.cli import command
-from tallymark_audit.collector.judge_loop import _tell
+from tallymark_audit.collector.judging.judge_loop import _tell
 from tallymark_audit.events.events import Gap
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey
-from tallymark_audit.store import tables, watching
-from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store.reading import watching
+from tallymark_audit.store.schema import tables
 
 RULES = Rules(AlertSettings(), W, 30_000, "http://c")
 

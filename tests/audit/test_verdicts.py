@@ -15,7 +15,7 @@ from tallymark.deployment import Mirror
 from tallymark_audit.events.claim_book import ClaimBook
 from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.judge.assemble import mirror_facts, producer_facts
-from tallymark_audit.judge.passing import Part, Word, owing, unreported
+from tallymark_audit.judge.copy_progress import Part, Word, owing, unreported
 from tallymark_audit.judge.verdicts import (
     Clock,
     ReporterFacts,

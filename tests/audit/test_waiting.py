@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from judged_world import W, World, heartbeats, publisher, steady, world_in
 
-from tallymark_audit.collector import judge_loop
-from tallymark_audit.collector.judge_loop import WAITING_MS
-from tallymark_audit.collector.waiting import EACH_MS, LONGEST_MS, Waiting
+from tallymark_audit.collector.judging import judge_loop
+from tallymark_audit.collector.judging.judge_loop import WAITING_MS
+from tallymark_audit.collector.judging.waiting import EACH_MS, LONGEST_MS, Waiting
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.judge.windows import judge_windows
-from tallymark_audit.store import claims
+from tallymark_audit.store.counted import claims
 
 
 @pytest.fixture

@@ -15,10 +15,11 @@ from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.repair import apply_plan, make_plan
-from tallymark_audit.store import queries, recounts
-from tallymark_audit.store.rows import Row
-from tallymark_audit.store.tables import verdicts
-from tallymark_audit.store.verdicts import COLLECTOR, SPARK, record_verdicts
+from tallymark_audit.store.counted import recounts
+from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, record_verdicts
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.rows import Row
+from tallymark_audit.store.schema.tables import verdicts
 
 
 @pytest.fixture

@@ -19,8 +19,9 @@ from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployme
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.service import CollectorService
-from tallymark_audit.store import Store, open_store, queries
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.rows import Row
 
 pytestmark = pytest.mark.process
 EDGE = "producer-to-dc1"

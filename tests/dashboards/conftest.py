@@ -12,9 +12,9 @@ from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey, Copy
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.rows import Row
-from tallymark_audit.store.tables import incidents, reporters, runs
-from tallymark_audit.store.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
+from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
+from tallymark_audit.store.schema.rows import Row
+from tallymark_audit.store.schema.tables import incidents, reporters, runs
 from tallymark_dashboards.app import create_app
 
 W = 60_000
@@ -97,7 +97,7 @@ def verdict_row(verdict: Verdict) -> Row:
 
 
 def cells_of() -> list[Row]:
-    from tallymark_audit.store.rows import cell_to_json
+    from tallymark_audit.store.schema.rows import cell_to_json
 
     return [cell_to_json(bad_cell(NOON))]
 

@@ -8,7 +8,7 @@ from tallymark.deployment import Deployment
 from tallymark_audit.api import PREFIX
 from tallymark_audit.api.waiting import Waits
 from tallymark_audit.store import Store
-from tallymark_audit.store.tables import watermarks
+from tallymark_audit.store.schema.tables import watermarks
 from tallymark_dashboards.app import create_app
 
 NOON = 1_767_268_800_000

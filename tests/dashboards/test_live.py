@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tallymark_audit.store import Store
-from tallymark_audit.store.tables import incidents
+from tallymark_audit.store.schema.tables import incidents
 from tallymark_dashboards import live
 from tallymark_dashboards.live import Changes
 

@@ -15,9 +15,10 @@ from tallymark.deployment import Deployment
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.store import Store, queries
-from tallymark_audit.store.tables import observations
-from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store import Store
+from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.tables import observations
 from tallymark_audit.tables import evidence_tables
 from tallymark_dashboards.app import create_app
 from tallymark_dashboards.view import short_time

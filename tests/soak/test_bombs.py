@@ -30,7 +30,8 @@ from tallymark.protocol.messages import (
 )
 from tallymark.testing.wire import WireClient
 from tallymark_audit.judge.verdicts import State
-from tallymark_audit.store import open_store, queries
+from tallymark_audit.store import open_store
+from tallymark_audit.store.reading import queries
 
 __all__ = ["rig", "zookeeper"]
 pytestmark = [pytest.mark.process, pytest.mark.soak, pytest.mark.timeout(900)]

@@ -23,7 +23,9 @@ from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
 from tallymark.processes.child_process import kill_process
 from tallymark_audit.judge.verdicts import State
-from tallymark_audit.store import Store, open_store, openings, queries
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import openings
+from tallymark_audit.store.reading import queries
 from tallymark_dashboards.app import create_app
 
 FORGED = 50_000

@@ -19,7 +19,8 @@ from running_stack import WINDOW_MS, Stack, stack_in
 
 from tallymark import Producer
 from tallymark.client import SimpleConsumer
-from tallymark_audit.store import open_store, queries
+from tallymark_audit.store import open_store
+from tallymark_audit.store.reading import queries
 
 pytestmark = [pytest.mark.process, pytest.mark.soak, pytest.mark.timeout(1200)]
 

@@ -18,8 +18,10 @@ from tallymark_audit.model.cells import FOREVER, CellKey
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
-from tallymark_audit.store import counts, open_store, queries, recounts
-from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store import open_store
+from tallymark_audit.store.counted import counts, recounts
+from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store.reading import queries
 from tallymark_spark_jobs.reconcile import ledger
 from tallymark_spark_jobs.reconcile.claims import Claims, read_claims
 from tallymark_spark_jobs.reconcile.decide import Decision, decide

@@ -4,12 +4,12 @@ function."""
 from __future__ import annotations
 
 from tallymark.deployment import AuditSettings, Deployment, Mirror
-from tallymark_audit.collector.window_facts import StoreFacts
+from tallymark_audit.collector.judging.window_facts import StoreFacts
 from tallymark_audit.events.claim_book import ClaimBook
 from tallymark_audit.events.events import AuditEvent, Copied, Gap
+from tallymark_audit.judge.copy_progress import STOPPED, Part, mirror_of
 from tallymark_audit.judge.fact_source import FactSource
 from tallymark_audit.judge.hops import hops_into
-from tallymark_audit.judge.passing import STOPPED, Part, mirror_of
 from tallymark_audit.judge.states import State
 from tallymark_audit.judge.windows import judge_windows
 from tallymark_audit.model.cells import CellKey

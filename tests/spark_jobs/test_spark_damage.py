@@ -20,7 +20,8 @@ from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
-from tallymark_audit.store import open_store, queries
+from tallymark_audit.store import open_store
+from tallymark_audit.store.reading import queries
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome, to_json
 from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.report import print_outcome

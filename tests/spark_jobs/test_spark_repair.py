@@ -29,9 +29,10 @@ from tallymark_audit.judge.verdicts import State
 from tallymark_audit.proof.drill.faults import at_rest
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.service import CollectorService
-from tallymark_audit.store import Store, open_store, queries
-from tallymark_audit.store.tables import verdicts
-from tallymark_audit.store.verdicts import COLLECTOR
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.judged.verdicts import COLLECTOR
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.tables import verdicts
 from tallymark_spark_jobs.reconcile.outcome import Outcome
 from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.run import Job, Steps, reconcile

@@ -11,7 +11,8 @@ import pytest
 from tallymark.clock import now_ms
 from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.judge.verdicts import State, Verdict
-from tallymark_audit.store import open_store, queries
+from tallymark_audit.store import open_store
+from tallymark_audit.store.reading import queries
 from tallymark_spark_jobs.reconcile import run as module
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome
 from tallymark_spark_jobs.reconcile.period import Period

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from tallymark.processes.supervisor.plan import plan
 from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.store import open_store
-from tallymark_audit.store.tables import verdicts
+from tallymark_audit.store.schema.tables import verdicts
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(1800)]
 TOPIC = "orders"

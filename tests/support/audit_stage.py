@@ -15,15 +15,18 @@ from tallymark.deployment import (
     Deployment,
     Mirror,
 )
-from tallymark_audit.collector.judge_loop import JudgeLoop
+from tallymark_audit.collector.judging.judge_loop import JudgeLoop
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.events.events import AuditEvent, CellReport
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
-from tallymark_audit.store import Store, claims, counts, queries, tables
-from tallymark_audit.store.upsert import upsert
+from tallymark_audit.store import Store
+from tallymark_audit.store.counted import claims, counts
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema import tables
+from tallymark_audit.store.schema.upsert import upsert
 
 W = 1000
 AUDIT = AuditSettings(window_ms=W, settle_min_ms=500, silence_ms=3000)

@@ -14,13 +14,14 @@ from typing import Any
 from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.collector.judge_loop import JudgeLoop
-from tallymark_audit.collector.naming import Namer
+from tallymark_audit.collector.judging.judge_loop import JudgeLoop
+from tallymark_audit.collector.judging.naming import Namer
 from tallymark_audit.events.events import AuditEvent, Copied, Gap, encode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
-from tallymark_audit.store import Store, open_store, queries
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.testing import MemoryCluster, Told
 
 W = 1000

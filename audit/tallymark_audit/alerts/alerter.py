@@ -17,7 +17,7 @@ from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.deployment.secret_text import resolve
 from tallymark_audit.alerts import machine
-from tallymark_audit.alerts.aside import Aside
+from tallymark_audit.alerts.background_call import Aside
 from tallymark_audit.alerts.facts import (
     backlogs,
     find_disagreements,
@@ -34,9 +34,9 @@ from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.model.alert import Alert
 from tallymark_audit.model.cells import GROUP, Edge
 from tallymark_audit.model.edges import derive_edges
-from tallymark_audit.store import alerts as stored
-from tallymark_audit.store.verdict_changes import Answers
-from tallymark_audit.store.watching import WrongWindows
+from tallymark_audit.store.judged import alerts as stored
+from tallymark_audit.store.judged.verdict_changes import Answers
+from tallymark_audit.store.reading.watching import WrongWindows
 
 log: Final = logging.getLogger(__name__)
 LOOK_MS: Final = 2_000

@@ -10,19 +10,19 @@ from sqlalchemy import Connection
 
 from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.alerts.rules import Facts, Mark
-from tallymark_audit.collector.window_facts import SettleTimes
+from tallymark_audit.collector.judging.window_facts import SettleTimes
 from tallymark_audit.judge.hops import Hop
 from tallymark_audit.judge.states import State
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.edges import consumer_edge, derive_edges, edges_into
 from tallymark_audit.model.time_format import utc
-from tallymark_audit.store import queries, watching
-from tallymark_audit.store.damage import damaged
-from tallymark_audit.store.facts import first_groups
-from tallymark_audit.store.openings import overflowed
-from tallymark_audit.store.rows import Row, holes_of
-from tallymark_audit.store.verdict_changes import Answers
-from tallymark_audit.store.watching import Backlog, WrongWindows
+from tallymark_audit.store.counted.damage import damaged
+from tallymark_audit.store.counted.facts import first_groups
+from tallymark_audit.store.counted.openings import overflowed
+from tallymark_audit.store.judged.verdict_changes import Answers
+from tallymark_audit.store.reading import queries, watching
+from tallymark_audit.store.reading.watching import Backlog, WrongWindows
+from tallymark_audit.store.schema.rows import Row, holes_of
 
 MAX_DISAGREEMENTS = 1000
 OF_LATE_MS = 600_000

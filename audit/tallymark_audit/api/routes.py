@@ -14,8 +14,8 @@ from tallymark_audit.api.problems import Answer, AuditRoute, Problem
 from tallymark_audit.api.state import api_of
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.time_format import LARGEST
-from tallymark_audit.store import paging, queries
-from tallymark_audit.store.rows import shown_verdict
+from tallymark_audit.store.reading import paging, queries
+from tallymark_audit.store.schema.rows import shown_verdict
 
 PREFIX: Final = "/api/v1/audit"
 MAX_WINDOWS: Final = 100

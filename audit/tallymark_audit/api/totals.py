@@ -21,10 +21,10 @@ from tallymark_audit.api import params
 from tallymark_audit.api.problems import Answer, Problem, away
 from tallymark_audit.api.state import api_of
 from tallymark_audit.model.edges import PRODUCER
-from tallymark_audit.store import facts
-from tallymark_audit.store.tables import progress
-from tallymark_audit.store.tables import watermarks as marks
-from tallymark_audit.store.totals import DAY, totals_of
+from tallymark_audit.store.counted import facts
+from tallymark_audit.store.counted.totals import DAY, totals_of
+from tallymark_audit.store.schema.tables import progress
+from tallymark_audit.store.schema.tables import watermarks as marks
 
 LONGEST_MS: Final = 366 * DAY
 

@@ -12,8 +12,9 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from tallymark_audit.store import Store, paging
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store import Store
+from tallymark_audit.store.reading import paging
+from tallymark_audit.store.schema.rows import Row
 
 log: Final = logging.getLogger(__name__)
 POLL_SECONDS: Final = 1.0

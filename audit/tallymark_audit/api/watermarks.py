@@ -12,8 +12,8 @@ from tallymark_audit.api import params
 from tallymark_audit.api.problems import Answer, Problem, away
 from tallymark_audit.api.state import AuditApi, api_of
 from tallymark_audit.api.waiting import TooManyWaitError
-from tallymark_audit.store import paging
-from tallymark_audit.store.rows import Row, holes_of
+from tallymark_audit.store.reading import paging
+from tallymark_audit.store.schema.rows import Row, holes_of
 
 HOLE: Final = ("window", "state", "accepted")
 

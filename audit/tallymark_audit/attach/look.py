@@ -26,7 +26,7 @@ from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 from tallymark_audit.attach.asked import Place
 from tallymark_audit.attach.found import BrokerFound, ClusterFound, TopicFound
 from tallymark_audit.attach.releases import keeps_headers, release_of
-from tallymark_audit.collector.group_member import group_of
+from tallymark_audit.collector.partitions.group_member import group_of
 from tallymark_audit.events.audit_topic import topic_configs
 from tallymark_audit.model.edges import AUDIT_TOPIC
 

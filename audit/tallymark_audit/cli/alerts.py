@@ -23,9 +23,10 @@ from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.model.cells import GROUP
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.time_format import utc
-from tallymark_audit.store import Store, open_store, paging
-from tallymark_audit.store import alerts as stored
-from tallymark_audit.store.rows import Row, holes_of
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.judged import alerts as stored
+from tallymark_audit.store.reading import paging
+from tallymark_audit.store.schema.rows import Row, holes_of
 from tallymark_audit.tables import plain
 
 UNDECIDED: Final = 4

@@ -17,10 +17,11 @@ from tallymark_audit.cli import options
 from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.time_format import utc
-from tallymark_audit.store import claims, open_store
-from tallymark_audit.store import verdicts as written
-from tallymark_audit.store.graph import KnownEdge, known_edges
-from tallymark_audit.store.window_at import window_at
+from tallymark_audit.store import open_store
+from tallymark_audit.store.counted import claims
+from tallymark_audit.store.judged import verdicts as written
+from tallymark_audit.store.judged.graph import KnownEdge, known_edges
+from tallymark_audit.store.judged.window_at import window_at
 from tallymark_audit.tables import plain
 
 NOT_JUDGED: Final = -1

@@ -35,8 +35,8 @@ from tallymark_audit.repair import (
     write_plan,
 )
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.facts import groups_on
-from tallymark_audit.store.tables import repairs
+from tallymark_audit.store.counted.facts import groups_on
+from tallymark_audit.store.schema.tables import repairs
 from tallymark_audit.tables import plain
 
 INCOMPLETE = 3

@@ -10,7 +10,7 @@ from tallymark.client import Admin, Producer, SimpleConsumer
 from tallymark.client.core.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
-from tallymark_audit.collector.compacted import is_compacted
+from tallymark_audit.collector.partitions.compacted import is_compacted
 
 CLIENT: Final = "tallymark-audit-repair"
 

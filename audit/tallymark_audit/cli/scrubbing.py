@@ -21,16 +21,18 @@ from tallymark.shell.target import clusters_named
 from tallymark.untrusted import command
 from tallymark_audit.cli import options
 from tallymark_audit.collector.collector import wall_clock
-from tallymark_audit.collector.recounting import UNREADABLE
-from tallymark_audit.collector.window_facts import topics_known
+from tallymark_audit.collector.judging.window_facts import topics_known
+from tallymark_audit.collector.recounting.chore import UNREADABLE
 from tallymark_audit.judge.hops import hops_into
 from tallymark_audit.judge.states import GOOD, UNDECIDED, State
 from tallymark_audit.model.edges import derive_edges, discovered_group, is_audited
-from tallymark_audit.store import Store, counts, deleted, open_store, queries, recounts
-from tallymark_audit.store.facts import groups_on
-from tallymark_audit.store.recounts import Recount
-from tallymark_audit.store.rows import Row
-from tallymark_audit.store.tables import incidents, window_changes
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted import counts, deleted, recounts
+from tallymark_audit.store.counted.facts import groups_on
+from tallymark_audit.store.counted.recounts import Recount
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.rows import Row
+from tallymark_audit.store.schema.tables import incidents, window_changes
 from tallymark_audit.tables import plain, verdict_table
 
 DISCREPANCIES, UNDECIDED_YET = 3, 4

@@ -16,11 +16,12 @@ from tallymark.shell.output import print_table
 from tallymark_audit.cli import options
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.time_format import utc
-from tallymark_audit.store import open_store, queries
-from tallymark_audit.store.portions import MOST_ROWS, Portion, portion_of
-from tallymark_audit.store.queries import shown_evidence
-from tallymark_audit.store.rows import Row, is_cells, shown_verdict
-from tallymark_audit.store.window_at import window_at
+from tallymark_audit.store import open_store
+from tallymark_audit.store.judged.window_at import window_at
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading.queries import shown_evidence
+from tallymark_audit.store.schema.portions import MOST_ROWS, Portion, portion_of
+from tallymark_audit.store.schema.rows import Row, is_cells, shown_verdict
 from tallymark_audit.tables import (
     evidence_tables,
     overview_table,

@@ -11,23 +11,23 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.clock import now_ms
 from tallymark.errors import TallymarkError
+from tallymark_audit.collector.backoff import Troubles, committing
 from tallymark_audit.collector.counters import Counters
 from tallymark_audit.collector.fetching import Clock, CollectorSettings, Fetching
 from tallymark_audit.collector.holes import Mending
 from tallymark_audit.collector.ledger import ABSURD, Counted, Ledger
-from tallymark_audit.collector.opener import Opener
-from tallymark_audit.collector.openings import Budget
-from tallymark_audit.collector.recounting import Compacted, Recounting
-from tallymark_audit.collector.sharing import LEASE_MS, Alone, Share, Sharing
-from tallymark_audit.collector.slow_scrub import SlowScrub
-from tallymark_audit.collector.trouble import Troubles, committing
-from tallymark_audit.collector.vanishing import Vanishing, deleted_of
+from tallymark_audit.collector.limits.opener import Opener
+from tallymark_audit.collector.limits.openings import Budget
+from tallymark_audit.collector.partitions.sharing import LEASE_MS, Alone, Share, Sharing
+from tallymark_audit.collector.partitions.vanishing import Vanishing, deleted_of
+from tallymark_audit.collector.recounting.chore import Compacted, Recounting
+from tallymark_audit.collector.recounting.slow_scrub import SlowScrub
 from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.model.edges import AUDIT_TOPIC, is_audited
 from tallymark_audit.model.log_reader import LogReader, TopicLike, partitions_of, topic_id_of
 from tallymark_audit.store import Store
-from tallymark_audit.store.counts import FencedError, Place, Position
-from tallymark_audit.store.incidents import Incident
+from tallymark_audit.store.counted.counts import FencedError, Place, Position
+from tallymark_audit.store.counted.incidents import Incident
 
 __all__ = ["Collector", "CollectorSettings", "wall_clock"]
 

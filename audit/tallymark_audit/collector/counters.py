@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tallymark_audit.collector.ledger import Counted
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.store.counts import Place, Position
+from tallymark_audit.store.counted.counts import Place, Position
 
 
 @dataclass(slots=True)

@@ -23,24 +23,24 @@ from tallymark.errors import (
 from tallymark.protocol.records.batch import Batch, Record
 from tallymark.protocol.records.columns import RecordColumns
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
-from tallymark_audit.collector.bounds import WindowBound
-from tallymark_audit.collector.counting import MAX_RANGES
+from tallymark_audit.collector.backoff import Troubles, committing
+from tallymark_audit.collector.counting.cells import MAX_RANGES
+from tallymark_audit.collector.counting.malformed import malformed_incidents
+from tallymark_audit.collector.counting.monitoring import events_in
+from tallymark_audit.collector.counting.readable import read_part
 from tallymark_audit.collector.holes import pass_over
-from tallymark_audit.collector.known_places import KnownPlaces
 from tallymark_audit.collector.ledger import ABSURD, Counted, Ledger
-from tallymark_audit.collector.malformed import malformed_incidents
-from tallymark_audit.collector.monitoring import events_in
-from tallymark_audit.collector.openings import MOST_NEW_RUNS
-from tallymark_audit.collector.patience import Patience
-from tallymark_audit.collector.readable import read_part
-from tallymark_audit.collector.recount import count_again
-from tallymark_audit.collector.trouble import Troubles, committing
+from tallymark_audit.collector.limits.openings import MOST_NEW_RUNS
+from tallymark_audit.collector.limits.patience import Patience
+from tallymark_audit.collector.limits.window_bound import WindowBound
+from tallymark_audit.collector.partitions.known_places import KnownPlaces
+from tallymark_audit.collector.recounting.recount import count_again
 from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.log_reader import FetchedLike, LogReader
 from tallymark_audit.model.record_runs import MIN_TIMESTAMP, Rules, SeenRun, runs_of_columns
-from tallymark_audit.store.counts import Place, Position
-from tallymark_audit.store.incidents import Incident
+from tallymark_audit.store.counted.counts import Place, Position
+from tallymark_audit.store.counted.incidents import Incident
 
 log: Final = logging.getLogger(__name__)
 FETCH_BYTES: Final = 1 << 20

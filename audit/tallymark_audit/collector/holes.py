@@ -15,11 +15,11 @@ from tallymark.client import FetchSpec
 from tallymark.client.reading.behind import goes_on_at
 from tallymark.errors import CODES, CorruptMessageError, KafkaError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark_audit.collector.counting.readable import ReadablePart
 from tallymark_audit.collector.ledger import Counted, Ledger
-from tallymark_audit.collector.readable import ReadablePart
 from tallymark_audit.model.log_reader import FetchedLike, LogReader
-from tallymark_audit.store.counts import Place, Position
-from tallymark_audit.store.damage import Hole
+from tallymark_audit.store.counted.counts import Place, Position
+from tallymark_audit.store.counted.damage import Hole
 
 FETCH_BYTES: Final = 1 << 20
 FIRST_LOOK_MS: Final = 10_000

@@ -15,20 +15,21 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
-from tallymark_audit.collector.counting import MAX_RANGES, count
-from tallymark_audit.collector.lateness import Lateness
-from tallymark_audit.collector.monitoring import MonitoringBatch
-from tallymark_audit.collector.opener import Opener
-from tallymark_audit.collector.recounted import difference, news, rewritten
-from tallymark_audit.collector.vanishing import Vanishing
+from tallymark_audit.collector.counting.cells import MAX_RANGES, count
+from tallymark_audit.collector.counting.comparison import difference, news, rewritten
+from tallymark_audit.collector.counting.lateness import Lateness
+from tallymark_audit.collector.counting.monitoring import MonitoringBatch
+from tallymark_audit.collector.limits.opener import Opener
+from tallymark_audit.collector.partitions.vanishing import Vanishing
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.model.time_format import utc
-from tallymark_audit.store import Store, counts, deleted, recounts
-from tallymark_audit.store.claims import add_events
-from tallymark_audit.store.counts import FencedError, Place, Position
-from tallymark_audit.store.damage import (
+from tallymark_audit.store import Store
+from tallymark_audit.store.counted import counts, deleted, recounts
+from tallymark_audit.store.counted.claims import add_events
+from tallymark_audit.store.counted.counts import FencedError, Place, Position
+from tallymark_audit.store.counted.damage import (
     MENDED,
     Hole,
     damaged_places,
@@ -40,9 +41,9 @@ from tallymark_audit.store.damage import (
     not_final,
     note_holes,
 )
-from tallymark_audit.store.incidents import Incident, add_gap, add_incident, fold_incident
-from tallymark_audit.store.lateness import add_lateness
-from tallymark_audit.store.tables import reporters
+from tallymark_audit.store.counted.incidents import Incident, add_gap, add_incident, fold_incident
+from tallymark_audit.store.counted.lateness import add_lateness
+from tallymark_audit.store.schema.tables import reporters
 
 __all__ = ["Counted", "FencedError", "Ledger", "Place"]
 

@@ -111,7 +111,7 @@ def consumer_facts(
 ) -> list[CellFacts]:
     """The cells of the edge from a cluster to a group of consumers, which owes all there is.
     ``filtered``: sequences that the group left out on purpose; ``doubted``: those that a member had
-    in hand when it died or gave them up. ``unreported``: see :func:`.passing.unreported`."""
+    in hand when it died or gave them up. ``unreported``: see :func:`.copy_progress.unreported`."""
     found: list[CellFacts] = []
     for key in sorted({*upstream, *processed}):
         held = upstream.get(key)

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tallymark_audit.judge.copy_progress import GapOf, Parts, Passed, Stop, Word
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.hops import Hop, Known
-from tallymark_audit.judge.passing import GapOf, Parts, Passed, Stop, Word
 from tallymark_audit.judge.states import ReporterFacts
 from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.sides import Claim, Observation

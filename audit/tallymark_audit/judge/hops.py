@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tallymark_audit.judge.assemble import Counted, mirror_facts, producer_facts, renamed
-from tallymark_audit.judge.passing import GapOf, Parts, Passed, in_flight, reasons_of
+from tallymark_audit.judge.copy_progress import GapOf, Parts, Passed, in_flight, reasons_of
 from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.edges import AUDIT_TOPIC, origins, passes
 from tallymark_audit.model.sides import CellFacts, Claim, Observation, merge_observations

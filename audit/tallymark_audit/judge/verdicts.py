@@ -26,7 +26,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tallymark_audit.judge.counted import NAMELESS, is_nameless, weigh
 from tallymark_audit.judge.damage import UNDAMAGED, Damage
 from tallymark_audit.judge.findings import Findings, state_of
 from tallymark_audit.judge.gate import Gate, Held
@@ -41,6 +40,7 @@ from tallymark_audit.judge.states import (
     State,
     worst,
 )
+from tallymark_audit.judge.unnamed import NAMELESS, is_nameless, weigh
 from tallymark_audit.model.cells import (
     ABORTED,
     EXPIRED,

@@ -18,10 +18,7 @@ from typing import Final
 
 from tallymark.deployment import AuditSettings
 from tallymark_audit.judge.assemble import consumer_facts
-from tallymark_audit.judge.damage import Damage, Damaged
-from tallymark_audit.judge.fact_source import Carried, Counted, Counters, FactSource
-from tallymark_audit.judge.hops import Hop, Known, Place, Sides, beside
-from tallymark_audit.judge.passing import (
+from tallymark_audit.judge.copy_progress import (
     Passed,
     deletion_gaps,
     in_flight,
@@ -31,6 +28,9 @@ from tallymark_audit.judge.passing import (
     unreported,
     with_deletions,
 )
+from tallymark_audit.judge.damage import Damage, Damaged
+from tallymark_audit.judge.fact_source import Carried, Counted, Counters, FactSource
+from tallymark_audit.judge.hops import Hop, Known, Place, Sides, beside
 from tallymark_audit.judge.processed import Processed
 from tallymark_audit.judge.settle_time import counter_of, learned_settle_ms
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable

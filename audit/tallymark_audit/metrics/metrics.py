@@ -27,9 +27,9 @@ from tallymark_audit.collector.counters import Counters
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import Edge
-from tallymark_audit.store.openings import Overflowed
-from tallymark_audit.store.rows import Row, holes_of
-from tallymark_audit.store.watching import MILLIONTHS, Tally, WrongWindows
+from tallymark_audit.store.counted.openings import Overflowed
+from tallymark_audit.store.reading.watching import MILLIONTHS, Tally, WrongWindows
+from tallymark_audit.store.schema.rows import Row, holes_of
 
 PREFIX: Final = "tallymark_audit_"
 BUCKETS: Final = (

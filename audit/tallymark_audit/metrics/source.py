@@ -21,15 +21,16 @@ from sqlalchemy.exc import SQLAlchemyError
 from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError
 from tallymark_audit.alerts.facts import judged_edges
-from tallymark_audit.collector.window_facts import settle_ms
+from tallymark_audit.collector.judging.window_facts import settle_ms
 from tallymark_audit.judge.hops import Hop
 from tallymark_audit.metrics.metrics import Place, Reading, families, state_families
 from tallymark_audit.model.cells import Edge
-from tallymark_audit.store import Store, watching
-from tallymark_audit.store.damage import damaged
-from tallymark_audit.store.openings import overflowed
-from tallymark_audit.store.rows import Row
-from tallymark_audit.store.watching import Tally
+from tallymark_audit.store import Store
+from tallymark_audit.store.counted.damage import damaged
+from tallymark_audit.store.counted.openings import overflowed
+from tallymark_audit.store.reading import watching
+from tallymark_audit.store.reading.watching import Tally
+from tallymark_audit.store.schema.rows import Row
 
 log: Final = logging.getLogger(__name__)
 FRESH_MS: Final = 10_000

@@ -17,7 +17,7 @@ from tallymark.client.core.partition_layout import Layout
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import ConnectError, TallymarkError
 from tallymark.protocol.topic_partition import LATEST
-from tallymark_audit.collector.locate import Stretch, records_in
+from tallymark_audit.collector.judging.locate import Stretch, records_in
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.repair.items import Item

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from tallymark_audit.collector.locate import Stretch, stretches
+from tallymark_audit.collector.judging.locate import Stretch, stretches
 from tallymark_audit.judge.verdicts import CellVerdict
 from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.edges import passes
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.store import facts
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store.counted import facts
+from tallymark_audit.store.schema.rows import Row
 
 
 class Elsewhere(NamedTuple):

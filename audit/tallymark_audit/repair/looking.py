@@ -11,7 +11,7 @@ from tallymark.client.producing.stamps import Stamp
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.records.batch import Record
 from tallymark.protocol.topic_partition import EARLIEST
-from tallymark_audit.collector.locate import Stretch, records_between
+from tallymark_audit.collector.judging.locate import Stretch, records_between
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.repair.items import Item

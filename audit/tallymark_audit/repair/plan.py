@@ -14,14 +14,14 @@ from typing import Final
 from sqlalchemy import Connection
 
 from tallymark.errors import UserError
-from tallymark_audit.collector.locate import Stretch, stretches
+from tallymark_audit.collector.judging.locate import Stretch, stretches
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.repair.elsewhere import Elsewhere, elsewhere
 from tallymark_audit.repair.items import Item, Place
 from tallymark_audit.repair.refusals import left_alone, refusal
-from tallymark_audit.store import queries
-from tallymark_audit.store.rows import Row, cell_from_json
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.rows import Row, cell_from_json
 
 MOST: Final = 100_000
 """Verdicts in one plan."""

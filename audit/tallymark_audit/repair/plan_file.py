@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.errors import UserError
-from tallymark_audit.collector.locate import Stretch
+from tallymark_audit.collector.judging.locate import Stretch
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.repair.items import Item, Place

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from tallymark_audit.collector.locate import Stretch
+from tallymark_audit.collector.judging.locate import Stretch
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.repair.elsewhere import Elsewhere
 from tallymark_audit.repair.items import Place
-from tallymark_audit.store.rows import Row
+from tallymark_audit.store.schema.rows import Row
 
 NAMED: Final = 5
 """Places named in one text."""

@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State
 from tallymark_audit.repair.plan import Plan
-from tallymark_audit.store import Store, queries
+from tallymark_audit.store import Store
+from tallymark_audit.store.reading import queries
 
 EVERY_S = 0.5
 LEFT_ALONE = frozenset({State.DUPLICATION, State.CORRUPT})

@@ -21,9 +21,9 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from tallymark.errors import UserError
 from tallymark.private_files import make_private
-from tallymark_audit.store import tables
-from tallymark_audit.store.migrate import OLDEST, migrate
-from tallymark_audit.store.upsert import dump_json, load_json
+from tallymark_audit.store.schema import tables
+from tallymark_audit.store.schema.migrations import OLDEST, migrate
+from tallymark_audit.store.schema.upsert import dump_json, load_json
 
 BUSY_TIMEOUT_S = 15
 READ_ONLY = "tallymark_read"

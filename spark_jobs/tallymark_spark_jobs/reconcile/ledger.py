@@ -13,11 +13,15 @@ from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.edges import derive_edges, discovered_group
-from tallymark_audit.store import Store, deleted, facts, graph, queries, tables
-from tallymark_audit.store.damage import DAMAGED
-from tallymark_audit.store.incidents import Incident, fold_incident
-from tallymark_audit.store.recounts import ask_for_windows
-from tallymark_audit.store.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
+from tallymark_audit.store import Store
+from tallymark_audit.store.counted import deleted, facts
+from tallymark_audit.store.counted.damage import DAMAGED
+from tallymark_audit.store.counted.incidents import Incident, fold_incident
+from tallymark_audit.store.counted.recounts import ask_for_windows
+from tallymark_audit.store.judged import graph
+from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema import tables
 from tallymark_spark_jobs.reconcile.decide import Window
 from tallymark_spark_jobs.reconcile.outcome import Outcome, to_json
 from tallymark_spark_jobs.reconcile.search import Identity, Place, located

@@ -21,7 +21,7 @@ from tallymark_audit.judge.verdicts import (
 )
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.time_format import utc
-from tallymark_audit.store.rows import cell_to_json
+from tallymark_audit.store.schema.rows import cell_to_json
 from tallymark_spark_jobs.reconcile.decide import Window
 from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.search import Identity, Place, located

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from tallymark_audit.judge.copy_progress import Part
 from tallymark_audit.judge.damage import Damaged
-from tallymark_audit.judge.passing import Part
 from tallymark_audit.model.cells import Block, CellKey, Copy
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.hashing import MASK

@@ -9,10 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tallymark_audit.events.claim_book import ClaimBook
-from tallymark_audit.judge.damage import Damaged
-from tallymark_audit.judge.fact_source import Carried, Counted, Counters
-from tallymark_audit.judge.hops import Hop, Known
-from tallymark_audit.judge.passing import (
+from tallymark_audit.judge.copy_progress import (
     GAP_MEANS,
     STOPPED,
     GapOf,
@@ -22,6 +19,9 @@ from tallymark_audit.judge.passing import (
     Word,
     mirror_of,
 )
+from tallymark_audit.judge.damage import Damaged
+from tallymark_audit.judge.fact_source import Carried, Counted, Counters
+from tallymark_audit.judge.hops import Hop, Known
 from tallymark_audit.judge.verdicts import ReporterFacts
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import FOREVER, CellKey, Edge

@@ -16,10 +16,10 @@ from tallymark_audit.proof.drill.findings.found import (
 )
 from tallymark_audit.proof.drill.truth.expected import SKEWED, Cell, Item
 from tallymark_audit.store import open_store
-from tallymark_audit.store.collapse import Changed, collapse
-from tallymark_audit.store.rows import claim_to_row
-from tallymark_audit.store.tables import claims, window_changes
-from tallymark_audit.store.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store.housekeeping.packing import Changed, collapse
+from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store.schema.rows import claim_to_row
+from tallymark_audit.store.schema.tables import claims, window_changes
 
 KEY = CellKey("orders", 1, 60_000, "web-1", "ab" * 8)
 

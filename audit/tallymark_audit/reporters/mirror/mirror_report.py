@@ -36,7 +36,7 @@ from tallymark.deployment import Deployment
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.events.audit_topic import AuditTopic
 from tallymark_audit.events.events import MAX_TEXT, AuditEvent, Copied, Gap, encode_event
-from tallymark_audit.judge.passing import STOPPED
+from tallymark_audit.judge.copy_progress import STOPPED
 from tallymark_audit.model.cells import FOREVER
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.producer.producer_run import MAX_WAITING

@@ -20,9 +20,11 @@ from tallymark_audit.proof.drill.truth.expected import (
     Cell,
     Item,
 )
-from tallymark_audit.store import facts, open_store, queries
-from tallymark_audit.store.rows import RowLike
-from tallymark_audit.store.tables import incidents, progress, verdict_history
+from tallymark_audit.store import open_store
+from tallymark_audit.store.counted import facts
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.rows import RowLike
+from tallymark_audit.store.schema.tables import incidents, progress, verdict_history
 
 NAMELESS: Final = -1
 """Instead of a sequence: a further copy that the verdict counts and does not name."""

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.findings.found import ALARMS
 from tallymark_audit.store import open_store
-from tallymark_audit.store.tables import alerts, verdict_history
+from tallymark_audit.store.schema.tables import alerts, verdict_history
 
 Row = Mapping[str, Any]
 WindowKey = tuple[str, str, int]

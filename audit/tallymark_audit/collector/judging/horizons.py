@@ -1,0 +1,59 @@
+"""Up to when the absence of records means that there were none: for all topics of all edges of a
+cluster, with a few questions for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
+
+from tallymark.deployment import AuditSettings
+from tallymark_audit.collector.judging.window_facts import SettleTimes
+from tallymark_audit.judge.hops import Hop, Known, Place
+from tallymark_audit.store.counted import facts
+
+
+@dataclass(slots=True)
+class Horizons:
+    """What one snapshot tells at ``now`` (ms). A topic of which the store holds nonsense raises by
+    itself, as its windows do."""
+
+    connection: Connection
+    settings: AuditSettings
+    now: int
+    _known: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    _counted: dict[str, facts.CountedThrough] = field(
+        default_factory=dict[str, facts.CountedThrough]
+    )
+    _reported: dict[str, dict[str, list[int]]] = field(
+        default_factory=dict[str, dict[str, list[int]]]
+    )
+    _settle: dict[str, SettleTimes] = field(default_factory=dict[str, SettleTimes])
+
+    def of(self, hop: Hop, topic: str) -> int:
+        """Up to when (ms) every counter of the topic on the hop has counted and every reporter has
+        reported, less the time that windows are left to settle."""
+        edge = hop.edge
+        known: Known = {cluster: self.topics(cluster) for cluster in hop.clusters()}
+        counted = [self._through(place) for side in hop.sides(topic, known) for place in side]
+        if edge.name not in self._settle:
+            self._settle[edge.name] = SettleTimes(self.connection, hop, self.settings, self.now)
+        horizon = min(self.now, *counted) - self._settle[edge.name].of(topic)
+        if edge.kind == "producer":
+            if edge.downstream not in self._reported:
+                told = facts.reported_through(self.connection, edge.downstream)
+                self._reported[edge.downstream] = told
+            horizon = min([horizon, *self._reported[edge.downstream].get(topic, ())])
+        return max(0, horizon)
+
+    def topics(self, cluster: str) -> frozenset[str]:
+        """The topics that the cluster's collector knows."""
+        if cluster not in self._known:
+            self._known[cluster] = facts.topics_on(self.connection, cluster)
+        return self._known[cluster]
+
+    def _through(self, place: Place) -> int:
+        cluster, topic = place
+        if cluster not in self._counted:
+            self._counted[cluster] = facts.CountedThrough(self.connection, cluster)
+        return self._counted[cluster].of(topic)

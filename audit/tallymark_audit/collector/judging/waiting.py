@@ -1,0 +1,74 @@
+"""When a window that waits for others is judged again, so that waiting costs next to nothing.
+
+A window is UNKNOWN while somebody owes: a reporter that is silent, a counter that stands still, a
+log that cannot be read. That may last for days, and there may be thousands of such windows (a host
+that is lost leaves all it has written). To judge each of them every few seconds kept a core busy
+for nothing. So the wait doubles while the verdict stays, and ends at once when somebody on whom
+windows may wait is another than before: see :func:`those_waited_for`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, case, func, or_, select
+
+from tallymark_audit.store.schema.tables import damage, progress, reporters
+
+LONGEST_MS: Final = 60_000
+"""A window waits no longer, where few do: not everything that may end its waiting is a sign."""
+EACH_MS: Final = 400
+"""Where many wait: no more than five in two seconds are judged again."""
+Window = tuple[str, int]
+Signs = tuple[int, ...]
+
+
+class Waiting:
+    """How often each window was judged and has stayed as it was. Pure; times are ms."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[Window, int] = {}
+
+    def again_at(self, window: Window, now: int, first_ms: int, crowd: int) -> int:
+        """When to judge the window again, which waits still; ``first_ms`` after the first time.
+        ``crowd`` windows wait in all."""
+        rounds = self._rounds.get(window, 0)
+        self._rounds[window] = rounds + 1
+        wait = min(first_ms << min(rounds, 20), max(first_ms, LONGEST_MS))
+        return now + max(wait, crowd * EACH_MS)
+
+    def ended(self, window: Window) -> None:
+        """It changed, or waits no more."""
+        self._rounds.pop(window, None)
+
+    def all_ended(self) -> None:
+        """What they wait for may have come."""
+        self._rounds.clear()
+
+
+def those_waited_for(
+    connection: Connection, clusters: Sequence[str], now: int, silence_ms: int
+) -> Signs:
+    """Counts of whom windows on these clusters may wait for: reporters that there are, have ended,
+    were heard of lately; partitions that there are, and are counted; logs that cannot be read.
+    Where they are the same as before, no reporter or counter has begun, ended or fallen silent."""
+    lately = now - silence_ms
+    told = select(
+        func.count(),
+        _number(or_(reporters.c.closed, reporters.c.retired_at > 0)),
+        _number(reporters.c.last_heard >= lately),
+    ).where(reporters.c.cluster.in_(clusters))
+    counted = select(func.count(), _number(progress.c.counted_through >= lately)).where(
+        progress.c.cluster.in_(clusters)
+    )
+    damaged = select(func.count()).where(damage.c.cluster.in_(clusters))
+    return tuple(
+        int(number or 0)
+        for query in (told, counted, damaged)
+        for number in connection.execute(query).one()
+    )
+
+
+def _number(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.sum(case((condition, 1), else_=0))

@@ -1,0 +1,60 @@
+"""Wait for reports before runs are called strangers.
+
+Logs that are counted from long ago (a new store, a collector that was away) hold many runs whose
+reports stand in the audit topic and are not read yet. A partition that opens many cells of such
+runs waits until that topic is read, for so long at most: then it goes on, whoever its runs are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.store.counted.counts import Place, Position
+
+LONGEST_MS: Final = 600_000
+REST_MS: Final = 3_600_000
+"""Who has waited for so long does not wait again before this."""
+
+
+class Spending(Protocol):
+    """Whether a partition has spent much of what it may open."""
+
+    def is_tight(self, place: Place, now: int) -> bool: ...
+
+
+class Counting(Protocol):
+    """The part of a ledger that is asked."""
+
+    @property
+    def positions(self) -> Mapping[Place, Position]: ...
+    @property
+    def opener(self) -> Spending: ...
+
+
+@dataclass(slots=True)
+class Patience:
+    """Which partitions wait, and since when (ms)."""
+
+    _since: dict[Place, int] = field(default_factory=dict[Place, int])
+
+    def without_waiting(self, places: Sequence[Place], ledger: Counting, now: int) -> list[Place]:
+        """The ``places`` that are to be read at ``now`` (ms)."""
+        behind = any(
+            at.topic == AUDIT_TOPIC and at.next_offset < at.high_watermark
+            for at in ledger.positions.values()
+        )
+        if not behind:
+            self._since.clear()
+            return list(places)
+        return [place for place in places if not self._waits(place, ledger, now)]
+
+    def _waits(self, place: Place, ledger: Counting, now: int) -> bool:
+        if place[0] == AUDIT_TOPIC or not ledger.opener.is_tight(place, now):
+            return False
+        since = self._since.setdefault(place, now)
+        if now - since >= REST_MS:
+            self._since[place] = since = now
+        return now - since < LONGEST_MS

@@ -1,0 +1,49 @@
+"""Which partitions a cluster has, or had: what a producer claims of others is no claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import Final
+
+from tallymark_audit.model.log_reader import LogReader, partitions_of
+from tallymark_audit.store.counted.counts import Place
+
+DENIED_MS: Final = 1000
+"""What is not known is not asked for again for so long: who sends a flood of claims of what is not
+there does not make us list all topics at each fetch."""
+
+
+class KnownPlaces:
+    """Answers for one cluster. ``counted`` tells the partitions that were ever counted: a topic
+    that was deleted keeps its claims. The cluster is asked anew before a partition is called
+    unknown, since an event may speak of a topic that is younger than the last look."""
+
+    def __init__(
+        self, reader: LogReader, counted: Callable[[], Set[Place]], clock: Callable[[], int]
+    ) -> None:
+        self._reader = reader
+        self._counted = counted
+        self._clock = clock
+        self._known: set[Place] = set()
+        self._denied: dict[Place, int] = {}
+
+    def unknown(self, places: Set[Place]) -> Set[Place]:
+        """Those of ``places`` that are not known here: they were deleted before they were counted,
+        or there never were such. TallymarkError: the cluster cannot be asked."""
+        lacking = places - self._known
+        if not lacking:
+            return lacking
+        now = self._clock()
+        self._denied = {p: at for p, at in self._denied.items() if now - at < DENIED_MS}
+        lacking = lacking - self._denied.keys()
+        if lacking:
+            self._known |= self._counted()
+            lacking = places - self._known
+        if lacking:
+            self._known |= {
+                (name, partition)
+                for name, topic in self._reader.topics().items()
+                for partition in partitions_of(topic)
+            }
+            self._denied |= dict.fromkeys(lacking - self._known, now)
+        return places - self._known

@@ -1,0 +1,5 @@
+"""What was counted and claimed: written by collectors, read by those who judge.
+
+Read :mod:`.counts` and :mod:`.claims` (how they are written) first, :mod:`.facts` and
+:mod:`.carried` (how judging reads them) next, then :mod:`.archive` (settled windows, packed).
+"""

@@ -1,0 +1,142 @@
+"""How far mirrors and consumer groups have come, and what mirrors could not bring.
+
+A mirror and a consumer tell an offset of each partition below which they are done. One that does
+not (MirrorMaker, a mirror of an older version) is watched instead: partitions are copied in order,
+so where the newest cell begins of which anything arrived, it has been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, exists, select
+
+from tallymark_audit.judge.copy_progress import (
+    GAP_MEANS,
+    STOPPED,
+    GapOf,
+    Passed,
+    Stop,
+    Word,
+    mirror_of,
+)
+from tallymark_audit.judge.states import ReporterFacts
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.store.counted.facts import chunks, reporter_facts
+from tallymark_audit.store.counted.incidents import GAP_TEXT, gap_text
+from tallymark_audit.store.schema.tables import copied, incidents, observations, progress, reporters
+
+_WORD = copied.c.reporter, copied.c.partition, copied.c.through_offset, copied.c.at
+
+
+def mirror_reporter(connection: Connection, edge: Edge) -> ReporterFacts | None:
+    """The mirror of the edge, if it tells how far it has copied."""
+    name = mirror_of(edge)
+    tells = select(copied.c.reporter).where(
+        copied.c.cluster == edge.downstream, copied.c.reporter == name
+    )
+    if connection.execute(tells.limit(1)).first() is None:
+        return None
+    query = select(reporters).where(
+        reporters.c.cluster == edge.downstream, reporters.c.reporter == name
+    )
+    row = connection.execute(query).mappings().first()
+    return reporter_facts(dict(row)) if row else None
+
+
+def words_of_mirror(connection: Connection, edge: Edge, topic: str) -> list[Word]:
+    """How far the edge's mirror says it has copied each partition of the topic. What it says of one
+    of the same name, that was deleted and made again, says nothing of this one."""
+    query = select(progress.c.partition, progress.c.topic_id).where(
+        progress.c.cluster == edge.upstream, progress.c.topic == topic
+    )
+    ids = {row.partition: row.topic_id for row in connection.execute(query)}
+    query = select(*_WORD, copied.c.topic_id).where(
+        copied.c.cluster == edge.downstream,
+        copied.c.reporter == mirror_of(edge),
+        copied.c.topic == topic,
+    )
+    found: list[Word] = []
+    for row in connection.execute(query):
+        now = ids.get(row.partition, "")
+        if not row.topic_id or not now or row.topic_id == now:
+            found.append(Word(row.reporter, row.partition, row.through_offset, row.at))
+    return found
+
+
+def words_of(
+    connection: Connection, cluster: str, members: Iterable[str], topic: str
+) -> list[Word]:
+    """The newest word of each of these members on each partition of the topic."""
+    found: list[Word] = []
+    for some in chunks(sorted(members)):
+        query = select(*_WORD).where(
+            copied.c.cluster == cluster, copied.c.reporter.in_(some), copied.c.topic == topic
+        )
+        found += [Word(*row) for row in connection.execute(query)]
+    return found
+
+
+def mirrored_through(connection: Connection, edge: Edge, topic: str) -> dict[int, Passed]:
+    """By upstream partition, an offset that a mirror which tells nothing has surely passed: where
+    the newest cell begins of which anything arrived."""
+    up, down = observations.alias("up"), observations.alias("down")
+    cell = ("tier", "window", "partition", "server", "instance")
+    arrived = exists().where(
+        down.c.cluster == edge.downstream,
+        down.c.topic == edge.downstream_topic(topic),
+        *(down.c[name] == up.c[name] for name in cell),
+    )
+    partitions = select(progress.c.partition).where(
+        progress.c.cluster == edge.upstream, progress.c.topic == topic
+    )
+    found: dict[int, Passed] = {}
+    for (partition,) in connection.execute(partitions).all():
+        query = (
+            select(up.c.first_offset)
+            .where(
+                up.c.cluster == edge.upstream,
+                up.c.seen_topic == topic,
+                up.c.seen_partition == partition,
+                arrived,
+            )
+            .order_by(up.c.last_offset.desc())
+            .limit(1)
+        )
+        offset = connection.scalar(query)
+        if offset is not None:
+            found[partition] = Passed(offset + 1)
+    return found
+
+
+def stops_of(connection: Connection, edge: Edge, topic: str) -> list[Stop]:
+    """Where the edge's mirror has ever said that it cannot read on; it may have come further since,
+    and the topic may be another one (:func:`~tallymark_audit.judge.copy_progress.standing_still`).
+    """
+    text = gap_text(mirror_of(edge), STOPPED)
+    query = select(incidents).where(
+        incidents.c.cluster == edge.downstream,
+        incidents.c.topic == topic,
+        incidents.c.kind == "gap",
+        incidents.c.reason == text,
+    )
+    return [
+        Stop(row["partition"], row["from_offset"], row["at"])
+        for row in connection.execute(query).mappings()
+    ]
+
+
+def gaps_of(connection: Connection, edge: Edge, topic: str) -> list[GapOf]:
+    """What the edge's mirror could not copy of the topic, where that tells of messages."""
+    start = GAP_TEXT.format(mirror=mirror_of(edge), reason="")
+    query = select(incidents).where(
+        incidents.c.cluster == edge.downstream,
+        incidents.c.topic == topic,
+        incidents.c.kind == "gap",
+        incidents.c.reason.startswith(start, autoescape=True),
+    )
+    return [
+        GapOf(row["partition"], row["from_offset"], row["to_offset"] - 1, GAP_MEANS[reason])
+        for row in connection.execute(query).mappings()
+        if (reason := row["reason"].removeprefix(start)) in GAP_MEANS
+    ]

@@ -1,0 +1,265 @@
+"""Verdicts in the store: the present one, its revisions, and which of two sources holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, or_, select
+
+from tallymark.errors import UserError
+from tallymark_audit.judge.apart import is_unjudged
+from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
+from tallymark_audit.model.time_format import utc
+from tallymark_audit.store.judged.verdict_changes import note_change
+from tallymark_audit.store.schema.portions import first_of
+from tallymark_audit.store.schema.rows import Row, cell_to_json, is_cells
+from tallymark_audit.store.schema.tables import SUMS, verdict_history, verdicts
+from tallymark_audit.store.schema.upsert import upsert
+
+COLLECTOR, SPARK = "collector", "spark"
+MAX_CELLS = 1000
+"""Cells kept with one verdict, the worst first; the sums are always of all of them."""
+MAX_CELL_BYTES = 1 << 20
+"""And about so many bytes of them as JSON."""
+Window = tuple[str, str, int]
+"""Edge, topic, start (ms)."""
+_UNDECIDED = tuple(str(state) for state in UNDECIDED)
+WRONG = ("missing", "duplicates", "unclaimed")
+"""The counts of which more is worse."""
+
+
+def record_verdicts(
+    connection: Connection, judged: Iterable[Verdict], source: str, now_ms: int
+) -> list[Verdict]:
+    """Write verdicts and return those that are news: no verdict before, another state, or other
+    counts in a decided one. News get the next revision and a line of history. A window that holds
+    nothing is left out, unless it held something before that was owed or decided: what was only
+    doubted, until it turned out to be another edge's, is withdrawn."""
+    judged = list(judged)
+    old = _present(connection, judged, source)
+    withdrawn = _withdraw(connection, judged, source, old)
+    rows: list[Row] = []
+    history: list[Row] = []
+    news: list[Verdict] = []
+    for verdict in judged:
+        key = verdict.edge, verdict.topic, verdict.window
+        before = old.get(key)
+        if key in withdrawn or (before is None and _holds_nothing(verdict)):
+            continue
+        row = _row(verdict, source, now_ms, before)
+        if before is None or _differs(row, before):
+            news.append(verdict)
+            history.append(row)
+            rows.append(row)
+        elif source == SPARK or _drifted(row, before):
+            # Spark looked again; or an open window filled up. The same revision, as of now.
+            rows.append(row)
+    if rows:
+        note_change(connection, source)
+    upsert(connection, verdicts, rows)
+    kept = verdict_history.columns.keys()
+    upsert(connection, verdict_history, [{name: row[name] for name in kept} for row in history])
+    return news
+
+
+@cache
+def effective() -> ColumnElement[bool]:
+    """The condition that keeps one verdict a window: Spark's, until the collector, which watches
+    on, decides on something newer than Spark has looked at (a repair, late data)."""
+    other = verdicts.alias("other")
+    same = and_(
+        other.c.edge == verdicts.c.edge,
+        other.c.topic == verdicts.c.topic,
+        other.c.window == verdicts.c.window,
+    )
+    spark_wins = and_(
+        verdicts.c.source == COLLECTOR,
+        other.c.source == SPARK,
+        or_(
+            other.c.judged_at >= verdicts.c.judged_at,
+            verdicts.c.state.in_(_UNDECIDED),
+        ),
+    )
+    collector_wins = and_(
+        verdicts.c.source == SPARK,
+        other.c.source == COLLECTOR,
+        other.c.judged_at > verdicts.c.judged_at,
+        other.c.state.not_in(_UNDECIDED),
+    )
+    return ~exists().where(same, or_(spark_wins, collector_wins))
+
+
+def accept(
+    connection: Connection, edge: str, topic: str, window: int, who: str, note: str, now_ms: int
+) -> State:
+    """A person lets a window pass as it is: the watermark goes on, what is wrong stays written
+    down. It holds until more is found to be wrong. ``who`` empty: take that back. Returns the
+    window's state. UserError: there is no such window, or nothing in it to accept."""
+    place = (verdicts.c.edge == edge, verdicts.c.topic == topic, verdicts.c.window == window)
+    rows = [dict(row) for row in connection.execute(select(verdicts).where(*place)).mappings()]
+    if not rows:
+        raise UserError(
+            f"there is no verdict of {topic} on {edge} for the window {utc(window)}",
+            "see: tallymark audit verdicts",
+        )
+    query = select(verdicts.c.state).where(*place, effective())
+    state = State(connection.execute(query).scalar_one())
+    if who and (state in GOOD or state in (State.OPEN, State.SETTLING)):
+        raise UserError(f"the window is {state}: there is nothing to accept")
+    note_change(connection, "person")
+    said = f"accepted by {who}" if who else "no longer accepted"
+    kept = verdict_history.columns.keys()
+    for row in rows:
+        row |= {"accepted_by": who[:255], "revision": row["revision"] + 1}
+        told = [f"{said}: {note}" if note else said, *row["reasons"]]
+        line = {name: row[name] for name in kept} | {"reasons": told, "judged_at": now_ms}
+        upsert(connection, verdicts, [row])
+        upsert(connection, verdict_history, [line])
+    return state
+
+
+def locate_cells(
+    connection: Connection,
+    row: Row,
+    located: Mapping[int, list[Row]],
+    changed: Mapping[int, list[Sequence[int]]] | None = None,
+) -> None:
+    """Add to a verdict where its missing messages lie, and which were ``changed``; both are by
+    position in its cells."""
+    cells = [
+        {
+            **cell,
+            "located": located.get(at, cell["located"]),
+            "changed": (changed or {}).get(at, cell.get("changed", [])),
+        }
+        for at, cell in enumerate(row["cells"])
+    ]
+    note_change(connection, "located")
+    connection.execute(
+        verdicts.update()
+        .where(
+            verdicts.c.edge == row["edge"],
+            verdicts.c.topic == row["topic"],
+            verdicts.c.window == row["window"],
+            verdicts.c.source == row["source"],
+            verdicts.c.revision == row["revision"],
+        )
+        .values(cells=cells)
+    )
+
+
+def _present(
+    connection: Connection, judged: list[Verdict], source: str
+) -> dict[tuple[str, str, int], Row]:
+    wanted: dict[tuple[str, str], list[int]] = {}
+    for verdict in judged:
+        wanted.setdefault((verdict.edge, verdict.topic), []).append(verdict.window)
+    found: dict[tuple[str, str, int], Row] = {}
+    for (edge, topic), windows in wanted.items():
+        for start in range(0, len(windows), 500):
+            query = select(verdicts).where(
+                verdicts.c.edge == edge,
+                verdicts.c.topic == topic,
+                verdicts.c.source == source,
+                verdicts.c.window.in_(windows[start : start + 500]),
+            )
+            for row in connection.execute(query).mappings():
+                found[edge, topic, row["window"]] = dict(row)
+    return found
+
+
+def _withdraw(
+    connection: Connection, judged: Iterable[Verdict], source: str, old: Mapping[Window, Row]
+) -> set[Window]:
+    """Delete what there is of windows that are complete since they hold nothing, if nobody was
+    ever told of anything in them; returns these windows."""
+    withdrawn: set[Window] = set()
+    for verdict in judged:
+        key = verdict.edge, verdict.topic, verdict.window
+        before = old.get(key)
+        if before is None or before["claimed"] or before["accepted_by"]:
+            continue
+        if verdict.state not in GOOD or not _holds_nothing(verdict):
+            continue
+        if not _was_told_of(connection, key, source):
+            for table in (verdicts, verdict_history):
+                connection.execute(delete(table).where(*_of_window(table, key)))
+            withdrawn.add(key)
+    return withdrawn
+
+
+def _was_told_of(connection: Connection, key: Window, source: str) -> bool:
+    """Whether anything was claimed or decided of the window, or another source judges it."""
+    past = verdict_history.c
+    counted = or_(*(past[name] != 0 for name in SUMS))
+    decided = and_(past.state.not_in(_UNDECIDED), or_(past.state != str(State.COMPLETE), counted))
+    told = (*_of_window(verdict_history, key), or_(past.claimed != 0, decided))
+    other = (*_of_window(verdicts, key), verdicts.c.source != source)
+    return bool(connection.scalar(select(or_(exists().where(*told), exists().where(*other)))))
+
+
+def _of_window(table: Table, key: Window) -> list[ColumnElement[bool]]:
+    names = ("edge", "topic", "window")
+    return [table.c[name] == value for name, value in zip(names, key, strict=True)]
+
+
+def _holds_nothing(verdict: Verdict) -> bool:
+    """Of one that cannot be judged nobody knows what it holds."""
+    return not (verdict.claimed or verdict.observed or verdict.cells or is_unjudged(verdict))
+
+
+def _row(verdict: Verdict, source: str, now_ms: int, before: Row | None) -> Row:
+    row: Row = {
+        "edge": verdict.edge,
+        "topic": verdict.topic,
+        "window": verdict.window,
+        "source": source,
+        "state": str(verdict.state),
+        "revision": before["revision"] if before else 0,
+        "judged_at": now_ms,
+        **{name: getattr(verdict, name) for name in SUMS},
+        "reasons": list(verdict.reasons),
+        "cells": _first_cells(verdict),
+        "accepted_by": before["accepted_by"] if before and not _worse(verdict, before) else "",
+    }
+    if before:
+        _keep_located(row["cells"], before["cells"])
+        if _differs(row, before):
+            row["revision"] += 1
+        elif source == COLLECTOR:
+            row["judged_at"] = before["judged_at"]
+    return row
+
+
+def _first_cells(verdict: Verdict) -> list[Row]:
+    return first_of(map(cell_to_json, verdict.cells), MAX_CELLS, MAX_CELL_BYTES)[0]
+
+
+def _worse(verdict: Verdict, before: Row) -> bool:
+    """Whether more is wrong than a person has accepted: that was not known then."""
+    return any(getattr(verdict, name) > before[name] for name in WRONG)
+
+
+def _keep_located(cells: list[Row], before: list[Row]) -> None:
+    """What was located stays located while the same messages are missing."""
+    identity = ("partition", "server", "instance")
+    sound = before if is_cells(before) else []
+    known: dict[Any, Row] = {tuple(cell[name] for name in identity): cell for cell in sound}
+    for cell in cells:
+        old = known.get(tuple(cell[name] for name in identity))
+        if old and old["missing"] == cell["missing"]:
+            cell["located"] = old["located"]
+        if old and old.get("corrupt") == cell["corrupt"]:
+            cell["changed"] = old.get("changed", [])
+
+
+def _differs(row: Row, before: Row) -> bool:
+    if row["state"] != before["state"]:
+        return True
+    return row["state"] not in _UNDECIDED and _drifted(row, before)
+
+
+def _drifted(row: Row, before: Row) -> bool:
+    return any(row[name] != before[name] for name in (*SUMS, "reasons"))

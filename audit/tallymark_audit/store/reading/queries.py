@@ -1,0 +1,407 @@
+"""What dashboards and the command line read. Every function takes a snapshot of
+:meth:`tallymark_audit.store.Store.read` and returns plain rows; nothing here asks a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, or_, select
+
+from tallymark_audit.judge.skewed import SKEWED
+from tallymark_audit.judge.verdicts import UNDECIDED
+from tallymark_audit.model.cells import GROUP, Edge
+from tallymark_audit.model.edges import PRODUCER
+from tallymark_audit.store.counted import archive
+from tallymark_audit.store.judged import graph
+from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, effective
+from tallymark_audit.store.schema.portions import MOST_ROWS, Portion, portion, portion_of
+from tallymark_audit.store.schema.rows import Row, holes_of, is_cells, shown_verdict
+from tallymark_audit.store.schema.tables import (
+    SUMS,
+    claims,
+    collectors,
+    incidents,
+    observations,
+    progress,
+    repairs,
+    reporter_topics,
+    reporters,
+    runs,
+    verdict_history,
+    verdicts,
+    watermarks,
+)
+
+WRONG = ("missing", "duplicates", "unclaimed")
+MOST_EVENTS = 200
+"""Revisions, incidents and repairs told of one window, the last ones."""
+MOST_SKEWED = 1_000
+"""Windows of the future that are looked at for whose clock it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary:
+    """One topic on one edge. ``states``: how many windows are in each state. The sums are in
+    messages over all windows, those of what is wrong over the decided ones. ``through`` and
+    ``horizon`` are ms, -1 without a watermark. ``skewed``: whose clock is ahead and by how much,
+    where windows lie in the future."""
+
+    edge: str
+    topic: str
+    states: dict[str, int]
+    claimed: int
+    observed: int
+    missing: int
+    duplicates: int
+    unclaimed: int
+    explained: int
+    first_window: int
+    last_window: int
+    through: int = -1
+    horizon: int = -1
+    holes: tuple[tuple[int, str, bool], ...] = ()
+    skewed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known of one window of a topic on one edge.
+
+    ``verdicts``: one row a source, the one that holds first, each with its ``cells``.
+    ``upstream`` and ``downstream``: rows of claims or observations on either side.
+    ``history``: the last revisions, oldest first. ``incidents``: the last of the topic, on both
+    clusters. Each is a portion: ``left_out`` says how many of which there are besides, of what
+    ``cells`` the verdicts', too."""
+
+    verdicts: tuple[Row, ...]
+    upstream: tuple[Row, ...]
+    downstream: tuple[Row, ...]
+    reporters: tuple[Row, ...]
+    history: tuple[Row, ...]
+    incidents: tuple[Row, ...]
+    repairs: tuple[Row, ...]
+    left_out: dict[str, int] = field(default_factory=dict[str, int])
+
+
+def overview(
+    connection: Connection, since: int | None = None, now: int | None = None
+) -> list[TopicSummary]:
+    """Every topic on every edge that has a verdict, of windows from ``since`` (ms) on. ``now``
+    (ms): say of which windows begin later, and whose clock made them."""
+    query = (
+        select(
+            verdicts.c.edge,
+            verdicts.c.topic,
+            verdicts.c.state,
+            func.count().label("windows"),
+            func.min(verdicts.c.window).label("first_window"),
+            func.max(verdicts.c.window).label("last_window"),
+            *[func.sum(verdicts.c[name]).label(name) for name in SUMS],
+        )
+        .where(effective())
+        .group_by(verdicts.c.edge, verdicts.c.topic, verdicts.c.state)
+    )
+    if since is not None:
+        query = query.where(verdicts.c.window >= since)
+    grouped: dict[tuple[str, str], list[Row]] = {}
+    for row in _rows(connection, query):
+        grouped.setdefault((row["edge"], row["topic"]), []).append(row)
+    marks = {(row["edge"], row["topic"]): row for row in _rows(connection, select(watermarks))}
+    skewed = _skewed(connection, now) if now is not None else {}
+    return [
+        _summary(edge, topic, rows, marks.get((edge, topic)), skewed.get((edge, topic), ""))
+        for (edge, topic), rows in sorted(grouped.items())
+    ]
+
+
+def _skewed(connection: Connection, now: int) -> dict[tuple[str, str], str]:
+    """By edge and topic what the newest window of the future says of a clock."""
+    columns = [verdicts.c[name] for name in ("edge", "topic", "reasons")]
+    query = select(*columns).where(verdicts.c.window > now, effective())
+    newest = _rows(connection, query.order_by(verdicts.c.window.desc()).limit(MOST_SKEWED))
+    return {
+        (row["edge"], row["topic"]): reason
+        for row in reversed(newest)
+        for reason in row["reasons"]
+        if reason.startswith(SKEWED)
+    }
+
+
+def windows(
+    connection: Connection,
+    edge: str | None = None,
+    topic: str | None = None,
+    start: int | None = None,
+    end: int | None = None,
+    states: Sequence[str] = (),
+    limit: int = 1000,
+    *,
+    cells: bool = True,
+) -> list[Row]:
+    """Verdict rows, the one that holds for each window, newest window first. ``start`` included,
+    ``end`` excluded (ms). Without their ``cells`` they are short."""
+    columns = [one for one in verdicts.c if cells or one.name != "cells"]
+    query = select(*columns).where(effective())
+    for column, value in ((verdicts.c.edge, edge), (verdicts.c.topic, topic)):
+        if value is not None:
+            query = query.where(column == value)
+    if start is not None:
+        query = query.where(verdicts.c.window >= start)
+    if end is not None:
+        query = query.where(verdicts.c.window < end)
+    if states:
+        query = query.where(verdicts.c.state.in_(states))
+    order = (verdicts.c.window.desc(), verdicts.c.edge, verdicts.c.topic)
+    return _rows(connection, query.order_by(*order).limit(limit))
+
+
+def evidence(
+    connection: Connection, edge: str, topic: str, window: int, most: int = MOST_ROWS
+) -> Evidence:
+    """About one window; ``edge`` by its name, as in ``producer-to-dc1``. ``most``: rows of each
+    side, and cells of each verdict."""
+    one = (verdicts.c.edge == edge, verdicts.c.topic == topic, verdicts.c.window == window)
+    known = _edge(connection, edge)
+    clusters = tuple({known.upstream, known.downstream, known.home} - {PRODUCER})
+    names = (topic, known.downstream_topic(topic))
+    past, mended, met = verdict_history.c, repairs.c, incidents.c
+    revisions = select(verdict_history).where(
+        past.edge == edge, past.topic == topic, past.window == window
+    )
+    copies = select(repairs).where(
+        mended.edge == edge, mended.topic == topic, mended.window == window
+    )
+    happened = select(incidents).where(met.cluster.in_(clusters), met.topic.in_(names))
+    parts = {
+        "upstream": _upstream(connection, known, topic, window, most),
+        "downstream": _downstream(connection, known, topic, window, most),
+        "reporters": reporters_of_topic(connection, clusters, topic, most),
+        "history": _last(connection, revisions, past.judged_at, past.revision),
+        "incidents": _last(connection, happened, met.id),
+        "repairs": _last(connection, copies, mended.id),
+    }
+    judged, cells = _judged(connection, one, most)
+    left_out = {name: part.left_out for name, part in parts.items()} | {"cells": cells}
+    return Evidence(
+        verdicts=tuple(judged),
+        left_out={name: count for name, count in left_out.items() if count},
+        **{name: part.rows for name, part in parts.items()},
+    )
+
+
+def _judged(
+    connection: Connection, one: tuple[ColumnElement[bool], ...], most: int
+) -> tuple[list[Row], int]:
+    """The verdicts of a window, the one that holds first, with the worst of their cells; of how
+    many cells no row is given."""
+    held = {row["source"] for row in _rows(connection, select(verdicts).where(*one, effective()))}
+    found = _rows(connection, select(verdicts).where(*one))
+    found.sort(key=lambda row: row["source"] not in held)
+    left = 0
+    for row in found:
+        if is_cells(row["cells"]):
+            part = portion_of(row["cells"], most)
+            row["cells"] = list(part.rows)
+            left += part.left_out
+    return found, left
+
+
+def _last(connection: Connection, query: Select[Any], *by: ColumnElement[Any]) -> Portion:
+    """The newest rows, in their order."""
+    found = portion(connection, query.order_by(*(one.desc() for one in by)), MOST_EVENTS)
+    return replace(found, rows=tuple(reversed(found.rows)))
+
+
+def reporters_of_topic(
+    connection: Connection, clusters: Sequence[str], topic: str, most: int = MOST_ROWS
+) -> Portion:
+    """The reporters that publish to the topic on these clusters."""
+    publishing = and_(
+        reporter_topics.c.cluster == reporters.c.cluster,
+        reporter_topics.c.reporter == reporters.c.reporter,
+    )
+    query = (
+        select(reporters)
+        .join(reporter_topics, publishing)
+        .where(reporter_topics.c.topic == topic, reporters.c.cluster.in_(clusters))
+        .order_by(reporters.c.server, reporters.c.first_seen)
+    )
+    return portion(connection, query, most)
+
+
+def shown_evidence(found: Evidence) -> Evidence:
+    """With its verdicts as they are shown, those of before too."""
+    return replace(
+        found,
+        verdicts=tuple(shown_verdict(row) for row in found.verdicts),
+        history=tuple(shown_verdict(row) for row in found.history),
+    )
+
+
+def all_reporters(
+    connection: Connection, live_only: bool = False, limit: int | None = None
+) -> list[Row]:
+    """Every reporter, or so many, those first that were heard of last in each cluster; with
+    ``live_only`` those that have neither closed nor been retired."""
+    query = select(reporters).order_by(reporters.c.cluster, reporters.c.last_heard.desc())
+    if live_only:
+        query = query.where(reporters.c.closed.is_(False), reporters.c.retired_at == 0)
+    return _rows(connection, query.limit(limit))
+
+
+def disagreements(connection: Connection, limit: int = 100) -> list[Row]:
+    """Windows on which the two independent counts differ, though Spark looked after the
+    collector's last change: a finding about the audit itself. Newest first."""
+    spark, other = verdicts.alias("spark"), verdicts.alias("collector")
+    same = and_(
+        spark.c.edge == other.c.edge,
+        spark.c.topic == other.c.topic,
+        spark.c.window == other.c.window,
+    )
+    undecided = [str(state) for state in UNDECIDED]
+    differs = [spark.c[name] != other.c[name] for name in ("state", "missing", "duplicates")]
+    query = (
+        select(
+            spark.c.edge,
+            spark.c.topic,
+            spark.c.window,
+            *[
+                table.c[name].label(f"{source}_{name}")
+                for source, table in ((SPARK, spark), (COLLECTOR, other))
+                for name in ("state", "judged_at", *SUMS)
+            ],
+        )
+        .join(other, same)
+        .where(
+            spark.c.source == SPARK,
+            other.c.source == COLLECTOR,
+            spark.c.judged_at >= other.c.judged_at,
+            spark.c.state.not_in(undecided),
+            other.c.state.not_in(undecided),
+            or_(*differs),
+        )
+        .order_by(spark.c.window.desc())
+        .limit(limit)
+    )
+    return _rows(connection, query)
+
+
+def all_incidents(connection: Connection, limit: int = 200) -> list[Row]:
+    """What happened to the logs: truncations, expired offsets, re-created topics, bad events."""
+    return _rows(connection, select(incidents).order_by(incidents.c.id.desc()).limit(limit))
+
+
+def all_progress(connection: Connection) -> list[Row]:
+    """How far each partition is counted."""
+    keys = (progress.c.cluster, progress.c.topic, progress.c.partition)
+    return _rows(connection, select(progress).order_by(*keys))
+
+
+def all_collectors(connection: Connection) -> list[Row]:
+    """The collector in charge of each cluster, and when it last committed."""
+    return _rows(connection, select(collectors).order_by(collectors.c.cluster))
+
+
+def all_runs(connection: Connection, limit: int = 50) -> list[Row]:
+    """Runs of jobs, newest first."""
+    return _rows(connection, select(runs).order_by(runs.c.id.desc()).limit(limit))
+
+
+def all_repairs(connection: Connection, limit: int = 200) -> list[Row]:
+    """Repairs, newest first."""
+    return _rows(connection, select(repairs).order_by(repairs.c.id.desc()).limit(limit))
+
+
+def _summary(edge: str, topic: str, rows: list[Row], mark: Row | None, skewed: str) -> TopicSummary:
+    # An open window has records that are not claimed or not mirrored yet: nothing is wrong with it.
+    decided = [row for row in rows if row["state"] not in UNDECIDED]
+    sums = {
+        name: sum(int(row[name]) for row in (decided if name in WRONG else rows)) for name in SUMS
+    }
+    return TopicSummary(
+        edge=edge,
+        topic=topic,
+        states={row["state"]: row["windows"] for row in rows},
+        first_window=min(row["first_window"] for row in rows),
+        last_window=max(row["last_window"] for row in rows),
+        through=mark["through"] if mark else -1,
+        horizon=mark["horizon"] if mark else -1,
+        holes=tuple(holes_of(mark)) if mark else (),
+        skewed=skewed,
+        **sums,
+    )
+
+
+def _edge(connection: Connection, name: str) -> Edge:
+    """The edge of that name as it is or last was; one that nobody wrote down, by its name."""
+    for known in graph.known_edges(connection):
+        if known.edge.name == name:
+            return known.edge
+    upstream, _, downstream = name.partition("-to-")
+    if upstream == PRODUCER:
+        return Edge(name, upstream, downstream, "producer")
+    kind: Literal["consumer", "mirror"] = "consumer" if downstream.startswith(GROUP) else "mirror"
+    return Edge(name, upstream, downstream, kind)
+
+
+def _upstream(connection: Connection, edge: Edge, topic: str, window: int, most: int) -> Portion:
+    if edge.kind != "producer":
+        return _cells(connection, observations, edge.upstream, topic, window, "cluster", most)
+    return _cells(connection, claims, edge.downstream, topic, window, "producer", most)
+
+
+def _downstream(connection: Connection, edge: Edge, topic: str, window: int, most: int) -> Portion:
+    """What was seen there; of a group, what each of its runs says it has processed."""
+    if edge.kind != "consumer":
+        there = edge.downstream_topic(topic)
+        return _cells(connection, observations, edge.downstream, there, window, "cluster", most)
+    members = select(reporters.c.reporter).where(
+        reporters.c.cluster == edge.upstream, reporters.c.consumer_group == edge.group
+    )
+    found = _cells(connection, claims, edge.upstream, topic, window, "consumer", most, members)
+    return replace(found, rows=tuple({**row, "ranges": row["acknowledged"]} for row in found.rows))
+
+
+def _cells(
+    connection: Connection,
+    source: Table,
+    cluster: str,
+    topic: str,
+    window: int,
+    tier: str,
+    most: int,
+    members: Select[tuple[str]] | None = None,
+) -> Portion:
+    """The first cells of a window, by partition, server and instance; ``members``: only what these
+    have reported."""
+    t = source.c
+    query = select(source).where(
+        t.cluster == cluster, t.topic == topic, t.window == window, t.tier == tier
+    )
+    if members is not None:
+        query = query.where(t.reporter.in_(members))
+    found = portion(connection, query.order_by(t.partition, t.server, t.instance), most)
+    packed = [
+        row
+        for row in archive.packed_rows(connection, source, cluster, topic, [window])
+        if row["tier"] == tier
+    ]
+    if not packed:
+        return found
+    if members is not None:
+        ours = set(connection.scalars(members))
+        packed = [row for row in packed if row["reporter"] in ours]
+    rows = sorted([*found.rows, *packed], key=lambda row: [row[name] for name in _ORDER])
+    both = portion_of(rows, most)
+    return replace(both, left_out=both.left_out + found.left_out)
+
+
+_ORDER = ("partition", "server", "instance")
+
+
+def _rows(connection: Connection, query: Select[Any]) -> list[Row]:
+    found = connection.execute(query)
+    names = tuple(found.keys())
+    return [dict(zip(names, row, strict=True)) for row in found]  # twice as fast as by mappings()

@@ -1,0 +1,343 @@
+"""What those ask who watch the audit: the alerts and the metrics. Everything is summed up in the
+store, so an answer is as long as there are edges and topics, not windows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, select
+
+from tallymark_audit.judge.apart import UNJUDGED
+from tallymark_audit.judge.copy_progress import mirror_of
+from tallymark_audit.judge.verdicts import GOOD, State
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.store.counted import archive, facts
+from tallymark_audit.store.counted.deleted import is_there
+from tallymark_audit.store.judged.verdicts import COLLECTOR, effective
+from tallymark_audit.store.schema.rows import Row, is_cells
+from tallymark_audit.store.schema.tables import (
+    alerts,
+    collectors,
+    copied,
+    lateness,
+    observations,
+    progress,
+    reporters,
+    runs,
+    verdicts,
+    watermarks,
+)
+
+WRONG: Final = (State.LOSS, State.DUPLICATION, State.MIXED, State.CORRUPT)
+MILLIONTHS: Final = 1_000_000
+_YOUNG: Final = (str(State.OPEN), str(State.SETTLING))
+_GOOD: Final = tuple(str(state) for state in GOOD)
+MAX_SILENT: Final = 1000
+"""Silent reporters of a cluster that are named; more than that are one alert all the same."""
+MAX_CORRUPT: Final = 1000
+Column = Literal["missing", "duplicates"]
+
+
+class WrongWindows(NamedTuple):
+    """Decided windows of a topic on an edge that nobody has accepted: how many, the messages in
+    them, and the newest (start, ms)."""
+
+    edge: str
+    topic: str
+    windows: int
+    messages: int
+    newest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """A reporter that has neither closed nor been retired, and was not heard of since (ms)."""
+
+    cluster: str
+    reporter: str
+    kind: str
+    server: str
+    application: str
+    consumer_group: str
+    last_heard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What a reader has not taken yet from a partition of ``cluster``: so many offsets, the oldest
+    stamped at ``oldest`` (ms). ``reader``: the edge's name, or ``collector``."""
+
+    reader: str
+    cluster: str
+    topic: str
+    partition: int
+    offsets: int
+    oldest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The windows of a topic on an edge in one state, of a period, and the messages claimed and
+    observed in them. ``share``: millionths that are there of the worst window, floored, a million
+    only if it is complete; None while they are too young to tell."""
+
+    edge: str
+    topic: str
+    state: str
+    windows: int
+    claimed: int
+    observed: int
+    share: int | None
+
+
+def wrong_windows(
+    connection: Connection, edges: Collection[str], column: Column, above: int
+) -> list[WrongWindows]:
+    """Topics with windows in which more than ``above`` messages are missing (or as ``column``
+    says), of those in which anything is wrong."""
+    messages = verdicts.c[column]
+    return _wrong(connection, edges, messages, WRONG, messages > above)
+
+
+def unclaimed_windows(connection: Connection, edges: Collection[str]) -> list[WrongWindows]:
+    """Topics with windows in which messages are that nobody claimed."""
+    messages = verdicts.c.unclaimed
+    return _wrong(connection, edges, messages, (*WRONG, State.UNCLAIMED), messages > 0)
+
+
+def corrupt_windows(connection: Connection, edges: Collection[str]) -> list[WrongWindows]:
+    """Topics with windows in which messages are not what was sent; ``messages``: how many of them
+    are named, of the newest :data:`MAX_CORRUPT` windows."""
+    found = _wrong(connection, edges, verdicts.c.observed, (State.CORRUPT,))
+    return [one._replace(messages=_changed(connection, one)) for one in found]
+
+
+def _changed(connection: Connection, one: WrongWindows) -> int:
+    query = (
+        select(verdicts.c.cells)
+        .where(
+            verdicts.c.edge == one.edge,
+            verdicts.c.topic == one.topic,
+            verdicts.c.state == str(State.CORRUPT),
+            verdicts.c.accepted_by == "",
+            effective(),
+        )
+        .order_by(verdicts.c.window.desc())
+        .limit(MAX_CORRUPT)
+    )
+    cells = [cell for some in connection.scalars(query) if is_cells(some) for cell in some]
+    return sum(len(cell.get("changed", ())) for cell in cells)
+
+
+def unjudged_windows(connection: Connection, edges: Collection[str]) -> list[WrongWindows]:
+    """Topics with windows that cannot be judged (:mod:`tallymark_audit.judge.apart`)."""
+    said = cast(verdicts.c.reasons, Text).like(f'["{UNJUDGED}%')
+    return _wrong(connection, edges, verdicts.c.claimed, (State.UNKNOWN,), said)
+
+
+def marks(connection: Connection, edges: Collection[str]) -> list[Row]:
+    """The watermarks of the edges."""
+    query = select(watermarks).where(watermarks.c.edge.in_(edges))
+    query = query.order_by(watermarks.c.edge, watermarks.c.topic)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def judged_at(connection: Connection, edge: str, topic: str, window: int) -> int:
+    """When (ms) the verdict that holds for the window was last revised; 0 if there is none."""
+    query = select(func.max(verdicts.c.judged_at)).where(
+        verdicts.c.edge == edge,
+        verdicts.c.topic == topic,
+        verdicts.c.window == window,
+        effective(),
+    )
+    return connection.scalar(query) or 0
+
+
+def silent_reporters(connection: Connection, cluster: str, silence_ms: int) -> list[Silent]:
+    """Those that are silent as far as the audit topic has been read: a collector that lags behind
+    is no reason to blame them. The first of them longest."""
+    read_through = facts.counted_through(connection, cluster, AUDIT_TOPIC)
+    query = (
+        select(*[reporters.c[name] for name in Silent.__slots__])
+        .where(
+            reporters.c.cluster == cluster,
+            reporters.c.closed.is_(False),
+            reporters.c.retired_at == 0,
+            reporters.c.last_heard < read_through - silence_ms,
+        )
+        .order_by(reporters.c.last_heard)
+        .limit(MAX_SILENT)
+    )
+    return [Silent(**row) for row in connection.execute(query).mappings()]
+
+
+def reporting_groups(connection: Connection, cluster: str) -> set[str]:
+    """The consumer groups of which somebody reports, or has reported and closed."""
+    query = select(reporters.c.consumer_group).where(
+        reporters.c.cluster == cluster, reporters.c.consumer_group != ""
+    )
+    return {row.consumer_group for row in connection.execute(query.distinct())}
+
+
+def heartbeats(connection: Connection) -> Mapping[str, int]:
+    """When (ms) the collector of each cluster last committed; 0 where nothing is known of it."""
+    query = select(collectors.c.cluster, collectors.c.heartbeat)
+    return {row.cluster: row.heartbeat for row in connection.execute(query)}
+
+
+def mirror_backlogs(connection: Connection, edge: Edge) -> list[Backlog]:
+    """What a mirror has not copied yet, as it says itself in its reports."""
+    query = (
+        select(copied.c.topic, copied.c.partition, func.max(copied.c.through_offset))
+        .where(copied.c.cluster == edge.downstream, copied.c.reporter == mirror_of(edge))
+        .group_by(copied.c.topic, copied.c.partition)
+    )
+    through = {(topic, number): at for topic, number, at in connection.execute(query)}
+    return _backlogs(connection, edge.name, edge.upstream, through)
+
+
+def collector_backlogs(connection: Connection, cluster: str) -> list[Backlog]:
+    """What the collector of a cluster has not counted yet. It came after the collector had last
+    counted all there was; how old it is says only its reading."""
+    found: list[Backlog] = []
+    query = select(progress).where(
+        progress.c.cluster == cluster,
+        progress.c.high_watermark > progress.c.next_offset,
+        is_there(progress),
+    )
+    for row in connection.execute(query).mappings():
+        left = row["high_watermark"] - row["next_offset"]
+        place = (cluster, row["topic"], row["partition"])
+        if row["counted_through"]:
+            found.append(Backlog("collector", *place, left, row["counted_through"]))
+    return found
+
+
+def tallies(
+    connection: Connection, edges: Collection[str], start: int, end: int, span: int
+) -> dict[int, list[Tally]]:
+    """The windows from ``start`` up to ``end`` (ms, excluded) as the collectors judge them, by
+    ``span`` (ms), and by edge, topic and state."""
+    t = verdicts.c
+    some = (
+        select(t.edge, t.topic, t.state, t.window, t.claimed, t.observed, t.missing)
+        .where(
+            t.edge.in_(edges),
+            t.state.in_([str(state) for state in State]),  # all, for the sake of the index
+            t.window >= start,
+            t.window < end,
+            t.source == COLLECTOR,
+        )
+        .cte("some")
+        .prefix_with("MATERIALIZED")
+    )
+    c = some.c
+    there = (c.claimed - c.missing) * MILLIONTHS
+    # Where nothing is claimed: not by a division, SQLite has no rounded NULL.
+    share = func.min(case((c.claimed > 0, there // c.claimed)))
+    at = c.window - c.window % span
+    sums = (func.count(), func.sum(c.claimed), func.sum(c.observed), share)
+    query = select(at, c.edge, c.topic, c.state, *sums).group_by(at, c.edge, c.topic, c.state)
+    found: dict[int, list[Tally]] = {}
+    for since, edge, topic, state, windows, claimed, observed, least in connection.execute(query):
+        worst = _share(state, least)
+        one = Tally(edge, topic, state, windows, int(claimed), int(observed), worst)
+        found.setdefault(since, []).append(one)
+    return found
+
+
+def _share(state: str, least: int | None) -> int | None:
+    """``Tally.share``; of windows without a claim all is there."""
+    if state in _YOUNG:
+        return None
+    share = MILLIONTHS if least is None else int(least)
+    return share if state in _GOOD else min(share, MILLIONTHS - 1)
+
+
+def latency(connection: Connection, names: Collection[str], day: int) -> list[Row]:
+    """How late records came on a day (ms of its midnight): sketches by ``edge`` and ``topic``."""
+    query = select(lateness).where(lateness.c.edge.in_(names), lateness.c.day == day)
+    query = query.order_by(lateness.c.edge, lateness.c.topic)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def alert_counts(connection: Connection) -> dict[tuple[str, str, str], int]:
+    """How many alerts are not over, by rule, severity and status."""
+    query = select(alerts.c.labels, alerts.c.status).where(alerts.c.status != "resolved")
+    found: dict[tuple[str, str, str], int] = {}
+    for labels, status in connection.execute(query):
+        if not isinstance(labels, dict):
+            continue
+        key = labels.get("alertname", ""), labels.get("severity", ""), status
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+def jobs(connection: Connection) -> list[Row]:
+    """Each job's newest run that came to an end. What it found is not asked: a job whose work is to
+    find what is wrong has done it when it finds something."""
+    newest = select(func.max(runs.c.id)).where(runs.c.finished_at > 0).group_by(runs.c.job)
+    query = select(runs).where(runs.c.id.in_(newest)).order_by(runs.c.job)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def _wrong(
+    connection: Connection,
+    edges: Collection[str],
+    messages: ColumnElement[int],
+    states: Collection[State],
+    *conditions: ColumnElement[bool],
+) -> list[WrongWindows]:
+    # Found by the index of states first and summed up then: SQLite would rather read all there is
+    # in the order of the groups.
+    some = (
+        select(verdicts.c.edge, verdicts.c.topic, verdicts.c.window, messages.label("messages"))
+        .where(
+            verdicts.c.edge.in_(edges),
+            verdicts.c.state.in_([str(state) for state in states]),
+            verdicts.c.accepted_by == "",
+            *conditions,
+            effective(),
+        )
+        .cte("some")
+        .prefix_with("MATERIALIZED")
+    )
+    c = some.c
+    query = select(c.edge, c.topic, func.count(), func.sum(c.messages), func.max(c.window))
+    query = query.group_by(c.edge, c.topic).order_by(c.edge, c.topic)
+    return [
+        WrongWindows(edge, topic, windows, int(total), newest)
+        for edge, topic, windows, total, newest in connection.execute(query)
+    ]
+
+
+def _backlogs(
+    connection: Connection, reader: str, cluster: str, through: Mapping[tuple[str, int], int]
+) -> list[Backlog]:
+    """Offsets from ``through`` on, by topic and partition, and the oldest cell that lies there."""
+    found: list[Backlog] = []
+    ends = select(progress.c.topic, progress.c.partition, progress.c.next_offset).where(
+        progress.c.cluster == cluster, is_there(progress)
+    )
+    for topic, partition, end in connection.execute(ends):
+        at = through.get((topic, partition))
+        if at is None or at >= end:
+            continue
+        oldest = connection.scalar(
+            select(func.min(observations.c.min_timestamp)).where(
+                observations.c.cluster == cluster,
+                observations.c.seen_topic == topic,
+                observations.c.seen_partition == partition,
+                observations.c.last_offset >= at,
+                observations.c.min_timestamp >= 0,
+            )
+        )
+        if oldest is None:  # healthy so far, and packed: as old as the window then
+            packed = archive.windows_beyond(connection, cluster, topic, partition, at)
+            oldest = min(packed, default=None)
+        if oldest is not None:
+            found.append(Backlog(reader, cluster, topic, partition, end - at, oldest))
+    return found

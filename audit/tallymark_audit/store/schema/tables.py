@@ -1,0 +1,90 @@
+"""The tables of the audit store. SQLite for one machine, PostgreSQL for more: the same statements.
+
+Times are ms UTC, offsets and sequences 64-bit. Sets of sequences are JSON lists of ranges, flat:
+``[first, last, first, last, ...]``. "window" is the start of a window.
+
+    progress       up to which offset a partition is counted          one row a partition
+    observations   what the counter of a cluster saw                  one row a cell and partition
+    claims         what reporters said                                one row a cell, reporter, part
+    reporters      who said it, and how complete that is              one row a run
+    verdicts       the present judgement                              one row a window and source
+    watermarks     how far an edge is complete                        one row an edge and topic
+    damage         offsets that cannot be read                        one row a stretch
+    openings       what a partition may still open, and could not     one row a partition
+    window_changes when a window last changed on a cluster            what the judge looks at
+    recounts       what has to be counted again, and how far that is one row a job and partition
+    copied         how far mirrors say they are                       one row a source partition
+    lateness       how late records come                              one row an edge, topic, day
+    archive        observations and claims of healthy windows, packed one row a window
+    totals         how much archived windows hold, by tier            one row a window, hour, day
+    alerts         what was told to whom                              one row an alert
+    graph          the edges, whenever they changed                   one row a change
+    verdict_history, incidents, runs, repairs                         what happened, kept
+"""
+
+from __future__ import annotations
+
+from tallymark_audit.store.schema.columns import metadata
+from tallymark_audit.store.schema.counted_tables import (
+    archive,
+    claims,
+    collectors,
+    copied,
+    damage,
+    deleted,
+    detached,
+    lateness,
+    meta,
+    observations,
+    openings,
+    progress,
+    recounts,
+    reporter_topics,
+    reporters,
+    totals,
+    window_changes,
+)
+from tallymark_audit.store.schema.judged_tables import (
+    SUMS,
+    alerts,
+    graph,
+    incidents,
+    repairs,
+    runs,
+    verdict_history,
+    verdicts,
+    watermarks,
+)
+
+SCHEMA_VERSION = 7
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "SUMS",
+    "alerts",
+    "archive",
+    "claims",
+    "collectors",
+    "copied",
+    "damage",
+    "deleted",
+    "detached",
+    "graph",
+    "incidents",
+    "lateness",
+    "meta",
+    "metadata",
+    "observations",
+    "openings",
+    "progress",
+    "recounts",
+    "repairs",
+    "reporter_topics",
+    "reporters",
+    "runs",
+    "totals",
+    "verdict_history",
+    "verdicts",
+    "watermarks",
+    "window_changes",
+]
