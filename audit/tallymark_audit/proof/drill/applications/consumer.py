@@ -36,6 +36,8 @@ _POLL_SECONDS: Final = 0.2
 _AT_ONCE: Final = 500
 _SESSION_MS: Final = 6_000
 """The shortest that brokers take: after a kill the next member waits for it."""
+_START_MS: Final = 60_000
+"""The broker may have been killed, too; on a busy machine it takes a while to come back."""
 
 
 def _consume(config: dict[str, Any]) -> None:
@@ -52,6 +54,7 @@ def _consume(config: dict[str, Any]) -> None:
             client_id=f"drill-{group}",
             auto_commit_interval_ms=500,
             session_timeout_ms=_SESSION_MS,
+            start_timeout_ms=_START_MS,
             hooks=[audit],
         ) as consumer,
     ):
