@@ -18,7 +18,8 @@ from broker_kinds import KINDS, OURS, AnyBroker
 from tallymark.client import Admin, Producer, SimpleConsumer
 from tallymark.errors import TallymarkError, UserError
 from tallymark.processes.apache_kafka import ApacheKafkaServer
-from tallymark.processes.zookeeper_server import find_jars, find_java
+from tallymark.processes.java import find_java
+from tallymark.processes.zookeeper_server import find_jars
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.zookeeper import ZooKeeperServer
 

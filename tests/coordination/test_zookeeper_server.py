@@ -15,11 +15,11 @@ from eventually import eventually
 
 from tallymark.errors import UserError
 from tallymark.processes import die_with_parent, zookeeper_server
+from tallymark.processes.java import find_java
 from tallymark.processes.zookeeper_server import (
     ZooKeeperServer,
     configuration,
     find_jars,
-    find_java,
     is_serving,
 )
 from tallymark.testing.zookeeper import free_port

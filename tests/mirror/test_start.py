@@ -14,7 +14,8 @@ from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSe
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.errors import ConnectError, TallymarkError, UserError
 from tallymark.mirror import Mirror
-from tallymark.processes.zookeeper_server import find_jars, find_java
+from tallymark.processes.java import find_java
+from tallymark.processes.zookeeper_server import find_jars
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.zookeeper import ZooKeeperServer, free_port
 

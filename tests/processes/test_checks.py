@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from tallymark.cli.stack.doctor import command as doctor
 from tallymark.deployment import Deployment, dump_toml
 from tallymark.processes.checks import machine as checks
-from tallymark.processes.ports import is_taken, with_free_ports
+from tallymark.processes.free_ports import is_taken
+from tallymark.processes.ports import with_free_ports
 from tallymark.protocol.records import check as record_check
 from tallymark.protocol.records import walk as record_walk
 

@@ -19,7 +19,8 @@ from tallymark.client.producing.producer import Producer
 from tallymark.client.reading.message import Message
 from tallymark.coordination import ZooKeeper
 from tallymark.errors import UserError
-from tallymark.processes.zookeeper_server import find_jars, find_java
+from tallymark.processes.java import find_java
+from tallymark.processes.zookeeper_server import find_jars
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.zookeeper import ZooKeeperServer
 

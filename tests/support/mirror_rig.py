@@ -22,7 +22,8 @@ from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSe
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.errors import UserError
 from tallymark.mirror import Mirror, MirrorContext, MirrorObserver
-from tallymark.processes.zookeeper_server import find_jars, find_java
+from tallymark.processes.java import find_java
+from tallymark.processes.zookeeper_server import find_jars
 from tallymark.protocol.records.batch import Record
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.zookeeper import ZooKeeperServer

@@ -1,7 +1,7 @@
 """Become another program that does not outlive the process that started us.
 
 ``python die_with_parent.py PARENT_PID PROGRAM ARGUMENT...``. Run as a script by
-:mod:`tallymark.processes.zookeeper_server`; it stands alone and imports nothing of ours.
+:mod:`tallymark.processes.server_process`; it stands alone and imports nothing of ours.
 
 On Linux the kernel is asked to kill us when the parent dies (``PR_SET_PDEATHSIG``), which survives
 ``exec``; elsewhere we stay, run the program as a child and watch the parent. SIGKILL, since a
@@ -25,10 +25,15 @@ def main(parent: int, command: list[str]) -> int:
     """Bind our life to the parent's and run the command; returns its exit code, if at all."""
     if not sys.platform.startswith("linux"):
         return watch(parent, command)
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() == parent:  # else it died before we asked
+    if bind_to_parent(parent, signal.SIGKILL):
         os.execv(command[0], command)
     return 1
+
+
+def bind_to_parent(parent: int, number: signal.Signals) -> bool:
+    """Ask the kernel (Linux) for the signal when the parent dies; False if it is dead already."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    return os.getppid() == parent
 
 
 def watch(parent: int, command: list[str]) -> int:

@@ -7,7 +7,6 @@ process serves.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import signal
@@ -19,14 +18,13 @@ from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
 from tallymark.processes.descriptors import raise_descriptor_limit
+from tallymark.processes.die_with_parent import bind_to_parent
 from tallymark.processes.json_log import JsonLines
 from tallymark.processes.log_rates import PlaceRates, shortened
 from tallymark.untrusted import escaped
 
 PARENT = "TALLYMARK_PARENT_PID"
 """Set by the supervisor for its children: they must not outlive it, even if it is killed."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Closeable(Protocol):
@@ -75,8 +73,7 @@ def die_with_parent() -> None:
     parent = os.environ.get(PARENT)
     if parent is None or not sys.platform.startswith("linux"):
         return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(parent):  # it died before we asked
+    if not bind_to_parent(int(parent), signal.SIGTERM):
         os.kill(os.getpid(), signal.SIGTERM)
 
 

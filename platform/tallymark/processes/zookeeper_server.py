@@ -14,19 +14,19 @@ import fcntl
 import importlib.util
 import logging
 import os
-import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from tallymark.errors import UserError
 from tallymark.private_files import open_private, write_private
-from tallymark.processes.child_process import kill_process, stop_process
+from tallymark.processes.java import find_java, java_property
+from tallymark.processes.server_process import ServerProcess
 
 LOG: Final = logging.getLogger("tallymark.zookeeper")
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -40,21 +40,16 @@ JAVA_OPTIONS: Final = (
 )
 LOCK_SECONDS: Final = 3.0
 """A predecessor that was just killed may be dying still."""
-_JAVA_NEEDED: Final = "install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless)"
 
 
-class ZooKeeperServer:
-    """One ZooKeeper server on ``host:port`` with its data in ``folder``. Not thread-safe.
+class ZooKeeperServer(ServerProcess):
+    """One ZooKeeper server on ``host:port`` with its data in ``folder``."""
 
-    ``start`` must be called from a thread that lives as long as the server shall: on Linux the
-    child is bound to the thread that made it.
-    """
+    product = "ZooKeeper"
+    log = LOG
 
     def __init__(self, folder: Path, host: str = "127.0.0.1", port: int = 2181) -> None:
-        self.folder = folder.absolute()
-        self.host = host
-        self.port = port
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(folder, host, port)
         self._reader: threading.Thread | None = None
         self._last_lines: deque[str] = deque(maxlen=20)
         self._is_ready = False
@@ -62,16 +57,9 @@ class ZooKeeperServer:
     @property
     def connect(self) -> str:
         """``host:port`` for clients."""
-        return f"{self.host}:{self.port}"
+        return self.address
 
-    @property
-    def pid(self) -> int | None:
-        """The process id of the Java process while it runs."""
-        process = self._process
-        return process.pid if process is not None and process.poll() is None else None
-
-    def start(self, timeout: float = 60.0) -> None:
-        """Start it and wait until it answers clients. UserError says what is missing or taken."""
+    def _launch(self) -> None:
         command = [find_java(), *JAVA_OPTIONS, "-cp", f"{find_jars()}/*", MAIN]
         _check_port(self.host, self.port)
         try:
@@ -84,59 +72,13 @@ class ZooKeeperServer:
                 f"cannot write to {self.folder}: {error.strerror}",
                 "make it writable, or give another data_dir in the settings",
             ) from error
-        try:
-            self._launch([*command, str(config)], lock)
-        finally:
-            os.close(lock)
-        try:
-            self._wait_ready(timeout)
-        except BaseException:
-            self.stop()
-            raise
-
-    def check(self) -> None:
-        """UserError when the process has ended by itself."""
-        process = self._process
-        if process is not None and process.poll() is not None:
-            raise self._ended(process.returncode)
-
-    def stop(self, timeout: float = 10.0) -> None:
-        """SIGTERM, then SIGKILL after ``timeout`` seconds. Idempotent."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        if not stop_process(process, timeout):
-            LOG.warning("ZooKeeper did not stop, it was killed")
-        self._join(process)
-
-    def close(self) -> None:
-        """The same as :meth:`stop`."""
-        self.stop()
-
-    def kill(self) -> None:
-        """SIGKILL, as a crash does."""
-        process, self._process = self._process, None
-        if process is not None:
-            kill_process(process)
-            self._join(process)
-
-    def _launch(self, command: list[str], lock: int) -> None:
-        # A process of its own between us and Java would cost memory; this one becomes Java.
-        wrapper = [sys.executable, "-I", str(Path(__file__).with_name("die_with_parent.py"))]
         self._last_lines.clear()
         self._is_ready = False
-        self._process = subprocess.Popen(
-            [*wrapper, str(os.getpid()), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=self.folder,
-            pass_fds=(lock,),
-            umask=0o077,  # its data has the users' salted keys
-            # Ctrl-C on a terminal goes to us; we stop the child in our own time.
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
+        try:
+            self._spawn([*command, str(config)], subprocess.PIPE, (lock,))
+        finally:
+            os.close(lock)
+        assert self._process is not None
         self._reader = threading.Thread(
             target=self._read, args=(self._process.stdout,), name="zookeeper-output", daemon=True
         )
@@ -149,37 +91,20 @@ class ZooKeeperServer:
             # Before it serves it logs stack traces about our own questions whether it does.
             LOG.log(logging.INFO if self._is_ready else logging.DEBUG, "%s", text)
 
-    def _wait_ready(self, timeout: float) -> None:
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            self.check()
-            if is_serving(self.host, self.port):
-                self._is_ready = True
-                return
-            time.sleep(0.05)
-        raise UserError(
-            f"ZooKeeper does not answer on {self.connect} after {timeout:g} s",
-            f"its last words: {self._words()}",
-        )
+    def _answers(self) -> bool:
+        self._is_ready = is_serving(self.host, self.port)
+        return self._is_ready
 
-    def _ended(self, code: int) -> UserError:
-        if self._reader is not None:
+    def _output_lines(self) -> Sequence[str]:
+        if self._reader is not None and self.pid is None:
             self._reader.join(2.0)
-        return UserError(
-            f"ZooKeeper on {self.connect} ended by itself (exit code {code})",
-            f"its last words: {self._words()}",
-        )
+        return list(self._last_lines)
 
-    def _words(self) -> str:
-        telling = [line for line in self._last_lines if "ERROR" in line or "Exception" in line]
-        return " | ".join((telling or list(self._last_lines))[-3:]) or "none"
-
-    def _join(self, process: subprocess.Popen[bytes]) -> None:
+    def _on_end(self, process: subprocess.Popen[bytes], in_time: bool) -> None:
         if self._reader is not None:
             self._reader.join(5.0)
             self._reader = None
-        if process.stdout is not None:
-            process.stdout.close()
+        super()._on_end(process, in_time)
 
 
 def configuration(folder: Path, host: str, port: int) -> str:
@@ -212,17 +137,6 @@ def is_serving(host: str, port: int, timeout: float = 2.0) -> bool:
     except OSError:
         return False
     return b"\nMode: " in answer
-
-
-def find_java(needed_by: str = "ZooKeeper") -> str:
-    """The ``java`` to run: ``$JAVA_HOME``'s, else the one on the PATH. UserError: install one."""
-    home = os.environ.get("JAVA_HOME")
-    if home and os.access(java := Path(home) / "bin" / "java", os.X_OK):
-        return str(java)
-    found = shutil.which("java")
-    if found is None:
-        raise UserError(f"{needed_by} needs Java, and there is none on the PATH", _JAVA_NEEDED)
-    return found
 
 
 def find_jars() -> Path:
@@ -268,13 +182,3 @@ def _lock(folder: Path) -> int:
                 f"another ZooKeeper works on {folder}", "stop it, or give another data_dir"
             ) from None
         return lock
-
-
-def java_property(text: str) -> str:
-    """As java.util.Properties reads a value: Latin-1, backslashes doubled, the rest as \\uXXXX."""
-    units = text.encode("utf-16-be")
-    codes = [units[i] << 8 | units[i + 1] for i in range(0, len(units), 2)]
-    return "".join(
-        "\\\\" if code == 0x5C else chr(code) if 0x20 <= code < 0x7F else f"\\u{code:04x}"
-        for code in codes
-    )

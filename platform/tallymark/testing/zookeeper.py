@@ -7,12 +7,12 @@ import socket
 import struct
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.errors import TimedOutError, UserError
 from tallymark.processes import zookeeper_server
+from tallymark.processes.free_ports import free_ports
 
 
 class ZooKeeperServer(zookeeper_server.ZooKeeperServer):
@@ -42,14 +42,6 @@ class ZooKeeperServer(zookeeper_server.ZooKeeperServer):
             else:
                 break
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def restart(self) -> None:
         """Kill it as a crash does, and start it again on the same data and port."""
@@ -92,8 +84,5 @@ def _close_session(zookeeper: ZooKeeper) -> None:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on just now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of loopback on which no process listens just now."""
+    return free_ports(1)[0]

@@ -19,7 +19,7 @@ from typing import Any
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
-from tallymark.processes.ports import is_taken
+from tallymark.processes.free_ports import is_taken
 from tallymark.processes.supervisor.control import ask
 from tallymark.processes.supervisor.run import control_file
 from tallymark_audit.model.time_format import utc

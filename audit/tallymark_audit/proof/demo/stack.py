@@ -9,7 +9,8 @@ from typing import Final, Literal, TypeAlias
 
 from tallymark.deployment import Cluster, Deployment, dump_toml
 from tallymark.errors import UserError
-from tallymark.processes.ports import is_taken, with_free_ports
+from tallymark.processes.free_ports import is_taken
+from tallymark.processes.ports import with_free_ports
 from tallymark.processes.supervisor.control import NotRunningError, ask
 from tallymark.processes.supervisor.run import control_file
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tallymark.processes.zookeeper_server import java_property
+from tallymark.processes.java import java_property
 
 _ONE_NODE: Final = {
     "process.roles": "broker,controller",

@@ -1,32 +1,28 @@
 """One Apache Kafka broker as a child process that dies with us.
 
-It is a cluster of its own: broker and controller in one process (KRaft, no ZooKeeper). It dies
-with its parent (:mod:`tallymark.processes.die_with_parent`), however that ends.
+It is a cluster of its own: broker and controller in one process (KRaft, no ZooKeeper).
 """
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
-import sys
 import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from tallymark.errors import UserError
 from tallymark.log_rotation import LOG_BYTES, copied
 from tallymark.private_files import log_opener, write_private
-from tallymark.processes import die_with_parent
 from tallymark.processes.apache_kafka.jars import NotAvailableError, jars
 from tallymark.processes.apache_kafka.properties import properties, text
-from tallymark.processes.child_process import kill_process, stop_process
-from tallymark.processes.zookeeper_server import find_java
+from tallymark.processes.free_ports import free_ports
+from tallymark.processes.java import find_java
+from tallymark.processes.server_process import ServerProcess
 
 QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Options of the JVM for a broker that lives for minutes and is asked for little."""
@@ -44,17 +40,17 @@ _FREE_SECONDS: Final = 10.0
 """A predecessor that was just killed may be dying still."""
 
 
-class ApacheKafkaServer:
+class ApacheKafkaServer(ServerProcess):
     """One broker on ``host:port`` with its data in ``folder``; port 0: a free one, kept.
 
     ``settings`` go into its ``server.properties``, ``heap`` is the JVM's (``512m``), ``jvm`` more
     of its options. ``secured`` names security protocols that it listens with beside PLAINTEXT, on
     free ports (``ports``); what they need is among the settings.
-
-    As a context manager it starts and stops; it may be stopped, killed and started again in
-    between. Not thread-safe; ``start`` must be called from a thread that lives as long as the
-    broker shall: on Linux the child is bound to the thread that made it.
     """
+
+    product = "Apache Kafka"
+    start_seconds = 180.0
+    stop_seconds = 30.0
 
     def __init__(
         self,
@@ -69,32 +65,28 @@ class ApacheKafkaServer:
         jvm: Sequence[str] = QUICK_START,
         secured: Sequence[str] = (),
     ) -> None:
-        self.folder = folder.absolute()
-        self.host = host
+        free, self._controller_port, *others = free_ports(2 + len(secured))
+        super().__init__(folder, host, port or free)
         self.advertised_host = advertised_host or host
         self._given = dict(settings or {})
         self._node_id = node_id
         self._jvm = (f"-Xmx{heap}", *jvm, *_LOGGING)
-        free, self._controller_port, *others = _free_ports(2 + len(secured))
-        self.port = port or free
         self._secured = dict(zip(secured, others, strict=True))
-        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for clients."""
+        return f"{self.advertised_host}:{self.port}"
 
     @property
     def bootstrap_servers(self) -> str:
         """``host:port`` for clients."""
-        return f"{self.advertised_host}:{self.port}"
+        return self.address
 
     @property
     def ports(self) -> dict[str, int]:
         """Every listener's, by its security protocol."""
         return {"PLAINTEXT": self.port, **self._secured}
-
-    @property
-    def pid(self) -> int:
-        """The process id of its Java."""
-        assert self._process is not None, "start() first"
-        return self._process.pid
 
     @property
     def data(self) -> Path:
@@ -103,74 +95,24 @@ class ApacheKafkaServer:
 
     @property
     def output(self) -> Path:
-        """What it says."""
+        """The file with what it prints."""
         return self.folder / "output.log"
-
-    def start(self, timeout: float = 180.0) -> None:
-        """Start it and wait until it takes connections. NotAvailableError without Java or jars,
-        UserError with its last words when it does not start."""
-        command = [_java(), *self._jvm, "-cp", f"{jars()}/*"]
-        self._prepare(command)
-        self._wait_free()
-        # A process of its own between us and Java would cost memory; this one becomes Java.
-        wrapper = [sys.executable, "-I", str(die_with_parent.__file__), str(os.getpid())]
-        with open(self.output, "ab", opener=log_opener) as output:
-            self._process = subprocess.Popen(
-                [*wrapper, *command, "kafka.Kafka", str(self.folder / "server.properties")],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=self.folder,
-                umask=0o077,
-                # Ctrl-C on a terminal goes to us; we stop the child in our own time.
-                start_new_session=True,
-            )
-        try:
-            self._wait_ready(timeout)
-        except BaseException:
-            self.kill()
-            raise
 
     def check(self) -> None:
         """UserError when it has ended by itself. Sets its output aside where that is long."""
         with suppress(OSError):
             if self.output.stat().st_size > LOG_BYTES:
                 copied(self.output)
-        process = self._process
-        if process is not None and process.poll() is not None:
-            raise UserError(
-                f"Apache Kafka on {self.bootstrap_servers} ended by itself "
-                f"(exit code {process.returncode})",
-                f"its last words: {self._words()}",
-            )
+        super().check()
 
-    def stop(self, timeout: float = 30.0) -> None:
-        """SIGTERM, then SIGKILL after ``timeout`` seconds. Idempotent."""
-        process, self._process = self._process, None
-        if process is not None:
-            stop_process(process, timeout)
-
-    def close(self) -> None:
-        """The same as :meth:`stop`."""
-        self.stop()
-
-    def kill(self) -> None:
-        """SIGKILL, as a crash does. Idempotent."""
-        process, self._process = self._process, None
-        if process is not None:
-            kill_process(process)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
+    def _launch(self) -> None:
+        """Raises NotAvailableError without Java or jars."""
+        command = [_java(), *self._jvm, "-cp", f"{jars()}/*"]
+        self._prepare(command)
+        self._wait_free()
+        with open(self.output, "ab", opener=log_opener) as output:
+            settings = str(self.folder / "server.properties")
+            self._spawn([*command, "kafka.Kafka", settings], output)
 
     def _prepare(self, command: Sequence[str]) -> None:
         """Write its settings, and give its storage an id the first time."""
@@ -216,27 +158,13 @@ class ApacheKafkaServer:
                 )
             time.sleep(0.05)
 
-    def _wait_ready(self, timeout: float) -> None:
-        end = time.monotonic() + timeout
-        while time.monotonic() < end:
-            self.check()
-            # Its socket opens when the broker is unfenced: what comes then is served.
-            if self._answers():
-                return
-            time.sleep(0.05)
-        raise UserError(
-            f"Apache Kafka does not answer on {self.host}:{self.port} after {timeout:g} s",
-            f"its last words: {self._words()}",
-        )
-
     def _answers(self) -> bool:
+        # Its socket opens when the broker is unfenced: what comes then is served.
         with socket.socket() as probe:
             return probe.connect_ex((self.host, self.port)) == 0
 
-    def _words(self) -> str:
-        lines = self.output.read_text("utf-8", "replace").strip().splitlines()
-        telling = [line for line in lines if "ERROR" in line or "Exception" in line]
-        return " | ".join((telling or lines)[-3:])[:1000] or "none"
+    def _output_lines(self) -> Sequence[str]:
+        return self.output.read_text("utf-8", "replace").strip().splitlines()
 
 
 def _java() -> str:
@@ -244,14 +172,3 @@ def _java() -> str:
         return find_java("Apache Kafka")
     except UserError as error:
         raise NotAvailableError(error.what, error.do) from None
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

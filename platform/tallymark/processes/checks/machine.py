@@ -15,7 +15,8 @@ from tallymark.errors import UserError
 from tallymark.private_files import write_private
 from tallymark.processes.checks.file_modes import check_modes
 from tallymark.processes.checks.reach import Finding, reach
-from tallymark.processes.ports import is_taken, listening
+from tallymark.processes.free_ports import is_taken
+from tallymark.processes.ports import listening
 from tallymark.processes.supervisor.control import NotRunningError, ask
 from tallymark.processes.supervisor.run import control_file
 from tallymark.protocol.records import check as record_check
