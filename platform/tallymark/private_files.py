@@ -7,6 +7,7 @@ without following one (``O_NOFOLLOW``: OSError ELOOP), or a new one is put in it
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 from contextlib import suppress
@@ -20,6 +21,21 @@ _OUR_OWN: Final = ("/dev/std", "/dev/fd/", "/proc/self/fd/")
 def open_private(path: str | os.PathLike[str], flags: int) -> int:
     """``os.open`` without following a link; a new file is its user's alone."""
     return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
+
+
+def open_locked(path: str | os.PathLike[str]) -> int:
+    """A descriptor of the file, which is made where there is none, locked for this process alone.
+
+    The lock lasts as long as the descriptor, or a copy of it that a child has inherited. Raises
+    BlockingIOError while another process has the lock, and OSError otherwise; nothing is left open.
+    """
+    file = open_private(path, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise
+    return file
 
 
 def log_opener(path: str, flags: int) -> int:

@@ -10,7 +10,6 @@ folder, and its output comes to our log through a pipe.
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import logging
 import os
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from tallymark.errors import UserError
-from tallymark.private_files import open_private, write_private
+from tallymark.private_files import open_locked, write_private
 from tallymark.processes.java import find_java, java_property
 from tallymark.processes.server_process import ServerProcess
 
@@ -167,18 +166,14 @@ def _check_port(host: str, port: int) -> None:
 
 def _lock(folder: Path) -> int:
     """The locked descriptor of the folder's lock file. It is inherited by the Java process, so
-    the lock lasts as long as anybody may write to the data."""
-    lock = open_private(folder / ".lock", os.O_RDWR | os.O_CREAT)
+    the lock lasts as long as any process may write to the data."""
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return open_locked(folder / ".lock")
         except BlockingIOError:
-            if time.monotonic() < deadline:
-                time.sleep(0.05)
-                continue
-            os.close(lock)
-            raise UserError(
-                f"another ZooKeeper works on {folder}", "stop it, or give another data_dir"
-            ) from None
-        return lock
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"another ZooKeeper works on {folder}", "stop it, or give another data_dir"
+                ) from None
+        time.sleep(0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import time
@@ -13,7 +12,7 @@ from typing import Any
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment, dump_toml
 from tallymark.errors import UserError
-from tallymark.private_files import open_private, write_private
+from tallymark.private_files import open_locked, write_private
 from tallymark.processes.supervisor import state
 from tallymark.processes.supervisor.child import ChildProcess
 from tallymark.processes.supervisor.control_server import ControlServer
@@ -194,13 +193,10 @@ def _stop_stages(names: list[str]) -> list[list[str]]:
 
 
 def _take_lock(path: Path) -> int:
-    descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
+        return open_locked(path)
+    except BlockingIOError:
         raise UserError(
             f"a stack is already running on {path.parent.parent}",
             "stop it with Ctrl-C, or give another data_dir in the settings",
         ) from None
-    return descriptor

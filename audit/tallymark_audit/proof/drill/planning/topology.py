@@ -7,12 +7,9 @@ proxy's port. Everybody else, the collectors and repair, talks to the brokers.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import socket
 from collections.abc import Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +17,8 @@ from typing import Any, Final
 from tallymark.deployment import Cluster, Deployment, dump_toml
 from tallymark.deployment.audit import AuditedGroup
 from tallymark.errors import UserError
+from tallymark.private_files import open_locked
+from tallymark.processes.free_ports import free_ports
 from tallymark.processes.ports import with_free_ports
 
 AGGREGATE: Final = "aggregate"
@@ -148,13 +147,10 @@ def _take(folder: Path) -> int:
     strangers = any(folder.iterdir()) and not (folder / LOCK).exists()
     if strangers:
         raise UserError(f"{folder} holds what no drill has put there", "give --keep another folder")
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
+        return open_locked(folder / LOCK)
+    except BlockingIOError:
         raise UserError(f"a drill is running in {folder}", "give --keep another folder") from None
-    return descriptor
 
 
 def _empty(folder: Path) -> None:
@@ -202,15 +198,12 @@ def _cluster(cluster: Cluster) -> Cluster:
 
 
 def _hops(deployment: Deployment, names: list[str]) -> dict[str, Hop]:
-    with ExitStack() as stack:
-        found: dict[str, Hop] = {}
-        for name in names:
-            probe = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            probe.bind(("127.0.0.1", 0))
-            source, _, target = name.partition("-to-")
-            cluster = deployment.cluster(source if name == CONSUMER_HOP else target)
-            found[name] = Hop(name, cluster.bootstrap_servers, probe.getsockname()[1])
-        return found
+    found: dict[str, Hop] = {}
+    for name, port in zip(names, free_ports(len(names)), strict=True):
+        source, _, target = name.partition("-to-")
+        cluster = deployment.cluster(source if name == CONSUMER_HOP else target)
+        found[name] = Hop(name, cluster.bootstrap_servers, port)
+    return found
 
 
 def _through(deployment: Deployment, hop: Hop) -> Deployment:
