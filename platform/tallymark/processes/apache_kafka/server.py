@@ -84,6 +84,12 @@ class ApacheKafkaServer(ServerProcess):
         return self.address
 
     @property
+    def pid(self) -> int:
+        """The process id of its Java, which must have been started."""
+        assert self._process is not None, "start() first"
+        return self._process.pid
+
+    @property
     def ports(self) -> dict[str, int]:
         """Every listener's, by its security protocol."""
         return {"PLAINTEXT": self.port, **self._secured}
