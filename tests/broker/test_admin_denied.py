@@ -8,8 +8,9 @@ from contextlib import contextmanager
 import pytest
 from admin_wire import BROKER, SET, TOPIC, AllBut, change, config, create, describe, fresh
 
-from tallymark.broker.security.authorizer import AllowAll, Operation, ResourceType
+from tallymark.broker.security.authorizer import AllowAll
 from tallymark.errors import CODES
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     AlterConfigsRequest,
     AlterConfigsRequestResource,

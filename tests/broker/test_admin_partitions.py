@@ -16,8 +16,8 @@ from admin_wire import AllBut, create, fresh
 
 from tallymark.broker.handlers import served
 from tallymark.broker.requests.registry import Call
-from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.errors import CODES
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsRequestAssignment,

@@ -12,15 +12,10 @@ import pytest
 from cluster_members import state_of
 
 from tallymark.broker.metadata.image import BrokerImage, PartitionImage
-from tallymark.broker.security.authorizer import (
-    CLUSTER_NAME,
-    OPERATIONS,
-    Operation,
-    ResourceType,
-    Who,
-)
+from tallymark.broker.security.authorizer import OPERATIONS_OF, Who
 from tallymark.broker.settings.listeners import Endpoint
 from tallymark.errors import CODES
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
@@ -134,10 +129,10 @@ def test_operations_are_told_to_those_who_ask(
     if version <= 10:
         wanted["include_cluster_authorized_operations"] = True
     answer = ask(running, "open", version=version, **wanted)
-    bits = sum(1 << o for o in OPERATIONS[ResourceType.TOPIC] if o in allowed)
+    bits = sum(1 << o for o in OPERATIONS_OF[ResourceType.TOPIC] if o in allowed)
     assert answer.topics[0].topic_authorized_operations == bits
     if version <= 10:
-        bits = sum(1 << o for o in OPERATIONS[ResourceType.CLUSTER] if o in allowed)
+        bits = sum(1 << o for o in OPERATIONS_OF[ResourceType.CLUSTER] if o in allowed)
         assert answer.cluster_authorized_operations == bits
         rules(lambda operation, kind, name: kind is ResourceType.TOPIC)
         answer = ask(running, "open", version=version, **wanted)

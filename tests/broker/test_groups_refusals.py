@@ -22,9 +22,10 @@ from group_wire import (
     sync,
 )
 
-from tallymark.broker.security.authorizer import AllowAll, Operation, ResourceType, Who
+from tallymark.broker.security.authorizer import AllowAll, Who
 from tallymark.errors import CODES
 from tallymark.protocol import frames
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.broker.security.authorizer import Operation, ResourceType, Who
+from tallymark.broker.security.authorizer import Who
 from tallymark.errors import CODES
 from tallymark.protocol import frames
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequestTopic,

@@ -6,11 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.broker.security.acl_filter import ALLOW, ANY, DENY, MATCH, AclFilter, entry
-from tallymark.broker.security.acl_names import OPERATIONS, kind_name, restored, stored
-from tallymark.broker.security.acl_rules import ALL_OPERATIONS, IMPLIED_BY, Acl, AclRules, Pattern
-from tallymark.broker.security.authorizer import Operation, ResourceType
+from tallymark.broker.security.acl_filter import AclFilter, entry
+from tallymark.broker.security.acl_names import STORED_OPERATIONS, kind_name, restored, stored
+from tallymark.broker.security.acl_rules import IMPLIED_BY, AclRules
 from tallymark.errors import KafkaError
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.words import (
+    ALL_OPERATIONS,
+    ALLOW,
+    ANY,
+    DENY,
+    MATCH,
+    Operation,
+    Pattern,
+    ResourceType,
+)
 
 R, T, G = Operation, ResourceType.TOPIC, ResourceType.GROUP
 NAMES = st.sampled_from(["a", "ab", "abc", "b", "*"])
@@ -178,6 +188,6 @@ def test_filters_with_unknown_elements() -> None:
 
 
 def test_kafkas_names_of_operations() -> None:
-    assert OPERATIONS["All"] == 2
-    assert OPERATIONS["IdempotentWrite"] == 12
+    assert STORED_OPERATIONS["All"] == 2
+    assert STORED_OPERATIONS["IdempotentWrite"] == 12
     assert kind_name(ResourceType.TRANSACTIONAL_ID) == "TransactionalId"

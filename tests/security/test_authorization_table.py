@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 from security_world import add_users, log_in
 
-from tallymark.broker.security.acl_rules import Acl, Pattern
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from tallymark.errors import CODES
 from tallymark.protocol import messages as m
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, Pattern, ResourceType
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.broker_thread import BrokerThread

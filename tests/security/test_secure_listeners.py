@@ -18,14 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from security_world import PASSWORD, Certificates, add_users, log_in, make_certificates
 
-from tallymark.broker.security.acl_rules import Acl, Pattern
-from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.broker.security.file_store import FileSecurityStore
 from tallymark.errors import CODES, ConnectError
 from tallymark.net.client.broker_connection import Stream
 from tallymark.net.sasl.mechanisms import MECHANISMS, SaslCredentials
 from tallymark.net.sasl.scram import ScramClient
 from tallymark.net.tls.contexts import client_context
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.words import Operation, Pattern, ResourceType
 from tallymark.protocol.messages import (
     ApiVersionsRequest,
     MetadataRequest,

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tallymark.broker.security.acl_rules import AclRules
-from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.broker.security.file_store import FileSecurityStore
 from tallymark.broker.security.users import Users
 from tallymark.cli.main import command
+from tallymark.protocol.acls.words import Operation, ResourceType
 
 Run = Callable[..., Result]
 

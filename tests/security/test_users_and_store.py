@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.broker.security.acl_log import DenialLog
-from tallymark.broker.security.acl_rules import Acl, Pattern
-from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.broker.security.file_store import FileSecurityStore
 from tallymark.broker.security.users import Users, check_user
 from tallymark.errors import KafkaError, UserError
@@ -22,6 +20,8 @@ from tallymark.net.limits.log_rate import RateLimit
 from tallymark.net.sasl.credential_text import parse_credential, stored_text
 from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.net.sasl.scram import ScramCredential
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.words import Operation, Pattern, ResourceType
 
 ALICE = ScramCredential.of_password(SCRAM_SHA_256, "secret", b"salt" * 5, 5000)
 KNOWN = Users({"alice": {SCRAM_SHA_256: stored_text(ALICE)}}, b"key")

@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tallymark.broker.security.authorizer import Operation, ResourceType, Who
+from tallymark.broker.security.authorizer import Who
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequestConfig,

@@ -24,9 +24,10 @@ from typing import Final
 
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,

@@ -27,15 +27,11 @@ from tallymark.broker.metadata.image import NO_LEADER, MetadataImage, PartitionI
 from tallymark.broker.requests.create_topic import auto_create
 from tallymark.broker.requests.partition_facts import partition_facts
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import (
-    CLUSTER_NAME,
-    Operation,
-    ResourceType,
-    operations_bits,
-)
+from tallymark.broker.security.authorizer import operations_bits
 from tallymark.broker.settings.topic_configs import check_name
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
     MetadataRequest,
     MetadataRequestTopic,

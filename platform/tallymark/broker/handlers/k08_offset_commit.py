@@ -19,10 +19,10 @@ from typing import Final
 
 from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.offsets import Commit, Committer
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,

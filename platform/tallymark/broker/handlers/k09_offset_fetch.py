@@ -22,12 +22,12 @@ from typing import Final
 
 from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.offsets import OffsetsState
 from tallymark.groups.records import CommittedOffset
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

@@ -17,10 +17,11 @@ from typing import Final
 
 from tallymark.broker.requests.group_coordinator import coordinator_of
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,

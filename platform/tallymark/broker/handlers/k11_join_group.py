@@ -23,10 +23,10 @@ from typing import Final
 from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.group_replies import when
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.groups.inputs import Join, JoinReply
+from tallymark.protocol.acls.words import Operation
 from tallymark.protocol.messages import (
     JoinGroupRequest,
     JoinGroupResponse,

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
+from tallymark.protocol.acls.words import Operation
 from tallymark.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
 

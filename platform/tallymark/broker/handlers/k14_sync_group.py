@@ -17,10 +17,10 @@ from typing import Final
 from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.group_replies import when
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.inputs import Sync, SyncReply
+from tallymark.protocol.acls.words import Operation
 from tallymark.protocol.messages import SyncGroupRequest, SyncGroupResponse
 
 _FIRST_WITH_PROTOCOL: Final = 5

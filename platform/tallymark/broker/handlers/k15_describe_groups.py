@@ -16,11 +16,12 @@ from typing import Final
 
 from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation, ResourceType, operations_bits
+from tallymark.broker.security.authorizer import operations_bits
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.group import Group, Member, State
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,

@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import Final
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
     ListGroupsRequest,
     ListGroupsResponse,

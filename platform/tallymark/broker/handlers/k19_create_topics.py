@@ -24,13 +24,14 @@ from uuid import UUID
 
 from tallymark.broker.requests.create_topic import check_not_own, check_topic, create_topic
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.settings.config_alter import once
 from tallymark.broker.settings.config_describe import describe_topic
 from tallymark.broker.settings.topic_configs import check_total
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequestTopic,

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from tallymark.broker.requests.create_topic import check_not_own
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,

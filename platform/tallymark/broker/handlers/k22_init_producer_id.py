@@ -19,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, Who
+from tallymark.broker.security.authorizer import Who
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 
 

@@ -13,9 +13,10 @@ ends earlier here.
 from __future__ import annotations
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestPartition,

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.security.acl_filter import entry
-from tallymark.broker.security.acl_rules import Acl
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
     CreateAclsRequest,
     CreateAclsRequestCreation,

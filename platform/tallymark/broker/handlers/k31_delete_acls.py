@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.acl_filter import ALLOW, DENY, AclFilter
-from tallymark.broker.security.acl_rules import Acl
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.security.acl_filter import AclFilter
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.words import ALLOW, CLUSTER_NAME, DENY, Operation, ResourceType
 from tallymark.protocol.messages import (
     DeleteAclsRequest,
     DeleteAclsRequestFilter,

@@ -22,7 +22,6 @@ from tallymark.broker.requests.config_resources import (
     topic_of,
 )
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation
 from tallymark.broker.settings.broker_loggers import levels
 from tallymark.broker.settings.config_describe import (
     Described,
@@ -35,6 +34,7 @@ from tallymark.broker.settings.config_describe import (
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import Operation
 from tallymark.protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsRequestResource,

@@ -17,11 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.results import DirInfo
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,

@@ -15,10 +15,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES
 from tallymark.log.results import DirInfo, LogInfo
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsRequestTopic,

@@ -21,11 +21,12 @@ from tallymark.broker.metadata.assignment import grow
 from tallymark.broker.requests.config_resources import topic_of
 from tallymark.broker.requests.create_topic import check_not_own
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.settings.topic_configs import check_partitions, check_total
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsRequestTopic,

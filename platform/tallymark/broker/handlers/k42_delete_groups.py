@@ -14,10 +14,10 @@ from typing import Final
 from tallymark.broker.groups.log import refusal_of
 from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import KafkaError
+from tallymark.protocol.acls.words import Operation
 from tallymark.protocol.messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,

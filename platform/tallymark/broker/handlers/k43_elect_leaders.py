@@ -15,10 +15,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, TABLE, KafkaError
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
     ElectLeadersRequest,
     ElectLeadersRequestTopic,

@@ -15,9 +15,9 @@ from tallymark.broker.groups.log import refusal_of
 from tallymark.broker.groups.shard import GroupShard
 from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

@@ -7,12 +7,13 @@ no quotas of addresses: a filter for them finds nothing.
 from __future__ import annotations
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.security.quotas import Place
 from tallymark.broker.security.quotas_filter import CLIENT, USER, check_filter, matches
 from tallymark.broker.settings.dynamic import DEFAULT_NAME
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,

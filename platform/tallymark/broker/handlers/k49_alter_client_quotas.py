@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from functools import partial
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.security.quotas import Place
 from tallymark.broker.security.quotas_filter import entity, value
 from tallymark.broker.security.store import SecurityStore
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntry,

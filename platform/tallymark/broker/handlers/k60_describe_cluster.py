@@ -12,14 +12,10 @@ cluster are told to who may DESCRIBE it.
 from __future__ import annotations
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import (
-    CLUSTER_NAME,
-    Operation,
-    ResourceType,
-    operations_bits,
-)
+from tallymark.broker.security.authorizer import operations_bits
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, TABLE
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -10,11 +10,12 @@ no coordinator epoch and no open one.
 from __future__ import annotations
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.producers.state import ProducerEntry
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     DescribeProducersRequest,
     DescribeProducersResponse,

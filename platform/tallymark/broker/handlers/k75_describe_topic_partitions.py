@@ -16,11 +16,12 @@ from typing import Final
 from tallymark.broker.metadata.image import TopicImage
 from tallymark.broker.requests.partition_facts import partition_facts
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import Operation, ResourceType, operations_bits
+from tallymark.broker.security.authorizer import operations_bits
 from tallymark.broker.settings.topic_configs import check_name
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     DescribeTopicPartitionsCursor,
     DescribeTopicPartitionsRequest,

@@ -17,7 +17,6 @@ from tallymark.broker.requests.config_resources import (
     topic_of,
 )
 from tallymark.broker.requests.registry import Call
-from tallymark.broker.security.authorizer import Operation
 from tallymark.broker.settings.broker_loggers import alter_loggers
 from tallymark.broker.settings.config_alter import Change, changed, once, replaced
 from tallymark.broker.settings.dynamic import DEFAULT_NAME, changed_broker, replaced_broker
@@ -25,6 +24,7 @@ from tallymark.broker.settings.group_configs import changed_group, replaced_grou
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import Operation
 
 
 @dataclass(frozen=True, slots=True)

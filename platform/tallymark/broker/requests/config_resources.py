@@ -10,17 +10,18 @@ from typing import Self
 
 from tallymark.broker.metadata.image import TopicImage
 from tallymark.broker.requests.registry import Call
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.settings.topic_configs import check_name
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 
 _LONGEST_GROUP = 249
 
 
 class ResourceKind(IntEnum):
     """Kafka's ``ConfigResource.Type``: not the numbers of
-    :class:`~tallymark.broker.security.authorizer.ResourceType`."""
+    :class:`~tallymark.protocol.acls.words.ResourceType`."""
 
     TOPIC = 2
     BROKER = 4

@@ -9,13 +9,14 @@ from typing import Final, NamedTuple, cast
 from tallymark.broker.partitions.leader_hint import leader_hint
 from tallymark.broker.partitions.partition import Partition, first_header
 from tallymark.broker.partitions.producible import uses_zstd
-from tallymark.broker.security.authorizer import Operation, ResourceType, require
+from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log
 from tallymark.log.segments.segment import ColdSegmentError
 from tallymark.net.server.handler import Connection
 from tallymark.net.server.responses import SENDFILE_FROM
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     FetchResponseEpochEndOffset,
     FetchResponseLeader,

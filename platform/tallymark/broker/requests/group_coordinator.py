@@ -5,11 +5,12 @@ from __future__ import annotations
 from tallymark.broker.groups.shard import GroupShard
 from tallymark.broker.metadata.image import BrokerImage
 from tallymark.broker.requests.create_topic import auto_create
-from tallymark.broker.security.authorizer import Operation, ResourceType, Who, require
+from tallymark.broker.security.authorizer import Who, require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.placement import partition_of_group
 from tallymark.groups.records import LONGEST_TEXT
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
 

@@ -10,11 +10,12 @@ from typing import Final, NamedTuple, TypeAlias
 from tallymark.broker.partitions.leader_hint import leader_hint
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.partitions.producible import uses_zstd
-from tallymark.broker.security.authorizer import DENIED, Operation, ResourceType
+from tallymark.broker.security.authorizer import DENIED
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError, RecordsRefusedError
 from tallymark.log.results import AppendInfo
 from tallymark.net.server.handler import Connection
+from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.messages import (
     ProduceResponse,

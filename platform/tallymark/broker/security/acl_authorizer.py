@@ -6,7 +6,8 @@ from typing import Final
 
 from tallymark.broker.security.acl_log import DenialLog
 from tallymark.broker.security.acl_rules import AclRules
-from tallymark.broker.security.authorizer import Operation, ResourceType, Who
+from tallymark.broker.security.authorizer import Who
+from tallymark.protocol.acls.words import Operation, ResourceType
 
 _MOST_REMEMBERED: Final = 20_000
 

@@ -6,16 +6,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.broker.security.acl_rules import ALL_OPERATIONS, Acl, Pattern
-from tallymark.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.words import (
+    ALL_OPERATIONS,
+    ALLOW,
+    ANY,
+    CLUSTER_NAME,
+    DENY,
+    MATCH,
+    Operation,
+    Pattern,
+    ResourceType,
+)
 
-ANY: Final = 1
-"""Of a type, pattern, operation or permission in a filter: whatever it is."""
-MATCH: Final = 2
-"""The pattern of a filter that asks for every entry that applies to the name."""
-DENY: Final = 2
-ALLOW: Final = 3
 _LONGEST: Final = 1024
 
 

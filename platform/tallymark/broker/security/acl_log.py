@@ -7,8 +7,8 @@ import logging
 from collections import Counter
 from typing import Final
 
-from tallymark.broker.security.authorizer import Operation, ResourceType
 from tallymark.net.limits.log_rate import RateLimit
+from tallymark.protocol.acls.words import Operation, ResourceType
 
 log: Final = logging.getLogger("tallymark.authorizer")
 

@@ -10,29 +10,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tallymark.broker.security.acl_filter import ALLOW, DENY, entry
-from tallymark.broker.security.acl_rules import ALL_OPERATIONS, Acl, Pattern
-from tallymark.broker.security.authorizer import Operation, ResourceType
+from tallymark.broker.security.acl_filter import entry
 from tallymark.errors import UserError
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.words import (
+    ALL_OPERATIONS,
+    ALLOW,
+    DENY,
+    Operation,
+    Pattern,
+    ResourceType,
+    stored_word,
+)
 
-
-def words(name: str) -> str:
-    """``DESCRIBE_CONFIGS`` -> ``DescribeConfigs``."""
-    return "".join(part.capitalize() for part in name.split("_"))
-
-
-KINDS: Final = {words(kind.name): kind for kind in ResourceType}
-OPERATIONS: Final = {
+STORED_KINDS: Final = {stored_word(kind.name): kind for kind in ResourceType}
+STORED_OPERATIONS: Final = {
     "All": ALL_OPERATIONS,
-    **{words(operation.name): int(operation) for operation in Operation},
+    **{stored_word(operation.name): int(operation) for operation in Operation},
 }
-OPERATION_NAMES: Final = {number: name for name, number in OPERATIONS.items()}
+STORED_NAMES: Final = {number: name for name, number in STORED_OPERATIONS.items()}
 _PERMISSIONS: Final = {"Allow": ALLOW, "Deny": DENY}
 
 
 def kind_name(kind: ResourceType) -> str:
     """``Topic``, ``TransactionalId`` ..."""
-    return words(kind.name)
+    return stored_word(kind.name)
 
 
 def stored(acl: Acl) -> dict[str, str]:
@@ -40,7 +42,7 @@ def stored(acl: Acl) -> dict[str, str]:
     return {
         "principal": acl.principal,
         "permissionType": "Allow" if acl.allow else "Deny",
-        "operation": OPERATION_NAMES[acl.operation],
+        "operation": STORED_NAMES[acl.operation],
         "host": acl.host,
     }
 
@@ -48,12 +50,12 @@ def stored(acl: Acl) -> dict[str, str]:
 def restored(kind: str, pattern: str, name: str, values: Mapping[str, Any]) -> Acl:
     """The entry again; KeyError, ValueError or KafkaError when it is none of ours."""
     return entry(
-        KINDS[kind],
+        STORED_KINDS[kind],
         name,
         Pattern[pattern.upper()],
         str(values["principal"]),
         str(values["host"]),
-        OPERATIONS[str(values["operation"])],
+        STORED_OPERATIONS[str(values["operation"])],
         _PERMISSIONS[str(values["permissionType"])],
     )
 
@@ -61,10 +63,10 @@ def restored(kind: str, pattern: str, name: str, values: Mapping[str, Any]) -> A
 def operation_number(text: str) -> int:
     """The operation a person means: ``read``, ``describe-configs``, ``All``; UserError."""
     wanted = text.replace("-", "").replace("_", "").lower()
-    for name, number in OPERATIONS.items():
+    for name, number in STORED_OPERATIONS.items():
         if name.lower() == wanted:
             return number
-    raise UserError(f"there is no operation {text!r}", f"there are: {', '.join(OPERATIONS)}")
+    raise UserError(f"there is no operation {text!r}", f"there are: {', '.join(STORED_OPERATIONS)}")
 
 
 def sentence(acl: Acl) -> str:
@@ -75,7 +77,7 @@ def sentence(acl: Acl) -> str:
             "Allow" if acl.allow else "Deny",
             acl.principal,
             f"from {acl.host}",
-            OPERATION_NAMES[acl.operation],
+            STORED_NAMES[acl.operation],
             f"{kind_name(acl.kind)}:{name}",
             acl.pattern.name.capitalize(),
         )

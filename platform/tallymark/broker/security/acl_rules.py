@@ -14,16 +14,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
-from tallymark.broker.security.authorizer import Operation, ResourceType
-
-ALL_OPERATIONS: Final = 2
-"""The operation of an entry that stands for every operation (AclOperation.ALL)."""
-WILDCARD: Final = "*"
-EVERYBODY: Final = "User:*"
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.words import ALL_OPERATIONS, WILDCARD, Operation, Pattern, ResourceType
 
 IMPLIED_BY: Final = {
     Operation.DESCRIBE: (
@@ -36,36 +30,6 @@ IMPLIED_BY: Final = {
     Operation.DESCRIBE_CONFIGS: (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
 }
 """Operation -> those whose permission includes it. Only permissions imply; denials do not."""
-
-
-class Pattern(IntEnum):
-    """How the name of an entry's resource is meant (PatternType)."""
-
-    LITERAL = 3
-    PREFIXED = 4
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Acl:
-    """One entry. ``operation`` is an :class:`Operation` or :data:`ALL_OPERATIONS`."""
-
-    kind: ResourceType
-    name: str
-    pattern: Pattern
-    principal: str
-    host: str
-    operation: int
-    allow: bool
-
-    def concerns(self, principal: str, host: str) -> bool:
-        """Whether it speaks of somebody."""
-        return self.principal in (principal, EVERYBODY) and self.host in (host, WILDCARD)
-
-    def covers(self, name: str) -> bool:
-        """Whether its resource is or includes the one of that name."""
-        if self.pattern is Pattern.PREFIXED:
-            return name.startswith(self.name)
-        return self.name in (name, WILDCARD)
 
 
 class AclRules:

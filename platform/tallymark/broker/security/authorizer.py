@@ -1,46 +1,16 @@
 """Who may do what: the question that handlers ask. Answered by access-control lists, or by
 everybody-may where none are asked for (:class:`AllowAll`).
-
-Names and numbers are Kafka's (``AclOperation``, ``ResourceType``), since they are on the wire.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final, Protocol
 
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.acls.words import Operation, ResourceType
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a connection that nobody authenticated."""
-
-CLUSTER_NAME: Final = "kafka-cluster"
-"""The one name of the one resource of type CLUSTER."""
-
-
-class Operation(IntEnum):
-    """What somebody wants to do."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-class ResourceType(IntEnum):
-    """What it is done to."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-
 
 DENIED: Final = {
     ResourceType.TOPIC: CODES["TOPIC_AUTHORIZATION_FAILED"],
@@ -50,7 +20,7 @@ DENIED: Final = {
 }
 """The error code that stands for "no" with each type of resource."""
 
-OPERATIONS: Final = {
+OPERATIONS_OF: Final = {
     ResourceType.TOPIC: (
         Operation.READ,
         Operation.WRITE,
@@ -137,6 +107,6 @@ def operations_bits(authorizer: Authorizer, who: Who, kind: ResourceType, name: 
     (KIP-430): bit n is operation n."""
     return sum(
         1 << operation
-        for operation in OPERATIONS[kind]
+        for operation in OPERATIONS_OF[kind]
         if authorizer.may(who, operation, kind, name, quiet=True)
     )

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.broker.security.acl_names import kind_name, restored, stored
-from tallymark.broker.security.acl_rules import Acl
 from tallymark.broker.security.store import SecurityRecords
 from tallymark.errors import KafkaError, UserError
 from tallymark.private_files import open_private
+from tallymark.protocol.acls.entry import Acl
 
 FILE: Final = "security.json"
 LOCK: Final = "security.lock"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tallymark.broker.security.acl_rules import Acl
+from tallymark.protocol.acls.entry import Acl
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from tallymark.broker.security.acl_names import kind_name, restored, stored
-from tallymark.broker.security.acl_rules import Acl, Pattern
 from tallymark.broker.security.store import SecurityRecords
 from tallymark.coordination import ZooKeeper, paths
 from tallymark.coordination.security.acls import AclRegistry, AclResource
 from tallymark.coordination.security.users import EntityConfigs
 from tallymark.errors import KafkaError, UserError
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.words import Pattern
 
 log: Final = logging.getLogger(__name__)
 

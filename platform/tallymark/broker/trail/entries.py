@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tallymark.broker.metadata.image import TopicImage
-from tallymark.broker.security.acl_names import OPERATION_NAMES, words
-from tallymark.broker.security.authorizer import ResourceType
+from tallymark.broker.security.acl_names import STORED_NAMES
 from tallymark.broker.security.users import MECHANISM_OF
 from tallymark.broker.settings.broker import is_secret
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
+from tallymark.protocol.acls.words import ResourceType, stored_word
 from tallymark.protocol.api import ApiKey
 from tallymark.trail import NO_ERROR
 
@@ -224,7 +224,7 @@ def _acl(each: Any, pattern: int) -> dict[str, Any]:
     return {
         "principal": each.principal,
         "host": each.host,
-        "operation": OPERATION_NAMES.get(each.operation, str(each.operation)),
+        "operation": STORED_NAMES.get(each.operation, str(each.operation)),
         "permission": {2: "Deny", 3: "Allow"}.get(each.permission_type, str(each.permission_type)),
         "pattern": {3: "literal", 4: "prefixed"}.get(pattern, str(pattern)),
     }
@@ -232,7 +232,7 @@ def _acl(each: Any, pattern: int) -> dict[str, Any]:
 
 def _acl_kind(number: int) -> str:
     try:
-        return "acl of " + words(ResourceType(number).name)
+        return "acl of " + stored_word(ResourceType(number).name)
     except ValueError:
         return "acl"
 

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 import click
 
-from tallymark.broker.security.acl_filter import ALLOW, ANY, DENY, AclFilter, entry
+from tallymark.broker.security.acl_filter import AclFilter, entry
 from tallymark.broker.security.acl_names import kind_name, operation_number, sentence, stored
-from tallymark.broker.security.acl_rules import Acl, Pattern
-from tallymark.broker.security.authorizer import CLUSTER_NAME, ResourceType
 from tallymark.cli.admin.security_target import opened_store, store_options
 from tallymark.errors import KafkaError, UserError
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.words import ALLOW, ANY, CLUSTER_NAME, DENY, Pattern, ResourceType
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.output import json_option, show, tell
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tallymark.broker.security.acl_filter import ALLOW, DENY, entry
-from tallymark.broker.security.acl_rules import Acl
-from tallymark.client.admin.acls import OPERATIONS, PATTERNS, RESOURCES, AclEntry, AclQuery
+from tallymark.broker.security.acl_filter import entry
+from tallymark.client.admin.acls import AclEntry, AclQuery
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.users import NewPassword
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.words import ALLOW, DENY, OPERATIONS, PATTERNS, RESOURCES
 
 
 class AskedSecurity:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from tallymark.broker.security.acl_rules import Acl
 from tallymark.deployment import load
 from tallymark.errors import UserError
+from tallymark.protocol.acls.entry import Acl
 from tallymark.shell.target import chosen_cluster, cluster_options, take_target
 
 if TYPE_CHECKING:

@@ -9,41 +9,23 @@ from typing import Final, Literal
 from tallymark.client.admin.base import AdminBase
 from tallymark.client.admin.results import Outcomes, Results, refusal
 from tallymark.client.admin.routes import from_controller
-from tallymark.errors import UserError
 from tallymark.protocol import messages
+from tallymark.protocol.acls.words import (
+    OPERATIONS,
+    PATTERNS,
+    PERMISSIONS,
+    RESOURCES,
+    number_of,
+    word_of,
+)
 
-RESOURCES: Final = {
-    "any": 1,
-    "topic": 2,
-    "group": 3,
-    "cluster": 4,
-    "transactional-id": 5,
-    "delegation-token": 6,
-    "user": 7,
-}
-PATTERNS: Final = {"any": 1, "match": 2, "literal": 3, "prefixed": 4}
-OPERATIONS: Final = {
-    "any": 1,
-    "all": 2,
-    "read": 3,
-    "write": 4,
-    "create": 5,
-    "delete": 6,
-    "alter": 7,
-    "describe": 8,
-    "cluster-action": 9,
-    "describe-configs": 10,
-    "alter-configs": 11,
-    "idempotent-write": 12,
-}
-PERMISSIONS: Final = {"any": 1, "deny": 2, "allow": 3}
-_NOT_TOLD: Final = -(2**31)
+_NOT_RETURNED: Final = -(2**31)
 
 
 def operations_in(bits: int) -> frozenset[str] | None:
     """The words of a field of authorized operations (KIP-430), bit 3 for operation 3; None when the
-    broker does not tell."""
-    if bits == _NOT_TOLD:
+    broker does not return it."""
+    if bits == _NOT_RETURNED:
         return None
     return frozenset(word for word, number in OPERATIONS.items() if bits >> number & 1)
 
@@ -52,7 +34,8 @@ def operations_in(bits: int) -> frozenset[str] | None:
 class AclEntry:
     """``principal`` ("User:alice", "User:*") is allowed or denied ``operation`` on a resource, from
     ``host`` ("*": everywhere). ``pattern`` "prefixed": ``name`` is the beginning of names. The
-    cluster's name is "kafka-cluster". Words are the keys of the tables of this module."""
+    cluster's name is "kafka-cluster". Words are the keys of the tables in
+    :mod:`tallymark.protocol.acls.words`."""
 
     resource: str
     name: str
@@ -84,13 +67,13 @@ class AclAdmin(AdminBase):
         """The entries that are meant; all by default."""
         asked = query or AclQuery()
         request = messages.DescribeAclsRequest(
-            resource_type_filter=_number(RESOURCES, asked.resource, "resource"),
+            resource_type_filter=number_of(RESOURCES, asked.resource, "resource"),
             resource_name_filter=asked.name,
-            pattern_type_filter=_number(PATTERNS, asked.pattern, "pattern"),
+            pattern_type_filter=number_of(PATTERNS, asked.pattern, "pattern"),
             principal_filter=asked.principal,
             host_filter=asked.host,
-            operation=_number(OPERATIONS, asked.operation, "operation"),
-            permission_type=_number(PERMISSIONS, asked.permission, "permission"),
+            operation=number_of(OPERATIONS, asked.operation, "operation"),
+            permission_type=number_of(PERMISSIONS, asked.permission, "permission"),
         )
         answer = self._run(self._cluster.ask_any(request), "describing access-control entries")
         if answer.error_code:
@@ -151,25 +134,25 @@ class AclAdmin(AdminBase):
 
 def _creation(entry: AclEntry) -> messages.CreateAclsRequestCreation:
     return messages.CreateAclsRequestCreation(
-        resource_type=_number(RESOURCES, entry.resource, "resource"),
+        resource_type=number_of(RESOURCES, entry.resource, "resource"),
         resource_name=entry.name,
-        resource_pattern_type=_number(PATTERNS, entry.pattern, "pattern"),
+        resource_pattern_type=number_of(PATTERNS, entry.pattern, "pattern"),
         principal=entry.principal,
         host=entry.host,
-        operation=_number(OPERATIONS, entry.operation, "operation"),
-        permission_type=_number(PERMISSIONS, entry.permission, "permission"),
+        operation=number_of(OPERATIONS, entry.operation, "operation"),
+        permission_type=number_of(PERMISSIONS, entry.permission, "permission"),
     )
 
 
 def _filter(query: AclQuery) -> messages.DeleteAclsRequestFilter:
     return messages.DeleteAclsRequestFilter(
-        resource_type_filter=_number(RESOURCES, query.resource, "resource"),
+        resource_type_filter=number_of(RESOURCES, query.resource, "resource"),
         resource_name_filter=query.name,
-        pattern_type_filter=_number(PATTERNS, query.pattern, "pattern"),
+        pattern_type_filter=number_of(PATTERNS, query.pattern, "pattern"),
         principal_filter=query.principal,
         host_filter=query.host,
-        operation=_number(OPERATIONS, query.operation, "operation"),
-        permission_type=_number(PERMISSIONS, query.permission, "permission"),
+        operation=number_of(OPERATIONS, query.operation, "operation"),
+        permission_type=number_of(PERMISSIONS, query.permission, "permission"),
     )
 
 
@@ -183,21 +166,11 @@ def _entry(
     pattern: int,
 ) -> AclEntry:
     return AclEntry(
-        _word(RESOURCES, resource),
+        word_of(RESOURCES, resource),
         name,
         principal,
-        _word(OPERATIONS, operation),
+        word_of(OPERATIONS, operation),
         "allow" if permission == PERMISSIONS["allow"] else "deny",
         host,
-        _word(PATTERNS, pattern),
+        word_of(PATTERNS, pattern),
     )
-
-
-def _number(table: dict[str, int], word: str, what: str) -> int:
-    if word not in table:
-        raise UserError(f"there is no {what} {word!r}", f"give one of {', '.join(table)}")
-    return table[word]
-
-
-def _word(table: dict[str, int], number: int) -> str:
-    return next((word for word, each in table.items() if each == number), str(number))
