@@ -164,13 +164,12 @@ class AsyncProducer:
 
         When cancelled, none, some or all of the records are taken in.
         """
-        core, producer = self._live(), self._producer
+        core = self._live()
         if topic not in core.topics:
             await self._learn(core, topic)
-        kind = _WaitingIntake if self._blocks else RecordAppender
-        appender = kind(core, producer._partitioner, producer._key_encoder, producer._value_encoder)
+        kind = _WaitingAppender if self._blocks else RecordAppender
         work = partial(
-            appender.send_many, topic, values, keys, partition, timestamps, tuple(headers)
+            kind(core).send_many, topic, values, keys, partition, timestamps, tuple(headers)
         )
         return await in_thread("tallymark-producer-many", work)
 
@@ -259,7 +258,7 @@ class AsyncProducer:
             ) from None
 
 
-class _WaitingIntake(RecordAppender):
+class _WaitingAppender(RecordAppender):
     """Waits for room though its core has been told not to: in a thread of its own it may."""
 
     def _block(self) -> float | None:

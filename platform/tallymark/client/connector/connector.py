@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
-from tallymark.client.connector.engine import Engine
+from tallymark.client.connector.engine import Engine, Shared
 from tallymark.client.connector.group_protocols import (
     BrokerGroupProtocol,
     GroupProtocol,
@@ -28,25 +28,12 @@ from tallymark.client.connector.group_protocols import (
 )
 from tallymark.client.consuming.brokers import BrokerLink, FetchClient
 from tallymark.client.consuming.commit import OffsetCommitter
-from tallymark.client.consuming.fetcher import FetchSettings
-from tallymark.client.consuming.hooks import ConsumerHook, Hooks, checked_hooks
-from tallymark.client.consuming.settings import (
-    ConsumerSettings,
-    Delivery,
-    Isolation,
-    Policy,
-    Where,
-)
-from tallymark.client.consuming.stream import QUEUE_BYTES, Gate, Stream
+from tallymark.client.consuming.hooks import Hooks, checked_hooks
+from tallymark.client.consuming.settings import ConsumerOptions, ConsumerSettings, Policy
+from tallymark.client.consuming.stream import Gate, Stream
 from tallymark.client.consuming.subscription_state import SubscriptionState
-from tallymark.client.core.security.security import (
-    ClientSecurity,
-    SecuritySettings,
-    client_security,
-)
-from tallymark.client.core.setting_types import check_callable
-from tallymark.client.metrics import Metrics
-from tallymark.client.reading.message import Gap
+from tallymark.client.core.security.security import ClientSecurity, client_security
+from tallymark.client.core.setting_types import shows_options, split_options
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.coordination import paths
 from tallymark.coordination.consumers.subscriptions import Subscription, topic_filter
@@ -116,97 +103,20 @@ class ConsumerConnector:
     anything: KafkaError, ConnectError (AuthenticationError), OffsetOutOfRangeError.
     """
 
-    def __init__(
-        self,
-        *,
-        group: str,
-        zookeeper_connect: str | None = None,
-        bootstrap_servers: str | Sequence[str] | None = None,
-        coordinator: Where | None = None,
-        client_id: str = "tallymark",
-        consumer_id: str | None = None,
-        enable_auto_commit: bool = True,
-        auto_commit_interval_ms: int = 5000,
-        delivery: Delivery = "at_least_once",
-        auto_offset_reset: Policy = "smallest",
-        out_of_range: Policy | None = None,
-        isolation: Isolation = "read_uncommitted",
-        partition_assignment_strategy: str | Sequence[str] | None = None,
-        group_instance_id: str | None = None,
-        session_timeout_ms: int | None = None,
-        heartbeat_interval_ms: int | None = None,
-        max_poll_interval_ms: int | None = None,
-        metadata_max_age_ms: int = 10_000,
-        on_gap: Callable[[Gap], None] | None = None,
-        before_release: Callable[[], Mapping[TopicPartition, int]] | None = None,
-        hooks: Sequence[ConsumerHook] = (),
-        connect_timeout_ms: int = 15_000,
-        request_timeout_ms: int = 10_000,
-        fetch_max_bytes: int = 1024 * 1024,
-        fetch_max_wait_ms: int = 500,
-        retry_backoff_ms: int = 100,
-        queue_bytes: int = QUEUE_BYTES,
-        consumer_timeout_ms: float = -1,
-        check_crcs: bool = True,
-        start_timeout_ms: int = 10_000,
-        client_factory: Callable[[str], FetchClient] | None = None,
-        metrics: Metrics | None = None,
-        **security: Unpack[SecuritySettings],
-    ) -> None:
+    @shows_options(ConsumerSettings)
+    def __init__(self, **options: Unpack[ConsumerOptions]) -> None:
+        own, security = split_options(ConsumerConnector, ConsumerSettings, options)
         secured = client_security(security, ConsumerConnector)
-        self._settings = settings = ConsumerSettings(
-            group=group,
-            coordinator=coordinator,
-            zookeeper_connect=zookeeper_connect,
-            bootstrap_servers=bootstrap_servers,
-            client_id=client_id,
-            consumer_id=consumer_id,
-            enable_auto_commit=enable_auto_commit,
-            auto_commit_interval_ms=auto_commit_interval_ms,
-            auto_offset_reset=auto_offset_reset,
-            out_of_range=out_of_range,
-            delivery=delivery,
-            isolation=isolation,
-            partition_assignment_strategy=partition_assignment_strategy,
-            group_instance_id=group_instance_id,
-            session_timeout_ms=session_timeout_ms,
-            heartbeat_interval_ms=heartbeat_interval_ms,
-            max_poll_interval_ms=max_poll_interval_ms,
-            metadata_max_age_ms=metadata_max_age_ms,
-            connect_timeout_ms=connect_timeout_ms,
-            request_timeout_ms=request_timeout_ms,
-            fetch_max_bytes=fetch_max_bytes,
-            fetch_max_wait_ms=fetch_max_wait_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            queue_bytes=queue_bytes,
-            start_timeout_ms=start_timeout_ms,
-            metrics=metrics,
-        )
-        check_callable(
-            "ConsumerConnector",
-            on_gap=on_gap,
-            before_release=before_release,
-            client_factory=client_factory,
-        )
-        self.group = group
-        self._before_release = before_release
-        self._consumer_timeout_ms = consumer_timeout_ms
-        self._fetch_settings = FetchSettings(
-            auto_offset_reset,
-            fetch_max_bytes,
-            fetch_max_wait_ms,
-            retry_backoff_ms,
-            on_gap,
-            settings.range_policy,
-        )
+        self._settings = settings = ConsumerSettings(**own)
+        self.group = settings.group
         self._lock = threading.Lock()
         self._closed = False
         self._error: Exception | None = None
         self._gate = Gate()
-        self._hooks = Hooks(checked_hooks(hooks))
+        self._hooks = Hooks(checked_hooks(settings.hooks))
         self._positions = SubscriptionState()
         self._engine: Engine | None = None
-        self._link = _link(settings, secured, check_crcs, client_factory, security)
+        self._link = _link(settings, secured, security)
         self._protocol: GroupProtocol = (
             ZooKeeperGroupProtocol(settings)
             if settings.where == "zookeeper"
@@ -216,7 +126,7 @@ class ConsumerConnector:
         self._committer = OffsetCommitter(
             self._protocol.store,
             self._positions,
-            at_most_once=delivery == "at_most_once",
+            at_most_once=settings.delivery == "at_most_once",
             hooks=self._hooks,
         )
 
@@ -363,22 +273,16 @@ class ConsumerConnector:
                 raise UserError(
                     "this connector has its streams already", "make another ConsumerConnector"
                 )
-            engine = self._engine = Engine(
-                self._settings,
-                self._fetch_settings,
-                subscription,
-                first,
-                count,
-                protocol=self._protocol,
-                link=self._link,
-                positions=self._positions,
-                committer=self._committer,
-                gate=self._gate,
-                consumer_timeout_ms=self._consumer_timeout_ms,
-                before_release=self._before_release,
-                on_error=self._fail,
-                hooks=self._hooks,
+            shared = Shared(
+                self._protocol,
+                self._link,
+                self._positions,
+                self._committer,
+                self._gate,
+                self._hooks,
+                self._fail,
             )
+            engine = self._engine = Engine(self._settings, shared, subscription, first, count)
             engine.start()
         problem = engine.await_start(self._check)
         if problem is not None:
@@ -409,9 +313,7 @@ class ConsumerConnector:
 def _link(
     settings: ConsumerSettings,
     secured: ClientSecurity,
-    check_crcs: bool,
-    factory: Callable[[str], FetchClient] | None,
-    security: SecuritySettings,
+    security: Mapping[str, Any],
 ) -> BrokerLink:
     """The fetcher's way to the brokers: those named; those that ZooKeeper tells the coordinator of;
     or those that each client looks up there by itself."""
@@ -422,7 +324,7 @@ def _link(
             bootstrap_servers=None if looks_up else servers,
             zookeeper_connect=settings.zookeeper_connect if looks_up else None,
             client_id=settings.client_id,
-            check_crcs=check_crcs,
+            check_crcs=settings.check_crcs,
             request_timeout_ms=settings.request_timeout_ms,
             isolation=settings.isolation,
             metrics=settings.metrics,
@@ -430,4 +332,4 @@ def _link(
         )
 
     known = settings.zookeeper_connect or "" if looks_up else settings.servers
-    return BrokerLink(factory or make, known, secured.protocol)
+    return BrokerLink(settings.client_factory or make, known, secured.protocol)

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from tallymark.client.connector.group_protocols import GroupProtocol
@@ -20,38 +21,43 @@ from tallymark.client.consuming.stream import Gate, Stream
 from tallymark.client.consuming.subscription_state import SubscriptionState
 from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import TallymarkError
-from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _LAST_SECONDS: Final = 2.0
 _FETCHER_SECONDS: Final = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a connector has before it has streams, and lends to its engine."""
+
+    protocol: GroupProtocol
+    link: BrokerLink
+    positions: SubscriptionState
+    committer: OffsetCommitter
+    gate: Gate
+    hooks: Hooks
+    on_error: Callable[[Exception], None]
+    """Called with what ends the threads."""
+
+
 class Engine:
-    """One subscription's streams, and the threads that feed them and own its partitions. What they
-    die of is told to ``on_error``."""
+    """One subscription's streams, and the threads that feed them and own its partitions.
+    ``first_stream`` and ``count`` (of streams) as in
+    :class:`~tallymark.client.consuming.coordination.Parts`."""
 
     def __init__(
         self,
         settings: ConsumerSettings,
-        fetch_settings: FetchSettings,
+        shared: Shared,
         subscription: Subscription,
         first_stream: Mapping[str, int],
         count: int,
-        *,
-        protocol: GroupProtocol,
-        link: BrokerLink,
-        positions: SubscriptionState,
-        committer: OffsetCommitter,
-        gate: Gate,
-        consumer_timeout_ms: float,
-        before_release: Callable[[], Mapping[TopicPartition, int]] | None,
-        on_error: Callable[[Exception], None],
-        hooks: Hooks,
     ) -> None:
         self._start_seconds = settings.start_timeout_ms / 1000
-        self._member = protocol.member
-        self._positions = positions
+        self._member = shared.protocol.member
+        self._positions = shared.positions
+        link, committer, gate = shared.link, shared.committer, shared.gate
         room = threading.Event()
         clear = committer.clear if settings.delivery == "at_most_once" else None
         self.streams = [
@@ -60,16 +66,24 @@ class Engine:
                 room,
                 settings.queue_bytes,
                 clear,
-                consumer_timeout_ms,
-                hooks,
+                settings.consumer_timeout_ms,
+                shared.hooks,
                 settings.enable_auto_commit,
             )
             for _ in range(count)
         ]
         committer.watch(self.streams)
-        self._fetcher = Fetcher(link, self.streams, gate, room, fetch_settings, on_error)
-        self.rewinder = Rewinder(link, positions, self.streams, self._fetcher)
-        self.coordination = protocol.coordinate(
+        fetch_settings = FetchSettings(
+            settings.auto_offset_reset,
+            settings.fetch_max_bytes,
+            settings.fetch_max_wait_ms,
+            settings.retry_backoff_ms,
+            settings.on_gap,
+            settings.range_policy,
+        )
+        self._fetcher = Fetcher(link, self.streams, gate, room, fetch_settings, shared.on_error)
+        self.rewinder = Rewinder(link, shared.positions, self.streams, self._fetcher)
+        self.coordination = shared.protocol.coordinate(
             Parts(
                 subscription=subscription,
                 streams=self.streams,
@@ -77,10 +91,10 @@ class Engine:
                 gate=gate,
                 link=link,
                 fetcher=self._fetcher,
-                positions=positions,
+                positions=shared.positions,
                 committer=committer,
-                before_release=before_release,
-                on_error=on_error,
+                before_release=settings.before_release,
+                on_error=shared.on_error,
             )
         )
 

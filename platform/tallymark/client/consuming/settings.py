@@ -6,14 +6,26 @@ import difflib
 import os
 import socket
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Required
 
-from tallymark.client.core.setting_types import check_kinds
+from tallymark.client.consuming.brokers import FetchClient
+from tallymark.client.consuming.hooks import ConsumerHook
+from tallymark.client.consuming.stream import QUEUE_BYTES
+from tallymark.client.core.security.security import SecuritySettings
+from tallymark.client.core.setting_types import (
+    Rule,
+    at_least,
+    check_callable,
+    check_kinds,
+    check_rules,
+)
 from tallymark.client.metrics import Metrics
+from tallymark.client.reading.message import Gap
 from tallymark.coordination import paths
 from tallymark.errors import UserError
+from tallymark.protocol.topic_partition import TopicPartition
 
 Where = Literal["zookeeper", "brokers"]
 Policy = Literal["smallest", "largest", "none"]
@@ -29,22 +41,22 @@ ASSIGNMENT_STRATEGIES: Final = ("range", "roundrobin", "cooperative-sticky")
 """Kafka's names of the divisions there are; :mod:`tallymark.client.group.assignors` has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerSettings:
-    """The keywords of :class:`~tallymark.client.connector.connector.ConsumerConnector` that are
-    data; None is what the coordinator's default is for. Raises UserError for what cannot be."""
+class ConsumerOptions(SecuritySettings, total=False):
+    """The keyword arguments of
+    :class:`~tallymark.client.connector.connector.ConsumerConnector`, which explains them.
+    :class:`ConsumerSettings` has their defaults."""
 
-    group: str
-    coordinator: Where | None
+    group: Required[str]
     zookeeper_connect: str | None
     bootstrap_servers: str | Sequence[str] | None
+    coordinator: Where | None
     client_id: str
     consumer_id: str | None
     enable_auto_commit: bool
     auto_commit_interval_ms: int
+    delivery: Delivery
     auto_offset_reset: Policy
     out_of_range: Policy | None
-    delivery: Delivery
     isolation: Isolation
     partition_assignment_strategy: str | Sequence[str] | None
     group_instance_id: str | None
@@ -52,13 +64,75 @@ class ConsumerSettings:
     heartbeat_interval_ms: int | None
     max_poll_interval_ms: int | None
     metadata_max_age_ms: int
+    on_gap: Callable[[Gap], None] | None
+    before_release: Callable[[], Mapping[TopicPartition, int]] | None
+    hooks: Sequence[ConsumerHook]
     connect_timeout_ms: int
     request_timeout_ms: int
     fetch_max_bytes: int
     fetch_max_wait_ms: int
     retry_backoff_ms: int
     queue_bytes: int
+    consumer_timeout_ms: float
+    check_crcs: bool
     start_timeout_ms: int
+    client_factory: Callable[[str], FetchClient] | None
+    metrics: Metrics | None
+
+
+_AT_LEAST_1: Final = at_least(1)
+_AT_LEAST_0: Final = at_least(0, "give 0 or more")
+_RULES: Final[dict[str, Rule]] = {
+    "session_timeout_ms": _AT_LEAST_1,
+    "heartbeat_interval_ms": _AT_LEAST_1,
+    "max_poll_interval_ms": _AT_LEAST_1,
+    "metadata_max_age_ms": _AT_LEAST_1,
+    "connect_timeout_ms": _AT_LEAST_1,
+    "request_timeout_ms": _AT_LEAST_1,
+    "fetch_max_bytes": _AT_LEAST_1,
+    "queue_bytes": _AT_LEAST_1,
+    "fetch_max_wait_ms": _AT_LEAST_0,
+    "retry_backoff_ms": _AT_LEAST_0,
+    "start_timeout_ms": _AT_LEAST_0,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """The values of :class:`ConsumerOptions`, checked; None is what the coordinator's default is
+    for. Raises UserError for what cannot be. What is derived from them has a property."""
+
+    group: str
+    zookeeper_connect: str | None = None
+    bootstrap_servers: str | Sequence[str] | None = None
+    coordinator: Where | None = None
+    client_id: str = "tallymark"
+    consumer_id: str | None = None
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5000
+    delivery: Delivery = "at_least_once"
+    auto_offset_reset: Policy = "smallest"
+    out_of_range: Policy | None = None
+    isolation: Isolation = "read_uncommitted"
+    partition_assignment_strategy: str | Sequence[str] | None = None
+    group_instance_id: str | None = None
+    session_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    max_poll_interval_ms: int | None = None
+    metadata_max_age_ms: int = 10_000
+    on_gap: Callable[[Gap], None] | None = None
+    before_release: Callable[[], Mapping[TopicPartition, int]] | None = None
+    hooks: Sequence[ConsumerHook] = ()
+    connect_timeout_ms: int = 15_000
+    request_timeout_ms: int = 10_000
+    fetch_max_bytes: int = 1024 * 1024
+    fetch_max_wait_ms: int = 500
+    retry_backoff_ms: int = 100
+    queue_bytes: int = QUEUE_BYTES
+    consumer_timeout_ms: float = -1
+    check_crcs: bool = True
+    start_timeout_ms: int = 10_000
+    client_factory: Callable[[str], FetchClient] | None = None
     metrics: Metrics | None = None
 
     def __post_init__(self) -> None:
@@ -73,7 +147,11 @@ class ConsumerSettings:
         _one_of("out_of_range", self.out_of_range, (*policies, None))
         _one_of("delivery", self.delivery, ("at_least_once", "at_most_once"))
         _one_of("isolation", self.isolation, ("read_uncommitted", "read_committed"))
-        self._check_numbers()
+        if self.enable_auto_commit and self.auto_commit_interval_ms < 1:
+            raise UserError(
+                "auto_commit_interval_ms is below 1", "or give enable_auto_commit=False"
+            )
+        check_rules("", self, _RULES)
         if self.delivery == "at_most_once" and not self.enable_auto_commit:
             raise UserError(
                 'delivery="at_most_once" stores offsets by itself, before messages are handed out',
@@ -83,6 +161,12 @@ class ConsumerSettings:
             self._refuse_brokers_own()
         else:
             self._check_group_protocol()
+        check_callable(
+            "ConsumerConnector",
+            on_gap=self.on_gap,
+            before_release=self.before_release,
+            client_factory=self.client_factory,
+        )
 
     @property
     def where(self) -> Where:
@@ -141,23 +225,6 @@ class ConsumerSettings:
                 "the consumer does not know where the cluster is",
                 "give bootstrap_servers=host:port,... or zookeeper_connect=host:port/chroot",
             )
-
-    def _check_numbers(self) -> None:
-        if self.enable_auto_commit and self.auto_commit_interval_ms < 1:
-            raise UserError(
-                "auto_commit_interval_ms is below 1", "or give enable_auto_commit=False"
-            )
-        for name in (
-            *("session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms"),
-            *("metadata_max_age_ms", "connect_timeout_ms", "request_timeout_ms"),
-            *("fetch_max_bytes", "queue_bytes"),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name}={value!r} is not possible", "it must be 1 or more")
-        for name in ("fetch_max_wait_ms", "retry_backoff_ms", "start_timeout_ms"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name}={getattr(self, name)!r} is not possible", "give 0 or more")
 
     def _refuse_brokers_own(self) -> None:
         for name in (

@@ -1,14 +1,36 @@
-"""Settings of the wrong kind are refused by name, where they are given."""
+"""The settings of a client class: one frozen dataclass for names, defaults and checks.
+
+A class takes them as keyword arguments, ``**options: Unpack[...]`` of a TypedDict with the same
+names, and splits them here into its own and those of the security (:func:`split_options`). Wrong
+values are refused by name, where they are given. A table of :class:`Rule` has the checks; pydantic
+would do the same, but importing it takes longer than importing the whole client.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import inspect
 import types
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from tallymark.errors import UserError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+F = TypeVar("F", bound=Callable[..., None])
 _CALLED = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
 Kinds = tuple[type, ...]
 NAMES_OF_OTHERS: Final = {
@@ -37,6 +59,81 @@ NAMES_OF_OTHERS: Final = {
 """What is called otherwise here, for the error that says so."""
 
 
+class Rule(NamedTuple):
+    """What a value must be: ``fits`` says whether it is, ``hint`` says so in the error."""
+
+    fits: Callable[[Any], bool]
+    hint: str
+
+
+def at_least(smallest: int, hint: str = "it must be {} or more") -> Rule:
+    """A rule for numbers."""
+    return Rule(lambda value: value >= smallest, hint.format(smallest))
+
+
+POSITIVE: Final = Rule(lambda value: value > 0, "it must be more than 0")
+
+
+def one_of(choices: Collection[str]) -> Rule:
+    """A rule for texts of which there are a few."""
+    return Rule(lambda value: value in choices, f"it must be one of {', '.join(choices)}")
+
+
+def check_rules(owner: str, settings: Any, rules: Mapping[str, Rule]) -> None:
+    """UserError names the first setting that does not fit its rule. None fits: it is left out."""
+    for name, rule in rules.items():
+        value = getattr(settings, name)
+        if value is not None and not rule.fits(value):
+            raise impossible(owner, name, value, rule.hint)
+
+
+def impossible(owner: str, name: str, value: object, hint: str) -> UserError:
+    """The error for a value that a setting cannot have; ``owner`` may be empty."""
+    where = f"{owner}: " if owner else ""
+    return UserError(f"{where}{name}={value!r} is not possible", hint)
+
+
+def shows_options(settings: type[DataclassInstance]) -> Callable[[F], F]:
+    """Have help() and :func:`inspect.signature` show the fields of ``settings``, with their
+    defaults, as keyword arguments of a constructor that takes ``**options``."""
+
+    def show(constructor: F) -> F:
+        this, options = inspect.signature(constructor).parameters.values()
+        own = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty
+                if field.default is dataclasses.MISSING
+                else field.default,
+                annotation=field.type,
+            )
+            for field in dataclasses.fields(settings)
+        ]
+        rest = options.replace(name="security", annotation="Unpack[SecuritySettings]")
+        signature = inspect.Signature([this, *own, rest], return_annotation="None")
+        constructor.__signature__ = signature  # type: ignore[attr-defined] # any function may have one
+        return constructor
+
+    return show
+
+
+def split_options(
+    of: type, settings: type[DataclassInstance], options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those that are fields of ``settings``, and all others. TypeError when one is missing that
+    the class ``of`` cannot do without."""
+    own, others = {}, dict(options)
+    for field in dataclasses.fields(settings):
+        if field.name in others:
+            own[field.name] = others.pop(field.name)
+        elif field.default is dataclasses.MISSING:
+            raise TypeError(
+                f"{of.__name__}.__init__() missing 1 required keyword-only argument: {field.name!r}"
+            )
+    return own, others
+
+
 def check_kinds(owner: str, settings: Any) -> None:
     """Compare the fields of a dataclass that are numbers, texts or flags with their annotations.
     UserError names the first of another kind: a "30" for a number would fail far from here."""
@@ -45,18 +142,14 @@ def check_kinds(owner: str, settings: Any) -> None:
         if not _fits(name, value, kinds):
             wanted = " or ".join(_CALLED[kind] for kind in kinds if kind in _CALLED)
             or_none = ", or None" if types.NoneType in kinds else ""
-            raise UserError(
-                f"{owner}: {name}={value!r} is not possible", f"it must be {wanted}{or_none}"
-            )
+            raise impossible(owner, name, value, f"it must be {wanted}{or_none}")
 
 
 def check_callable(owner: str, **given: Callable[..., Any] | None) -> None:
     """Refuse what is given as a function and cannot be called."""
     for name, value in given.items():
         if value is not None and not callable(value):
-            raise UserError(
-                f"{owner}: {name}={value!r} is not possible", "it must be a function, or left out"
-            )
+            raise impossible(owner, name, value, "it must be a function, or left out")
 
 
 def _fits(name: str, value: object, kinds: Kinds) -> bool:
@@ -66,15 +159,20 @@ def _fits(name: str, value: object, kinds: Kinds) -> bool:
     return isinstance(value, kinds) or (either and isinstance(value, (int, float)))
 
 
+_known_fields: Final[dict[type[Any], dict[str, Kinds]]] = {}
+
+
 def _plain_fields(kind: type[Any]) -> dict[str, Kinds]:
     """The fields that are nothing but numbers, texts, flags and None."""
+    if kind in _known_fields:
+        return _known_fields[kind]
     fields: dict[str, Kinds] = {}
     for name, hint in get_type_hints(kind).items():
         union = get_origin(hint) in (Union, types.UnionType)
         kinds = get_args(hint) if union else (hint,)
         if all(one in _CALLED or one is types.NoneType for one in kinds):
             fields[name] = kinds
-    return fields
+    return _known_fields.setdefault(kind, fields)
 
 
 def unknown_keyword(

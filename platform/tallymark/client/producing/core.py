@@ -26,7 +26,7 @@ from tallymark.client.producing.interceptors.producer_interceptor import (
     ProducerContext,
     ProducerInterceptor,
 )
-from tallymark.client.producing.interceptors.queue_interceptor import EventHandler, QueueInterceptor
+from tallymark.client.producing.interceptors.queue_interceptor import QueueInterceptor
 from tallymark.client.producing.interceptors.stages import QueueStages
 from tallymark.client.producing.producer_metrics import ProducerMetrics
 from tallymark.client.producing.sending.answers import SendRules
@@ -49,8 +49,6 @@ class ProducerCore:
         bootstrap: Bootstrap,
         settings: ProducerSettings,
         interceptors: Sequence[ProducerInterceptor | QueueInterceptor],
-        event_handler: EventHandler | None = None,
-        quick: bool = True,
     ) -> None:
         self.generation = generation()
         self.instance = os.urandom(INSTANCE_BYTES)
@@ -64,8 +62,9 @@ class ProducerCore:
         self._drop_lock = threading.Lock()
         self.metrics = ProducerMetrics()
         self.chain = InterceptorChain(interceptors)
-        self.stages = QueueStages(interceptors, event_handler)
-        self._quick = quick and not self.stages.records
+        self.stages = QueueStages(interceptors, settings.event_handler)
+        plain = settings.partitioner is None and settings.value_encoder is None
+        self._quick = plain and not self.stages.records
         tell_in_child(self)
         self.io = IoThread(f"tallymark-producer-{self.instance.hex()[:8]}")
         self._publishing: set[Future[RecordMetadata]] = set()
@@ -89,12 +88,12 @@ class ProducerCore:
             self.metrics,
             buffer,
             self.instance,
-            settings.server,
+            settings.name_in_stamps,
             settings.backfill,
         )
         completion.metrics = self.cluster.metrics
         rules = SendRules(
-            acks=settings.acks,
+            acks=settings.required_acks,
             compression=settings.compression_type,
             compression_level=settings.compression_level,
             request_timeout=settings.request_timeout_ms / 1000,
@@ -124,7 +123,7 @@ class ProducerCore:
         topic = self.topics.get(name)
         if topic is None:
             info = await self.cluster.topic(name, timeout)
-            topic = self.topics.setdefault(name, TopicQueues(name, self.settings.stamp))
+            topic = self.topics.setdefault(name, TopicQueues(name, self.settings.stamped))
             topic.grow(info.partition_count, self._queue)
             if self._quick and not self.accumulator.closed:
                 self.quick[name] = topic
@@ -143,7 +142,9 @@ class ProducerCore:
 
     def _queue(self, owner: TopicQueues, partition: int) -> PartitionQueue:
         pipeline = Pipeline(self.settings.idempotent, self.settings.max_in_flight, splits=True)
-        return PartitionQueue(owner, partition, self.instance, self.settings.server, pipeline)
+        return PartitionQueue(
+            owner, partition, self.instance, self.settings.name_in_stamps, pipeline
+        )
 
     # --- interceptors -----------------------------------------------------------------------
 
@@ -151,9 +152,9 @@ class ProducerCore:
         settings = self.settings
         return ProducerContext(
             instance=self.instance,
-            server=settings.server,
+            server=settings.name_in_stamps,
             client_id=settings.client_id,
-            acks=settings.acks,
+            acks=settings.required_acks,
             backfill=settings.backfill,
             publish=self._publish_soon,
             create_topic=self._create_topic_soon,

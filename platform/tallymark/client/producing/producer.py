@@ -11,35 +11,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
 from tallymark.client.core.bootstrap import Bootstrap
 from tallymark.client.core.forks import fork_lock, generation
-from tallymark.client.core.security.security import SecuritySettings, client_security
-from tallymark.client.core.setting_types import check_callable
-from tallymark.client.metrics import Metrics
+from tallymark.client.core.security.security import client_security
+from tallymark.client.core.setting_types import shows_options, split_options
 from tallymark.client.producing.batch_delivery import BatchDelivery, OnBatchDelivery
-from tallymark.client.producing.batches.partition_queue import Partitioner
 from tallymark.client.producing.core import ProducerCore
 from tallymark.client.producing.delivery import Delivery, OnDelivery
 from tallymark.client.producing.encoders import BatchEncoder, Encoder
 from tallymark.client.producing.interceptors.chain import checked_interceptors, with_installed
-from tallymark.client.producing.interceptors.producer_interceptor import ProducerInterceptor
-from tallymark.client.producing.interceptors.queue_interceptor import (
-    EventHandler,
-    OutgoingRecord,
-    QueueInterceptor,
-)
+from tallymark.client.producing.interceptors.queue_interceptor import OutgoingRecord
 from tallymark.client.producing.record_appender import RecordAppender
-from tallymark.client.producing.settings import (
-    Acks,
-    OnBufferFull,
-    ProducerSettings,
-    acks_number,
-    server_name,
-)
+from tallymark.client.producing.settings import ProducerOptions, ProducerSettings
 from tallymark.errors import ClosedError, LocalProtocolError, TimedOutError
 from tallymark.protocol.records.batch import Header
 
@@ -91,74 +78,16 @@ class Producer:
     producer gets a life of its own in it: a new instance, new connections, nothing buffered.
     """
 
-    def __init__(
-        self,
-        *,
-        bootstrap_servers: str | Sequence[str] | None = None,
-        zookeeper_connect: str | None = None,
-        client_id: str = "tallymark",
-        acks: Acks = "all",
-        batch_size: int = 16384,
-        batch_num_messages: int = 1_000_000,
-        linger_ms: float = 5,
-        compression_type: str = "none",
-        compression_level: int | None = None,
-        buffer_memory: int = 33554432,
-        on_buffer_full: OnBufferFull = "block",
-        max_block_ms: float = 60000,
-        delivery_timeout_ms: float = 120000,
-        request_timeout_ms: float = 30000,
-        retry_backoff_ms: float = 100,
-        enable_idempotence: bool = True,
-        max_in_flight: int = 5,
-        partitioner: Partitioner | None = None,
-        key_encoder: Encoder | None = None,
-        value_encoder: Encoder | None = None,
-        server: str | None = None,
-        audit: bool = True,
-        stamp: bool | None = None,
-        backfill: bool = False,
-        metrics: Metrics | None = None,
-        interceptors: Sequence[ProducerInterceptor | QueueInterceptor] | None = None,
-        event_handler: EventHandler | None = None,
-        **security: Unpack[SecuritySettings],
-    ) -> None:
+    @shows_options(ProducerSettings)
+    def __init__(self, **options: Unpack[ProducerOptions]) -> None:
+        own, security = split_options(Producer, ProducerSettings, options)
         secured = client_security(security, Producer)
-        self._settings = ProducerSettings(
-            client_id=client_id,
-            acks=acks_number(acks),
-            batch_size=batch_size,
-            batch_num_messages=batch_num_messages,
-            linger_ms=linger_ms,
-            compression_type=compression_type,
-            compression_level=compression_level,
-            buffer_memory=buffer_memory,
-            on_buffer_full=on_buffer_full,
-            max_block_ms=max_block_ms,
-            delivery_timeout_ms=delivery_timeout_ms,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            enable_idempotence=enable_idempotence,
-            max_in_flight=max_in_flight,
-            server=server_name(server),
-            audit=audit,
-            stamp=audit if stamp is None else stamp,
-            backfill=backfill,
-            metrics=metrics,
+        self._settings = settings = ProducerSettings(**own)
+        self._bootstrap = Bootstrap.of(
+            settings.bootstrap_servers, settings.zookeeper_connect, secured
         )
-        check_callable(
-            "Producer",
-            partitioner=partitioner,
-            key_encoder=key_encoder,
-            value_encoder=value_encoder,
-            event_handler=event_handler,
-        )
-        self._bootstrap = Bootstrap.of(bootstrap_servers, zookeeper_connect, secured)
-        self._partitioner = partitioner
-        self._key_encoder = key_encoder
-        self._value_encoder = value_encoder
-        self._interceptors = checked_interceptors(() if interceptors is None else interceptors)
-        self._event_handler = event_handler
+        given = settings.interceptors
+        self._interceptors = checked_interceptors(() if given is None else given)
         self._appender: RecordAppender
         self._lock = threading.Lock()
         self._closed = False
@@ -329,13 +258,8 @@ class Producer:
         return self._appender
 
     def _new_core(self) -> ProducerCore:
-        given = self._interceptors
-        interceptors = with_installed(given) if self._settings.audit else given
-        plain = self._partitioner is None and self._value_encoder is None
-        core = ProducerCore(
-            self._bootstrap, self._settings, interceptors, self._event_handler, quick=plain
-        )
-        self._appender = RecordAppender(
-            core, self._partitioner, self._key_encoder, self._value_encoder
-        )
+        settings, given = self._settings, self._interceptors
+        interceptors = with_installed(given) if settings.audit else given
+        core = ProducerCore(self._bootstrap, settings, interceptors)
+        self._appender = RecordAppender(core)
         return core

@@ -17,7 +17,6 @@ from tallymark.client.producing.batch_delivery import BatchDelivery
 from tallymark.client.producing.batches.accumulator import NO_WAIT
 from tallymark.client.producing.batches.many_records import ManyRecords
 from tallymark.client.producing.batches.partition_queue import (
-    Partitioner,
     PartitionQueue,
     TopicQueues,
 )
@@ -25,7 +24,6 @@ from tallymark.client.producing.batches.send_many import Filler
 from tallymark.client.producing.core import ProducerCore
 from tallymark.client.producing.delivery import Delivery, OnDelivery, failed_delivery
 from tallymark.client.producing.encoders import (
-    Encoder,
     as_list,
     encoded_column,
     encoded_value,
@@ -41,18 +39,13 @@ from tallymark.protocol.schema import Buffer
 class RecordAppender:
     """Encodes, chooses partitions, and waits for what is missing, for one core of a producer."""
 
-    def __init__(
-        self,
-        core: ProducerCore,
-        partitioner: Partitioner | None,
-        key_encoder: Encoder | None,
-        value_encoder: Encoder | None,
-    ) -> None:
+    def __init__(self, core: ProducerCore) -> None:
         self.core = core
-        self._partitioner = partitioner
-        self._key_encoder = key_encoder
-        self._value_encoder = value_encoder
-        self._drops = core.settings.on_buffer_full == "drop"
+        settings = core.settings
+        self._partitioner = settings.partitioner
+        self._key_encoder = settings.key_encoder
+        self._value_encoder = settings.value_encoder
+        self._drops = settings.on_buffer_full == "drop"
 
     def send(self, record: OutgoingRecord, on_delivery: OnDelivery | None = None) -> Delivery:
         """Take one record in. See :meth:`tallymark.client.producing.producer.Producer.send`."""

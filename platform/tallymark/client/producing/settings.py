@@ -1,13 +1,31 @@
-"""A producer's settings, checked."""
+"""A producer's settings: their names and kinds for type checkers, their defaults and checks."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tallymark.client.core.setting_types import check_kinds
+from tallymark.client.core.security.security import SecuritySettings
+from tallymark.client.core.setting_types import (
+    POSITIVE,
+    Rule,
+    at_least,
+    check_callable,
+    check_kinds,
+    check_rules,
+    impossible,
+    one_of,
+)
 from tallymark.client.metrics import Metrics
+from tallymark.client.producing.batches.partition_queue import Partitioner
+from tallymark.client.producing.encoders import Encoder
+from tallymark.client.producing.interceptors.producer_interceptor import ProducerInterceptor
+from tallymark.client.producing.interceptors.queue_interceptor import (
+    EventHandler,
+    QueueInterceptor,
+)
 from tallymark.client.producing.stamps import MAX_SERVER_BYTES
 from tallymark.errors import UserError
 from tallymark.protocol.records.compression import CODECS, LEVELS
@@ -19,54 +37,125 @@ _MOST_IN_FLIGHT: Final = 5
 """A broker remembers the last five batches of a producer and partition (KIP-98)."""
 
 
-@dataclass(frozen=True, slots=True)
+class ProducerOptions(SecuritySettings, total=False):
+    """The keyword arguments of :class:`~tallymark.client.producing.producer.Producer`, which
+    explains them. :class:`ProducerSettings` has their defaults."""
+
+    bootstrap_servers: str | Sequence[str] | None
+    zookeeper_connect: str | None
+    client_id: str
+    acks: Acks
+    batch_size: int
+    batch_num_messages: int
+    linger_ms: float
+    compression_type: str
+    compression_level: int | None
+    buffer_memory: int
+    on_buffer_full: OnBufferFull
+    max_block_ms: float
+    delivery_timeout_ms: float
+    request_timeout_ms: float
+    retry_backoff_ms: float
+    enable_idempotence: bool
+    max_in_flight: int
+    partitioner: Partitioner | None
+    key_encoder: Encoder | None
+    value_encoder: Encoder | None
+    server: str | None
+    audit: bool
+    stamp: bool | None
+    backfill: bool
+    metrics: Metrics | None
+    interceptors: Sequence[ProducerInterceptor | QueueInterceptor] | None
+    event_handler: EventHandler | None
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "compression_type": one_of(CODECS),
+    "on_buffer_full": one_of(BUFFER_POLICIES),
+    "batch_num_messages": at_least(1),
+    "batch_size": POSITIVE,
+    "buffer_memory": POSITIVE,
+    "delivery_timeout_ms": POSITIVE,
+    "request_timeout_ms": POSITIVE,
+    "linger_ms": at_least(0),
+    "max_block_ms": at_least(0),
+    "retry_backoff_ms": at_least(0),
+    "server": Rule(
+        lambda name: len(name.encode()) <= MAX_SERVER_BYTES,
+        f"it must be at most {MAX_SERVER_BYTES} bytes of UTF-8",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """Sizes in bytes, times in milliseconds, as the keywords of Producer have them.
+    """The values of :class:`ProducerOptions`, checked: sizes in bytes, times in milliseconds.
+    Raises UserError for what cannot be. What is derived from them has a property."""
 
-    ``acks`` is -1 (all), 1 or 0. Idempotence needs acks=all and is off without it.
-    """
-
+    bootstrap_servers: str | Sequence[str] | None = None
+    zookeeper_connect: str | None = None
     client_id: str = "tallymark"
-    acks: int = -1
+    acks: Acks = "all"
     batch_size: int = 16384
     batch_num_messages: int = 1_000_000
     linger_ms: float = 5
     compression_type: str = "none"
     compression_level: int | None = None
     buffer_memory: int = 33554432
-    on_buffer_full: str = "block"
+    on_buffer_full: OnBufferFull = "block"
     max_block_ms: float = 60000
     delivery_timeout_ms: float = 120000
     request_timeout_ms: float = 30000
     retry_backoff_ms: float = 100
     enable_idempotence: bool = True
     max_in_flight: int = 5
-    server: str = ""
+    partitioner: Partitioner | None = None
+    key_encoder: Encoder | None = None
+    value_encoder: Encoder | None = None
+    server: str | None = None
     audit: bool = True
-    stamp: bool = True
+    stamp: bool | None = None
     backfill: bool = False
     metrics: Metrics | None = None
+    interceptors: Sequence[ProducerInterceptor | QueueInterceptor] | None = None
+    event_handler: EventHandler | None = None
 
     def __post_init__(self) -> None:
+        most = _MOST_IN_FLIGHT if self.idempotent else self.max_in_flight
         check_kinds("Producer", self)
-        if self.compression_type not in CODECS:
-            raise _wrong("compression_type", self.compression_type, f"one of {', '.join(CODECS)}")
+        check_rules("Producer", self, _RULES)
         self._check_level()
-        if self.on_buffer_full not in BUFFER_POLICIES:
-            choices = ", ".join(BUFFER_POLICIES)
-            raise _wrong("on_buffer_full", self.on_buffer_full, f"one of {choices}")
-        if self.batch_num_messages < 1:
-            raise _wrong("batch_num_messages", self.batch_num_messages, "1 or more")
-        for name in ("batch_size", "buffer_memory", "delivery_timeout_ms", "request_timeout_ms"):
-            if getattr(self, name) <= 0:
-                raise _wrong(name, getattr(self, name), "more than 0")
-        for name in ("linger_ms", "max_block_ms", "retry_backoff_ms"):
-            if getattr(self, name) < 0:
-                raise _wrong(name, getattr(self, name), "0 or more")
-        if self.max_in_flight < 1 or (self.idempotent and self.max_in_flight > _MOST_IN_FLIGHT):
+        if not 1 <= self.max_in_flight <= most:
             raise _wrong("max_in_flight", self.max_in_flight, "1 to 5 with idempotence")
-        if len(self.server.encode()) > MAX_SERVER_BYTES:
-            raise _wrong("server", self.server, f"at most {MAX_SERVER_BYTES} bytes of UTF-8")
+        check_callable(
+            "Producer",
+            partitioner=self.partitioner,
+            key_encoder=self.key_encoder,
+            value_encoder=self.value_encoder,
+            event_handler=self.event_handler,
+        )
+
+    @property
+    def required_acks(self) -> int:
+        """``acks`` as a Produce request has it: -1 (all), 1 or 0."""
+        return acks_number(self.acks)
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether batches carry a producer id and sequences. That needs acks=all, and is off
+        without it."""
+        return self.enable_idempotence and self.required_acks == -1
+
+    @property
+    def stamped(self) -> bool:
+        """Whether records are stamped: with the audit, unless ``stamp`` overrides it."""
+        return self.audit if self.stamp is None else self.stamp
+
+    @property
+    def name_in_stamps(self) -> str:
+        """:func:`server_name` of ``server``."""
+        return server_name(self.server)
 
     def _check_level(self) -> None:
         level = self.compression_level
@@ -78,11 +167,6 @@ class ProducerSettings:
         lowest, highest = LEVELS[self.compression_type]
         if not lowest <= level <= highest:
             raise _wrong("compression_level", level, f"{lowest} to {highest}")
-
-    @property
-    def idempotent(self) -> bool:
-        """Whether batches carry a producer id and sequences."""
-        return self.enable_idempotence and self.acks == -1
 
 
 def acks_number(acks: Acks) -> int:
@@ -102,4 +186,4 @@ def server_name(server: str | None) -> str:
 
 
 def _wrong(name: str, value: object, allowed: str) -> UserError:
-    return UserError(f"Producer: {name}={value!r} is not possible", f"it must be {allowed}")
+    return impossible("Producer", name, value, f"it must be {allowed}")
