@@ -10,13 +10,8 @@ from hypothesis import strategies as st
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.reporters.adapters.partition_tracker import (
-    PartitionTracker,
-    StampOrigin,
-    cut,
-    runs,
-    stamps,
-)
+from tallymark_audit.reporters.adapters.partition_tracker import PartitionTracker, cut, runs
+from tallymark_audit.reporters.adapters.record_path import StampOrigin, stamps
 from tallymark_audit.reporters.books.tally_cell import Outcome
 
 WHO = StampOrigin(b"instance", "wéb-17")

@@ -16,7 +16,8 @@ from confluent_kafka import KafkaError
 
 from tallymark.clock import now_ms
 from tallymark_audit.reporters.adapters.confluent_topics import AuditedTopics
-from tallymark_audit.reporters.adapters.partition_tracker import DeliveryReport, PartitionTracker
+from tallymark_audit.reporters.adapters.partition_tracker import PartitionTracker
+from tallymark_audit.reporters.adapters.record_path import number_of
 from tallymark_audit.reporters.adapters.run import AdapterRun
 from tallymark_audit.reporters.books.tally_cell import Outcome
 
@@ -107,13 +108,6 @@ def delivery_reports(tracker: PartitionTracker) -> Callable[..., None]:
             failed((number, librdkafka_outcome(error)))
 
     return deliver
-
-
-def number_of(report: DeliveryReport) -> int:
-    """The number of the record that it reports."""
-    number = report.__self__
-    assert isinstance(number, int)
-    return number
 
 
 def librdkafka_outcome(error: KafkaError) -> Outcome:

@@ -7,43 +7,28 @@
                     ▼                              ▼
                  drain: ─────► a batch of what was handed over, and what became of earlier ones
 
-What happens for each record is kept to a few operations, most of them without Python code between
-them: stamps come from an iterator that is made of C parts, reports append a number to a list. The
-rest is done now and then, for all records at once, by :meth:`PartitionTracker.drain`.
+Each record costs a few operations only: the next stamp and report (:mod:`.record_path`), and a
+number that its report appends to a list. :meth:`PartitionTracker.drain` does the rest now and then,
+for all records at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count, repeat
-from types import MethodType
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
-from tallymark.client.producing.stamps import STAMP_HEADER, stamp_ends, uvarint
 from tallymark_audit.model.ranges import Range, RangeSet
+from tallymark_audit.reporters.adapters.record_path import (
+    DeliveryReport,
+    Header,
+    StampOrigin,
+    headers_and_reports,
+)
 from tallymark_audit.reporters.books.tally_cell import Outcome
 
 T = TypeVar("T")
-Header: TypeAlias = tuple[str, bytes]
-DeliveryReport: TypeAlias = MethodType
-"""``report(error, message)``: what librdkafka calls when a record is delivered or given up. It is a
-function bound to the record's number, which costs a third of what a ``partial`` does."""
-_Item: TypeAlias = tuple[Header, DeliveryReport]
-
-_PAGE: Final = 128
-_ONLY: Final = tuple(bytes((low,)) for low in range(_PAGE))
-_LOW: Final = tuple(bytes((low | 0x80,)) for low in range(_PAGE))
-"""The first byte of a sequence's uvarint, without and with further ones behind it."""
-
-
-class StampOrigin(NamedTuple):
-    """What the stamps of one run have in common."""
-
-    instance: bytes
-    server: str
-    backfill: bool = False
 
 
 class BatchOutcome(NamedTuple):
@@ -62,20 +47,6 @@ class Drained:
     split: list[tuple[BatchTally, list[BatchOutcome]]] = field(
         default_factory=list[tuple[BatchTally, list[BatchOutcome]]]
     )
-
-
-def stamps(who: StampOrigin, partition: int, first: int) -> Iterator[bytes]:
-    """The stamps of the sequences from ``first`` on."""
-    prefix, server = stamp_ends(who.instance, partition, who.server)
-
-    def pages() -> Iterator[Iterator[bytes]]:
-        page, start = divmod(first, _PAGE)
-        while True:
-            low, tail = (_LOW, uvarint(page) + server) if page else (_ONLY, server)
-            yield map(b"".join, zip(repeat(prefix), low[start:], repeat(tail)))
-            page, start = page + 1, 0
-
-    return chain.from_iterable(pages())
 
 
 class PartitionTracker:
@@ -111,7 +82,7 @@ class PartitionTracker:
         self.done: list[int] = []
         self.failed: list[tuple[int, Outcome]] = []
         self._open: list[BatchTally] = []
-        self.items: Iterator[_Item] = iter(())
+        self.items: Iterator[tuple[Header, DeliveryReport]] = iter(())
 
     @property
     def next(self) -> int:
@@ -121,9 +92,7 @@ class PartitionTracker:
     def begin(self, deliver: Callable[..., None]) -> None:
         """Have ``deliver(number, error, message)`` called by the reports of the numbers from
         ``next`` on."""
-        headers = zip(repeat(STAMP_HEADER), stamps(self.who, self.partition, self.next))
-        reports = map(MethodType, repeat(deliver), count(self.next))
-        self.items = zip(headers, reports, strict=False)
+        self.items = headers_and_reports(self.who, self.partition, self.next, deliver)
 
     @property
     def pending(self) -> bool:

@@ -20,11 +20,8 @@ from typing import Final, Protocol
 
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
 from tallymark.clock import now_ms
-from tallymark_audit.reporters.adapters.partition_tracker import (
-    Drained,
-    PartitionTracker,
-    StampOrigin,
-)
+from tallymark_audit.reporters.adapters.partition_tracker import Drained, PartitionTracker
+from tallymark_audit.reporters.adapters.record_path import StampOrigin
 from tallymark_audit.reporters.books.tally_cell import Outcome
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 
