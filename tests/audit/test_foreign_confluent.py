@@ -24,7 +24,7 @@ from tallymark_audit.events.claim_book import fold
 from tallymark_audit.events.events import AuditEvent, decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.adapters.confluent import AuditedProducer
-from tallymark_audit.reporters.adapters.confluent_produce import delivery_reports
+from tallymark_audit.reporters.adapters.confluent_delivery import delivery_reports
 from tallymark_audit.reporters.adapters.confluent_reports import PollWatch
 from tallymark_audit.reporters.adapters.confluent_topics import AuditedTopics
 from tallymark_audit.reporters.adapters.partitioners import PARTITIONERS
@@ -282,6 +282,21 @@ def test_a_producer_that_is_dropped_sends_its_last_report(tmp_path: Path) -> Non
     assert events[-1].closed
     (claim,) = fold(events).claims().values()
     assert str(claim.acknowledged) == "0"
+
+
+def test_a_dropped_producer_is_not_held_by_the_callbacks_it_waits_for(tmp_path: Path) -> None:
+    """librdkafka keeps the delivery callback of a record until the record is delivered. Where that
+    callback held the wrapper, an application that dropped its producer with records under way kept
+    it alive for ever: nobody flushed it, and its last claims never came."""
+    rig = Rig(tmp_path)
+    rig.producer.produce("t", b"v", on_delivery=lambda error, message: None)
+    events = rig.events
+    gc.disable()
+    try:
+        del rig.producer
+        assert [event.closed for event in events[-1:]] == [True], "no garbage collector was needed"
+    finally:
+        gc.enable()
 
 
 def test_after_close_records_go_as_they_are(rig: Rig) -> None:

@@ -11,7 +11,7 @@ from tallymark.client.producing.interceptors.producer_interceptor import Produce
 from tallymark.errors import UserError
 from tallymark_audit.reporters.adapters.adoption import Adoption
 from tallymark_audit.reporters.adapters.confluent import AuditedProducer
-from tallymark_audit.reporters.adapters.confluent_produce import delivery_reports
+from tallymark_audit.reporters.adapters.confluent_delivery import delivery_reports
 from tallymark_audit.reporters.adapters.confluent_reports import ConfluentReports, PollWatch
 from tallymark_audit.reporters.adapters.confluent_topics import AuditedTopics
 from tallymark_audit.reporters.adapters.partitioners import partitioner_named

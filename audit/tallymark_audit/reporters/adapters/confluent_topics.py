@@ -21,7 +21,7 @@ REFRESH_SECONDS: Final = 60.0
 """How often to look whether a topic has got more partitions."""
 
 
-TopicPartitions: TypeAlias = PartitionChooser[PartitionTracker]
+TopicTrackers: TypeAlias = PartitionChooser[PartitionTracker]
 
 
 class AuditedTopics:
@@ -36,7 +36,7 @@ class AuditedTopics:
         deliver: Callable[[PartitionTracker], Callable[..., None]],
     ) -> None:
         """``audited``: the regular expression of what is; internal topics never are."""
-        self.known: dict[str, TopicPartitions] = {}
+        self.known: dict[str, TopicTrackers] = {}
         self.cluster_id: str | None = None
         """As the brokers told it."""
         self._inner = inner
@@ -49,7 +49,7 @@ class AuditedTopics:
         self._asking = threading.Lock()
         self._refreshed = time.monotonic()
 
-    def learn(self, topic: str) -> TopicPartitions | None:
+    def learn(self, topic: str) -> TopicTrackers | None:
         """A topic that is not known yet. None: its records go without a stamp, because it is not
         audited, or because nobody can tell its partitions now."""
         if self._run.over or topic in self._left:
@@ -71,11 +71,14 @@ class AuditedTopics:
         if time.monotonic() - self._refreshed < REFRESH_SECONDS:
             return
         self._refreshed = time.monotonic()
-        for topic, places in list(self.known.items()):
+        for topic, chooser in list(self.known.items()):
             count = self._count(topic, _AGAIN_SECONDS)
-            if count > len(places.places):
-                trackers = [*places.places, *self._trackers(topic, len(places.places), count)]
-                self.known[topic] = TopicPartitions(trackers, self._partitioner)
+            if count > len(chooser.partitions):
+                trackers = [
+                    *chooser.partitions,
+                    *self._trackers(topic, len(chooser.partitions), count),
+                ]
+                self.known[topic] = TopicTrackers(trackers, self._partitioner)
 
     def _ask(self, topic: str) -> None:
         patience = FIRST_SECONDS if topic not in self._again else _AGAIN_SECONDS / 5
@@ -84,7 +87,7 @@ class AuditedTopics:
             time.sleep(0.05)
         if count:
             self._again.pop(topic, None)
-            self.known[topic] = TopicPartitions(self._trackers(topic, 0, count), self._partitioner)
+            self.known[topic] = TopicTrackers(self._trackers(topic, 0, count), self._partitioner)
             return
         if topic not in self._again:
             log.warning(

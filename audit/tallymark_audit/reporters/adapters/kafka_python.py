@@ -142,7 +142,7 @@ class AuditedKafkaProducer(ClosedByWith):
             chosen: int = inner._partition(topic, None, key, value, key_bytes, value_bytes)
             return chosen
         chooser = self._choosers.get(topic)
-        if chooser is None or len(chooser.places) != len(known):
+        if chooser is None or len(chooser.partitions) != len(known):
             chooser = self._choosers[topic] = PartitionChooser(sorted(known), _JAVA)
         return chooser.choose(bytes(key_bytes) if key_bytes is not None else None, now_ms())
 

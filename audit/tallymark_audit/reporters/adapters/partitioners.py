@@ -88,13 +88,13 @@ class PartitionChooser(Generic[PartitionT]):
     ``sticky`` is where records without a key go before ``until`` (ms), if they are not to be placed
     like the empty key."""
 
-    __slots__ = ("_hash", "_partitioner", "places", "sticky", "until")
+    __slots__ = ("_hash", "_partitioner", "partitions", "sticky", "until")
 
-    def __init__(self, places: Sequence[PartitionT], partitioner: Partitioner) -> None:
-        self.places = places
+    def __init__(self, partitions: Sequence[PartitionT], partitioner: Partitioner) -> None:
+        self.partitions = partitions
         self._partitioner = partitioner
         self._hash = partitioner.hash
-        self.sticky = random.choice(places)
+        self.sticky = random.choice(partitions)
         self.until = -1
 
     def choose(self, key: str | bytes | None, now_ms: int) -> PartitionT:
@@ -102,12 +102,12 @@ class PartitionChooser(Generic[PartitionT]):
         how = self._hash
         if key and how is not None:
             data = key.encode() if isinstance(key, str) else key
-            return self.places[how(data) % len(self.places)]
+            return self.partitions[how(data) % len(self.partitions)]
         sticky = self._partitioner.sticky_null if key is None else self._partitioner.sticky_empty
         if how is not None and not sticky:
-            return self.places[how(b"") % len(self.places)]
+            return self.partitions[how(b"") % len(self.partitions)]
         if now_ms >= self.until:
-            self.sticky = random.choice(self.places)
+            self.sticky = random.choice(self.partitions)
             if self._partitioner.sticky_null:
                 self.until = now_ms + STICKY_MS
         return self.sticky
