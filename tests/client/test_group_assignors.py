@@ -14,7 +14,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from tallymark.client.consuming.settings import ASSIGNMENT_STRATEGIES
-from tallymark.client.group.assignors import (
+from tallymark.client.group.state_machine.assignors import (
     ASSIGNORS,
     Division,
     GroupMember,

@@ -12,11 +12,11 @@ import pytest
 from group_driver import ME, T0, T1, Driver
 from group_settings import consumer_settings
 
-from tallymark.client.group import actions as act
-from tallymark.client.group import events as ev
 from tallymark.client.group.coordinator_requests import CoordinatorRequests
-from tallymark.client.group.state import Phase
-from tallymark.client.group.timers import next_due_ms
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine import events as ev
+from tallymark.client.group.state_machine.state import Phase
+from tallymark.client.group.state_machine.timers import next_due_ms
 from tallymark.client.group.worker import Worker
 from tallymark.errors import CODES, ClientFailedError, KafkaError, TallymarkError
 from tallymark.protocol.messages import JoinGroupResponse, SyncGroupResponse

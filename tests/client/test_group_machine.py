@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from group_driver import ME, T0, T1, T2, Driver
 
-from tallymark.client.group import actions as act
-from tallymark.client.group import events as ev
-from tallymark.client.group.assignors import GroupMember
-from tallymark.client.group.state import Phase, Setup, State
-from tallymark.client.group.steps import backoff_ms
-from tallymark.client.group.timers import next_due_ms
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine import events as ev
+from tallymark.client.group.state_machine.assignors import GroupMember
+from tallymark.client.group.state_machine.state import Phase, Setup, State
+from tallymark.client.group.state_machine.steps import backoff_ms
+from tallymark.client.group.state_machine.timers import next_due_ms
 from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import CODES
 

@@ -9,10 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from group_settings import consumer_settings
 
-from tallymark.client.group import actions as act
-from tallymark.client.group import events as ev
 from tallymark.client.group import offsets as group_offsets
-from tallymark.client.group.assignors import GroupMember
 from tallymark.client.group.offsets import BrokerOffsets, Term
 from tallymark.client.group.requests import (
     join_request,
@@ -21,6 +18,9 @@ from tallymark.client.group.requests import (
     read_synced,
     sync_request,
 )
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine import events as ev
+from tallymark.client.group.state_machine.assignors import GroupMember
 from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import (
     CODES,

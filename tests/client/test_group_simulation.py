@@ -15,7 +15,7 @@ import pytest
 from group_member import HEARTBEAT_MS, REBALANCE_MS, SESSION_MS, Member
 from group_world import World
 
-from tallymark.client.group.state import Phase
+from tallymark.client.group.state_machine.state import Phase
 
 STRATEGIES = ("range", "roundrobin", "cooperative-sticky", "cooperative-sticky,range")
 

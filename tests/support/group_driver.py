@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallymark.client.group import actions as act
-from tallymark.client.group import events as ev
-from tallymark.client.group.assignors import GroupMember
-from tallymark.client.group.machine import decide
-from tallymark.client.group.state import Phase, Setup, State
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine import events as ev
+from tallymark.client.group.state_machine.assignors import GroupMember
+from tallymark.client.group.state_machine.machine import decide
+from tallymark.client.group.state_machine.state import Phase, Setup, State
 from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import CODES
 

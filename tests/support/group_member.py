@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from group_settings import consumer_settings
 
-from tallymark.client.group import actions as act
-from tallymark.client.group import events as ev
-from tallymark.client.group.machine import decide
 from tallymark.client.group.offsets import Term, lost_since
 from tallymark.client.group.requests import join_request, read_joined, read_synced, sync_request
-from tallymark.client.group.state import Phase, Setup, State
-from tallymark.client.group.timers import next_due_ms
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine import events as ev
+from tallymark.client.group.state_machine.machine import decide
+from tallymark.client.group.state_machine.state import Phase, Setup, State
+from tallymark.client.group.state_machine.timers import next_due_ms
 from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import CODES
 from tallymark.groups.inputs import JoinReply, Leaver

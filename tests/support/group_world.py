@@ -20,7 +20,7 @@ import group_invariants
 from group_coordinator import Coordinator
 from group_member import TOPICS, Member
 
-from tallymark.client.group import events as ev
+from tallymark.client.group.state_machine import events as ev
 from tallymark.groups.group import GroupConfig
 from tallymark.groups.offsets import Commit, Committer
 from tallymark.protocol.topic_partition import TopicPartition

@@ -6,8 +6,8 @@ whenever consumers, brokers or topics come and go, keeps the offsets of its grou
 messages through streams. Threads of its own: the group's coordinator
 (:mod:`tallymark.client.zookeeper_group.coordinator` around the pure
 :mod:`tallymark.client.zookeeper_group.machine`, or :mod:`..group.coordinator` around the pure
-:mod:`..group.machine`), the fetcher (:mod:`tallymark.client.consuming.fetcher`), and the clients'
-I/O.
+:mod:`tallymark.client.group.state_machine.machine`), the fetcher
+(:mod:`tallymark.client.consuming.fetcher`), and the clients' I/O.
 
 What ``delivery`` promises stands in :mod:`tallymark.client.consuming.commit`.
 """

@@ -38,7 +38,8 @@ _HEARTBEAT_MS: Final = 3_000
 _MAX_POLL_INTERVAL_MS: Final = 300_000
 _MEANT: Final = {"earliest": "smallest", "latest": "largest"}
 ASSIGNMENT_STRATEGIES: Final = ("range", "roundrobin", "cooperative-sticky")
-"""Kafka's names of the divisions there are; :mod:`tallymark.client.group.assignors` has them."""
+"""Kafka's names of the divisions there are; :mod:`tallymark.client.group.state_machine.assignors`
+has them."""
 
 
 class ConsumerOptions(SecuritySettings, total=False):

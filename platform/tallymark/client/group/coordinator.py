@@ -1,4 +1,5 @@
-"""The shell around :mod:`.machine`: it asks the brokers, and keeps the clock.
+"""The shell around :mod:`tallymark.client.group.state_machine.machine`: it asks the brokers, and
+keeps the clock.
 
 Decisions are made in the loop of the group's I/O thread, which never waits for the application:
 what does (releasing, storing and reading offsets) goes to one worker thread, in order. So the heart
@@ -15,15 +16,15 @@ from typing import TYPE_CHECKING, Final
 
 from tallymark.client.consuming.poll_watchdog import PollState, PollWatchdog
 from tallymark.client.consuming.settings import ConsumerSettings
-from tallymark.client.group import actions as act
-from tallymark.client.group import events as ev
 from tallymark.client.group.coordinator_connection import CoordinatorConnection
 from tallymark.client.group.coordinator_requests import CoordinatorRequests, GroupRequest
-from tallymark.client.group.machine import decide
 from tallymark.client.group.offsets import BrokerOffsets, Term
-from tallymark.client.group.state import Phase, Setup, State
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine import events as ev
+from tallymark.client.group.state_machine.machine import decide
+from tallymark.client.group.state_machine.state import Phase, Setup, State
+from tallymark.client.group.state_machine.timers import next_due_ms
 from tallymark.client.group.stream_control import StreamControl
-from tallymark.client.group.timers import next_due_ms
 from tallymark.client.group.worker import Worker
 from tallymark.clock import monotonic_ms
 from tallymark.errors import (

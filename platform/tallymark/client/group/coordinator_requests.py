@@ -6,8 +6,6 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from tallymark.client.consuming.settings import ConsumerSettings
-from tallymark.client.group import actions as act
-from tallymark.client.group import events as ev
 from tallymark.client.group.coordinator_connection import CoordinatorConnection
 from tallymark.client.group.requests import (
     heartbeat_request,
@@ -17,6 +15,8 @@ from tallymark.client.group.requests import (
     read_synced,
     sync_request,
 )
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine import events as ev
 from tallymark.protocol.messages import (
     HeartbeatRequest,
     JoinGroupRequest,

@@ -16,14 +16,14 @@ from typing import Final, Unpack
 from tallymark.client.consuming.settings import ConsumerSettings
 from tallymark.client.core.bootstrap import Bootstrap
 from tallymark.client.core.security.security import SecuritySettings, client_security
-from tallymark.client.group import actions as act
-from tallymark.client.group import events as ev
-from tallymark.client.group.assignors import COOPERATIVE
 from tallymark.client.group.coordinator_connection import CoordinatorConnection
 from tallymark.client.group.coordinator_requests import CoordinatorRequests, GroupRequest
-from tallymark.client.group.machine import decide
-from tallymark.client.group.state import NOBODY, Phase, Setup, State
-from tallymark.client.group.timers import next_due_ms
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine import events as ev
+from tallymark.client.group.state_machine.assignors import COOPERATIVE
+from tallymark.client.group.state_machine.machine import decide
+from tallymark.client.group.state_machine.state import NOBODY, Phase, Setup, State
+from tallymark.client.group.state_machine.timers import next_due_ms
 from tallymark.clock import monotonic_ms
 from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import (

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tallymark.client.consuming.settings import ConsumerSettings
-from tallymark.client.group import actions as act
-from tallymark.client.group import events as ev
-from tallymark.client.group.assignors import COOPERATIVE, GroupMember
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine import events as ev
+from tallymark.client.group.state_machine.assignors import COOPERATIVE, GroupMember
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tallymark.client.group.assignors import GroupMember, Partitions
+from tallymark.client.group.state_machine.assignors import GroupMember, Partitions
 from tallymark.protocol.topic_partition import TopicPartition
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from tallymark.client.group import actions as act
-from tallymark.client.group.assignors import Partitions
-from tallymark.client.group.state import NOBODY, Phase, Places, State
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine.assignors import Partitions
+from tallymark.client.group.state_machine.state import NOBODY, Phase, Places, State
 from tallymark.errors import CODES, TABLE
 from tallymark.protocol.topic_partition import TopicPartition
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tallymark.client.group import actions as act
-from tallymark.client.group.generation import enter, rebalance
-from tallymark.client.group.state import LEAVING, NOBODY, Phase, State
-from tallymark.client.group.steps import Decision, after, forget, in_order
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine.generation import enter, rebalance
+from tallymark.client.group.state_machine.state import LEAVING, NOBODY, Phase, State
+from tallymark.client.group.state_machine.steps import Decision, after, forget, in_order
 
 
 def slow(state: State) -> Decision:

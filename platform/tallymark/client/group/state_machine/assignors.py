@@ -18,7 +18,7 @@ from itertools import cycle
 from typing import Final
 
 from tallymark.client.consuming.assignment import split_range
-from tallymark.client.group.sticky import give_up_first, hand_out
+from tallymark.client.group.state_machine.sticky import give_up_first, hand_out
 from tallymark.protocol.topic_partition import TopicPartition
 
 Partitions = Mapping[str, Sequence[int]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from tallymark.client.group.assignors import COOPERATIVE, GroupMember
+from tallymark.client.group.state_machine.assignors import COOPERATIVE, GroupMember
 from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.protocol.topic_partition import TopicPartition
 

@@ -33,9 +33,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tallymark.client.group import actions as act
-from tallymark.client.group import events as ev
-from tallymark.client.group.generation import (
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine import events as ev
+from tallymark.client.group.state_machine.generation import (
     divide,
     enter,
     joined,
@@ -46,10 +46,10 @@ from tallymark.client.group.generation import (
     synced,
     topics_read,
 )
-from tallymark.client.group.heartbeats import beaten
-from tallymark.client.group.leaving import asked, given_up, leave, slow, stop
-from tallymark.client.group.state import Phase, State
-from tallymark.client.group.steps import (
+from tallymark.client.group.state_machine.heartbeats import beaten
+from tallymark.client.group.state_machine.leaving import asked, given_up, leave, slow, stop
+from tallymark.client.group.state_machine.state import Phase, State
+from tallymark.client.group.state_machine.steps import (
     Decision,
     after,
     forget,
@@ -59,7 +59,7 @@ from tallymark.client.group.steps import (
     no_answer,
     without_coordinator,
 )
-from tallymark.client.group.timers import routine
+from tallymark.client.group.state_machine.timers import routine
 
 
 def decide(state: State, event: ev.Event, now_ms: int) -> Decision:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tallymark.client.group import actions as act
-from tallymark.client.group.state import Phase, State
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine.state import Phase, State
 
 _OUT: Final = (Phase.IDLE, Phase.LEAVING_GROUP, Phase.CLOSED)
 _BETWEEN: Final = (Phase.FINDING, Phase.READING)

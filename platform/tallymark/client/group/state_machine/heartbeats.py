@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tallymark.client.group import actions as act
-from tallymark.client.group import events as ev
-from tallymark.client.group.generation import enter, rebalance
-from tallymark.client.group.state import LEAVING, NOBODY, Phase, State
-from tallymark.client.group.steps import (
+from tallymark.client.group.state_machine import actions as act
+from tallymark.client.group.state_machine import events as ev
+from tallymark.client.group.state_machine.generation import enter, rebalance
+from tallymark.client.group.state_machine.state import LEAVING, NOBODY, Phase, State
+from tallymark.client.group.state_machine.steps import (
     ILLEGAL_GENERATION,
     MOVED,
     PUT_OUT,
