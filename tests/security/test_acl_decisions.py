@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.broker.security.acl_filter import AclFilter, entry
-from tallymark.broker.security.acl_names import STORED_OPERATIONS, kind_name, restored, stored
 from tallymark.broker.security.acl_rules import IMPLIED_BY, AclRules
 from tallymark.errors import KafkaError
 from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.filter import AclFilter, checked_acl
+from tallymark.protocol.acls.text import STORED_OPERATIONS, kind_name, restored, stored
 from tallymark.protocol.acls.words import (
     ALL_OPERATIONS,
     ALLOW,
@@ -104,7 +104,7 @@ def test_somewhere_means_that_there_is_a_name(acls: list[Acl], operation: Operat
         assert rules.may_somewhere("User:ann", "10.0.0.1", operation, T)
 
 
-def test_nothing_is_allowed_without_an_entry() -> None:
+def test_nothing_is_allowed_without_an_checked_acl() -> None:
     assert not may([])
     assert AclRules([], open_without_entries=True).may("User:ann", "h", R.READ, T, "clicks")
     assert AclRules([], {"User:ann"}).may("User:ann", "h", R.READ, T, "clicks")
@@ -145,7 +145,7 @@ def test_somewhere() -> None:
 
 @given(ACLS)
 def test_entries_are_stored_and_restored(acl: Acl) -> None:
-    found = restored(kind_name(acl.kind), acl.pattern.name.lower(), acl.name, stored(acl))
+    found = restored(kind_name(acl.kind), acl.pattern, acl.name, stored(acl))
     assert found == acl
 
 
@@ -178,7 +178,7 @@ def test_a_match_filter_finds_what_applies_to_the_name(acl: Acl, name: str) -> N
 )
 def test_entries_that_make_no_sense(values: tuple[int, str, int, str, str, int, int]) -> None:
     with pytest.raises(KafkaError, match="INVALID_REQUEST"):
-        entry(*values)
+        checked_acl(*values)
 
 
 def test_filters_with_unknown_elements() -> None:

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from tallymark.broker.security.acl_log import DenialLog
 from tallymark.broker.security.file_store import FileSecurityStore
-from tallymark.broker.security.users import Users, check_user
+from tallymark.broker.security.users import Users
 from tallymark.errors import KafkaError, UserError
 from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.net.limits.log_rate import RateLimit
 from tallymark.net.sasl.credential_text import parse_credential, stored_text
 from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.net.sasl.scram import ScramCredential
+from tallymark.net.sasl.user_checks import check_user
 from tallymark.protocol.acls.entry import Acl
 from tallymark.protocol.acls.words import Operation, Pattern, ResourceType
 

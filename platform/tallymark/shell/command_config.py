@@ -17,6 +17,7 @@ from pathlib import Path
 from tallymark.client.core.security.properties import security_of_properties
 from tallymark.client.core.security.security import SecuritySettings
 from tallymark.errors import UserError
+from tallymark.java_properties import pairs
 
 
 def read_command_config(path: str) -> SecuritySettings:
@@ -27,8 +28,9 @@ def read_command_config(path: str) -> SecuritySettings:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise UserError(f"cannot read {path}: {why}", "mend --command-config") from error
-    from tallymark.broker.settings.properties_file import (
-        pairs,  # all of a broker's settings come along
-    )
+    return security_of_properties(pairs(text, path, _dotted), path)
 
-    return security_of_properties(pairs(text, path), path)
+
+def _dotted(name: str) -> str:
+    """``security_protocol`` is read as ``security.protocol``, as in a broker's file."""
+    return name.replace("_", ".")

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.acl_filter import AclFilter
 from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.filter import AclFilter
 from tallymark.protocol.acls.words import (
     ALLOW,
     CLUSTER_NAME,

@@ -12,11 +12,11 @@ acts by the entries; others hear of them within moments.
 from __future__ import annotations
 
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.acl_filter import entry
 from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.filter import checked_acl
 from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
     CreateAclsRequest,
@@ -50,7 +50,7 @@ async def handle(state: BrokerState, request: CreateAclsRequest, call: Call) -> 
 
 def _judge(creation: CreateAclsRequestCreation) -> Acl | KafkaError:
     try:
-        return entry(
+        return checked_acl(
             creation.resource_type,
             creation.resource_name,
             creation.resource_pattern_type,

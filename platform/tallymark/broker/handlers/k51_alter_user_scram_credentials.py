@@ -13,11 +13,12 @@ from functools import partial
 
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.security.authorizer import require
-from tallymark.broker.security.users import MECHANISM_OF, check_iterations, check_user
+from tallymark.broker.security.users import MECHANISM_OF
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.net.sasl.credential_text import stored_text
 from tallymark.net.sasl.scram import ScramCredential
+from tallymark.net.sasl.user_checks import check_iterations, check_user
 from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
     AlterUserScramCredentialsRequest,

@@ -26,11 +26,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tallymark.broker.security.acl_names import kind_name, restored, stored
 from tallymark.broker.security.store import SecurityRecords
 from tallymark.errors import KafkaError, UserError
 from tallymark.private_files import open_private
 from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.text import kind_name, restored, stored
+from tallymark.protocol.acls.words import Pattern
 
 FILE: Final = "security.json"
 LOCK: Final = "security.lock"
@@ -51,7 +52,7 @@ class FileSecurityStore:
         values = self._load()
         try:
             acls = frozenset(
-                restored(item["kind"], item["pattern"], item["name"], item)
+                restored(item["kind"], Pattern[item["pattern"].upper()], item["name"], item)
                 for item in values["acls"]
             )
             pairs = values.get("user_clients", {})

@@ -11,18 +11,15 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from tallymark.errors import CODES, KafkaError
 from tallymark.net.sasl.credential_text import parse_credential
 from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
-from tallymark.net.sasl.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential
+from tallymark.net.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential
 
 log: Final = logging.getLogger(__name__)
 
 NUMBERS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
 """Mechanism -> its number in Describe- and AlterUserScramCredentials (KIP-554)."""
 MECHANISM_OF: Final = {number: name for name, number in NUMBERS.items()}
-
-_LONGEST_NAME: Final = 255
 
 
 class Users:
@@ -72,27 +69,9 @@ class Users:
         return ScramCredential(mechanism, salt, iterations, *keys)
 
 
-def check_user(name: str) -> None:
-    """KafkaError UNACCEPTABLE_CREDENTIAL for what cannot be the name of a user."""
-    if not name or len(name) > _LONGEST_NAME or not name.isprintable() or name == "<default>":
-        raise _unacceptable(f"{name!r} cannot be the name of a user")
-
-
-def check_iterations(iterations: int) -> None:
-    """KafkaError UNACCEPTABLE_CREDENTIAL outside of the bounds."""
-    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-        raise _unacceptable(
-            f"{iterations} iterations, {MIN_ITERATIONS} to {MAX_ITERATIONS} are possible"
-        )
-
-
 def _read(name: str, mechanism: str, text: str) -> ScramCredential | None:
     try:
         return parse_credential(mechanism, text)
     except ValueError as error:
         log.error("user %r cannot log in: %s", name, error)
         return None
-
-
-def _unacceptable(why: str) -> KafkaError:
-    return KafkaError(CODES["UNACCEPTABLE_CREDENTIAL"], why)

@@ -7,14 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from tallymark.broker.security.acl_names import kind_name, restored, stored
 from tallymark.broker.security.store import SecurityRecords
 from tallymark.coordination import ZooKeeper, paths
 from tallymark.coordination.security.acls import AclRegistry, AclResource
 from tallymark.coordination.security.users import EntityConfigs
 from tallymark.errors import KafkaError, UserError
 from tallymark.protocol.acls.entry import Acl
-from tallymark.protocol.acls.words import Pattern
+from tallymark.protocol.acls.text import kind_name, restored, stored
 
 log: Final = logging.getLogger(__name__)
 
@@ -96,5 +95,4 @@ class ZooKeeperSecurityStore:
 
 
 def _resource(acl: Acl) -> AclResource:
-    prefixed = acl.pattern is Pattern.PREFIXED
-    return AclResource(kind_name(acl.kind), "prefixed" if prefixed else "literal", acl.name)
+    return AclResource(kind_name(acl.kind), acl.pattern, acl.name)

@@ -14,11 +14,12 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from tallymark.broker.settings.broker import kafka_name
 from tallymark.errors import UserError
+from tallymark.java_properties import pairs
 
 HOUR_MS: Final = 3_600_000
 UNITS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
@@ -70,7 +71,7 @@ def read_properties(text: str, file: str) -> Read:
     """Take a file apart. ``file`` is its name, for errors. Raises UserError with the line that is
     no setting, is there twice, or asks for what this broker cannot do. Whether the names and
     values that are left are right, :func:`~tallymark.broker.settings.text.parse` says."""
-    values = pairs(text, file)
+    values = pairs(text, file, kafka_name)
     skipped = {name: WITHOUT_EFFECT[name] for name in values if name in WITHOUT_EFFECT}
     for name, (only, why) in ONLY.items():
         value = values.pop(name, only)
@@ -80,44 +81,6 @@ def read_properties(text: str, file: str) -> Read:
         del values[name]
     _convert(values, file)
     return Read(values, skipped)
-
-
-def pairs(text: str, file: str) -> dict[str, str]:
-    """The names and values of a file as they stand in it. UserError: a line is no setting, or a
-    name is there twice."""
-    values: dict[str, str] = {}
-    for number, line in _lines(text):
-        name, value = _pair(line, f"{file} line {number}")
-        if name in values:
-            raise UserError(f"{file} line {number}: {name} is set twice", "leave one of them")
-        values[name] = value
-    return values
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Logical lines with the number of their first; without comments and empty ones."""
-    begun, first = "", 0
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
-        if not begun:
-            first = number
-            if not line or line[0] in "#!":
-                continue
-        if line.endswith("\\"):
-            begun += line[:-1]
-            continue
-        yield first, begun + line
-        begun = ""
-    if begun:
-        yield first, begun
-
-
-def _pair(line: str, where: str) -> tuple[str, str]:
-    found = min((line.index(sign) for sign in "=:" if sign in line), default=-1)
-    if found < 1:
-        # Not all of the line: what should have been the value may be a secret.
-        raise UserError(f"{where}: {line.split()[0][:80]!r} is not name=value")
-    return kafka_name(line[:found].strip()), line[found + 1 :].strip()
 
 
 def _convert(values: dict[str, str], file: str) -> None:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tallymark.broker.metadata.image import TopicImage
-from tallymark.broker.security.acl_names import STORED_NAMES
 from tallymark.broker.security.users import MECHANISM_OF
 from tallymark.broker.settings.broker import is_secret
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
+from tallymark.protocol.acls.text import STORED_NAMES
 from tallymark.protocol.acls.words import ResourceType, stored_word
 from tallymark.protocol.api import ApiKey
 from tallymark.trail import NO_ERROR

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import click
 
-from tallymark.broker.security.acl_filter import AclFilter, entry
-from tallymark.broker.security.acl_names import kind_name, operation_number, sentence, stored
 from tallymark.cli.admin.security_target import opened_store, store_options
 from tallymark.errors import KafkaError, UserError
 from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.filter import AclFilter, checked_acl
+from tallymark.protocol.acls.text import kind_name, operation_number, sentence, stored
 from tallymark.protocol.acls.words import ALLOW, ANY, CLUSTER_NAME, DENY, Pattern, ResourceType
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.output import json_option, show, tell
@@ -66,7 +66,9 @@ def add(
         )
     try:
         acls = [
-            entry(kind, name, pattern, principal, host, operation_number(operation), permission)
+            checked_acl(
+                kind, name, pattern, principal, host, operation_number(operation), permission
+            )
             for principal, permission in people
             for host in hosts
             for operation in operations

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tallymark.broker.security.acl_filter import entry
-from tallymark.client.admin.acls import AclEntry, AclQuery
+from tallymark.client.admin.acls import AclQuery, acl_of, entry_of
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.users import NewPassword
 from tallymark.protocol.acls.entry import Acl
-from tallymark.protocol.acls.words import ALLOW, DENY, OPERATIONS, PATTERNS, RESOURCES
 
 
 class AskedSecurity:
@@ -35,53 +33,13 @@ class AskedSecurity:
 
     def acls(self) -> frozenset[Acl]:
         """All entries."""
-        return frozenset(map(_acl, self._admin.describe_acls()))
+        return frozenset(map(acl_of, self._admin.describe_acls()))
 
     def change_acls(self, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None:
         """Add and remove entries."""
-        added, removed = list(map(_entry, add)), list(map(_exactly, remove))
+        added = list(map(entry_of, add))
+        removed = [AclQuery.exactly(entry_of(acl)) for acl in remove]
         if added:
             self._admin.create_acls(added).check()
         if removed:
             self._admin.delete_acls(removed).check()
-
-
-def _acl(told: AclEntry) -> Acl:
-    return entry(
-        RESOURCES[told.resource],
-        told.name,
-        PATTERNS[told.pattern],
-        told.principal,
-        told.host,
-        OPERATIONS[told.operation],
-        ALLOW if told.permission == "allow" else DENY,
-    )
-
-
-def _entry(acl: Acl) -> AclEntry:
-    return AclEntry(
-        _word(RESOURCES, acl.kind),
-        acl.name,
-        acl.principal,
-        _word(OPERATIONS, acl.operation),
-        "allow" if acl.allow else "deny",
-        acl.host,
-        _word(PATTERNS, acl.pattern),
-    )
-
-
-def _exactly(acl: Acl) -> AclQuery:
-    one = _entry(acl)
-    return AclQuery(
-        one.resource,
-        one.name,
-        one.principal,
-        one.operation,
-        one.permission,
-        one.host,
-        one.pattern,
-    )
-
-
-def _word(table: Mapping[str, int], number: int) -> str:
-    return next(word for word, each in table.items() if each == number)

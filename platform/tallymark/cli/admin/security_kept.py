@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from tallymark.broker.security.acl_names import kind_name, stored
 from tallymark.broker.security.store import SecurityStore
 from tallymark.clock import now_ms
 from tallymark.net.sasl.credential_text import parse_credential, stored_text
 from tallymark.net.sasl.scram import HASHES, ScramCredential
 from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.text import kind_name, stored
 from tallymark.trail import record_command
 
 _SALT_BYTES = 32

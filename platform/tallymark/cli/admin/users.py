@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from tallymark.broker.security.users import check_iterations, check_user
 from tallymark.cli.admin.security_target import opened_store, store_options
 from tallymark.errors import KafkaError, UserError
 from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.net.sasl.scram import HASHES, MIN_ITERATIONS
+from tallymark.net.sasl.user_checks import check_iterations, check_user
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.output import json_option, show, tell
 

@@ -10,7 +10,11 @@ from tallymark.client.admin.base import AdminBase
 from tallymark.client.admin.results import Outcomes, Results, refusal
 from tallymark.client.admin.routes import from_controller
 from tallymark.protocol import messages
+from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.filter import checked_acl
 from tallymark.protocol.acls.words import (
+    ALLOW,
+    DENY,
     OPERATIONS,
     PATTERNS,
     PERMISSIONS,
@@ -58,6 +62,45 @@ class AclQuery:
     permission: str = "any"
     host: str | None = None
     pattern: str = "any"
+
+    @classmethod
+    def exactly(cls, entry: AclEntry) -> AclQuery:
+        """This entry and no other."""
+        return cls(
+            entry.resource,
+            entry.name,
+            entry.principal,
+            entry.operation,
+            entry.permission,
+            entry.host,
+            entry.pattern,
+        )
+
+
+def acl_of(entry: AclEntry) -> Acl:
+    """The entry with Kafka's numbers; KafkaError INVALID_REQUEST where it makes no sense."""
+    return checked_acl(
+        RESOURCES[entry.resource],
+        entry.name,
+        PATTERNS[entry.pattern],
+        entry.principal,
+        entry.host,
+        OPERATIONS[entry.operation],
+        ALLOW if entry.permission == "allow" else DENY,
+    )
+
+
+def entry_of(acl: Acl) -> AclEntry:
+    """The entry with this module's words."""
+    return AclEntry(
+        word_of(RESOURCES, acl.kind),
+        acl.name,
+        acl.principal,
+        word_of(OPERATIONS, acl.operation),
+        "allow" if acl.allow else "deny",
+        acl.host,
+        word_of(PATTERNS, acl.pattern),
+    )
 
 
 class AclAdmin(AdminBase):

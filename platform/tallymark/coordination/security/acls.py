@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from tallymark.coordination import paths
 from tallymark.coordination.session import documents
@@ -30,12 +30,15 @@ from tallymark.coordination.session.errors import (
 from tallymark.coordination.session.nodes import Create, Delete, SetData, Step
 from tallymark.coordination.session.watches import Watch, watch_node
 from tallymark.coordination.session.zookeeper import ZooKeeper
+from tallymark.protocol.acls.words import Pattern
 
-Pattern = Literal["literal", "prefixed"]
 Entry = Mapping[str, str]
 """``principal``, ``permissionType``, ``operation``, ``host``."""
 
-_FOLDERS: Final[dict[Pattern, str]] = {"literal": paths.ACLS, "prefixed": paths.PREFIXED_ACLS}
+_FOLDERS: Final[dict[Pattern, str]] = {
+    Pattern.LITERAL: paths.ACLS,
+    Pattern.PREFIXED: paths.PREFIXED_ACLS,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tallymark.broker.security.acl_filter import entry
 from tallymark.errors import UserError
 from tallymark.protocol.acls.entry import Acl
+from tallymark.protocol.acls.filter import checked_acl
 from tallymark.protocol.acls.words import (
     ALL_OPERATIONS,
     ALLOW,
@@ -47,12 +47,12 @@ def stored(acl: Acl) -> dict[str, str]:
     }
 
 
-def restored(kind: str, pattern: str, name: str, values: Mapping[str, Any]) -> Acl:
+def restored(kind: str, pattern: Pattern, name: str, values: Mapping[str, Any]) -> Acl:
     """The entry again; KeyError, ValueError or KafkaError when it is none of ours."""
-    return entry(
+    return checked_acl(
         STORED_KINDS[kind],
         name,
-        Pattern[pattern.upper()],
+        pattern,
         str(values["principal"]),
         str(values["host"]),
         STORED_OPERATIONS[str(values["operation"])],

@@ -65,7 +65,7 @@ class AclFilter:
         return acl.covers(self.name) if self.pattern == MATCH else acl.name == self.name
 
 
-def entry(
+def checked_acl(
     kind: int,
     name: str,
     pattern: int,
