@@ -23,7 +23,7 @@ from tallymark_audit.collector.judging.judge_loop import JudgeLoop
 from tallymark_audit.collector.judging.naming import Namer
 from tallymark_audit.collector.partitions.compacted import is_compacted
 from tallymark_audit.collector.partitions.group_member import GroupMember
-from tallymark_audit.collector.schedule import Chore, Chores, Doing
+from tallymark_audit.collector.schedule import Chore, Doing, Schedule
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.reporters.journal.publisher import JournalPublisher
@@ -141,8 +141,8 @@ class CollectorService:
         )
         troubles = self._collector.troubles
         self._alerter = Alerter(self._collector.ledger, self._deployment)
-        self._everywhere = Chores(self._chores_of_every_collector(), troubles)
-        self._in_charge = Chores(self._chores_of_the_one_in_charge(), troubles)
+        self._everywhere = Schedule(self._chores_of_every_collector(), troubles)
+        self._in_charge = Schedule(self._chores_of_the_one_in_charge(), troubles)
         self._judge_as(0)
 
     def _chores_of_every_collector(self) -> list[Chore]:

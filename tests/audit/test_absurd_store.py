@@ -219,7 +219,7 @@ def test_a_scrub_goes_past_an_absurd_row(world: World) -> None:
     windows = sorted(world.states("producer-to-dc1"))
     spoil_cell(world, windows[0])
     end = windows[-1] + 1
-    wanted = recounts.Recount("t", 0, "scrub", windows[0], end, windows[0], world.now)
+    wanted = recounts.RecountRequest("t", 0, "scrub", windows[0], end, windows[0], world.now)
     with world.store.write() as connection:
         recounts.ask(connection, "dc1", [wanted])
     heartbeats(world, one, ms=6000)

@@ -1,4 +1,4 @@
-"""Chores are done when they are due, whatever becomes of the others."""
+"""Schedule are done when they are due, whatever becomes of the others."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from tallymark.errors import ConnectError
-from tallymark_audit.collector.backoff import Troubles
-from tallymark_audit.collector.schedule import Chores, Doing
+from tallymark_audit.collector.backoff import Backoff
+from tallymark_audit.collector.schedule import Doing, Schedule
 from tallymark_audit.store.counted.counts import FencedError
 
 
@@ -20,7 +20,7 @@ class Clock:
         return self.now
 
 
-def run(chores: Chores, clock: Clock, until: int, every: int = 100, busy: bool = False) -> None:
+def run(chores: Schedule, clock: Clock, until: int, every: int = 100, busy: bool = False) -> None:
     while clock.now < until:
         chores.step(clock, busy)
         clock.now += every
@@ -31,7 +31,7 @@ def test_each_runs_at_its_own_pace() -> None:
     often = Doing("often", 200, lambda now: done.append(("often", now)))
     seldom = Doing("seldom", 500, lambda now: done.append(("seldom", now)))
     clock = Clock()
-    run(Chores([often, seldom], Troubles("x")), clock, 1000)
+    run(Schedule([often, seldom], Backoff("x")), clock, 1000)
     assert [now for name, now in done if name == "often"] == [0, 200, 400, 600, 800]
     assert [now for name, now in done if name == "seldom"] == [0, 500]
 
@@ -53,7 +53,7 @@ def test_one_that_takes_long_leaves_most_of_the_time_to_counting(
         judged.append(now)
         clock.now += 2000
 
-    run(Chores([Doing("judging", 1000, judge)], Troubles("x")), clock, 40_000, busy=busy)
+    run(Schedule([Doing("judging", 1000, judge)], Backoff("x")), clock, 40_000, busy=busy)
     assert judged == begun
 
 
@@ -74,8 +74,8 @@ def test_one_that_fails_is_tried_later_and_the_others_go_on(error: Exception) ->
         if now < 3000:
             raise error
 
-    troubles = Troubles("x")
-    chores = Chores([Doing("bad", 100, fail), Doing("good", 100, done.append)], troubles)
+    troubles = Backoff("x")
+    chores = Schedule([Doing("bad", 100, fail), Doing("good", 100, done.append)], troubles)
     clock = Clock()
     run(chores, clock, 3000)
     assert len(done) == 30
@@ -92,7 +92,7 @@ def test_being_fenced_off_ends_the_round() -> None:
     def fenced(now: int) -> None:
         raise FencedError("somebody else")
 
-    chores = Chores([Doing("judging", 1, fenced), Doing("after", 1, done.append)], Troubles("x"))
+    chores = Schedule([Doing("judging", 1, fenced), Doing("after", 1, done.append)], Backoff("x"))
     with pytest.raises(FencedError):
         chores.step(Clock())
     assert not done

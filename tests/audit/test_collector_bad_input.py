@@ -18,7 +18,7 @@ from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.counting.monitoring import MOST_REASONS
-from tallymark_audit.collector.ledger import Counted, Ledger
+from tallymark_audit.collector.ledger import CountedFetch, Ledger
 from tallymark_audit.collector.limits.window_bound import MOST_WINDOWS, overflow_window
 from tallymark_audit.collector.partitions.known_places import KnownPlaces
 from tallymark_audit.events.events import AuditEvent, CellReport, decode_event, encode_event
@@ -423,7 +423,7 @@ def test_a_partition_that_cannot_be_committed_is_logged_once_and_tried_less_ofte
     commit, tries = Ledger.commit, list[int]()
     broken = True
 
-    def refusing(ledger: Ledger, found: Sequence[Counted], now: int) -> None:
+    def refusing(ledger: Ledger, found: Sequence[CountedFetch], now: int) -> None:
         if broken and any(one.place == ("t", 1) for one in found):
             tries.append(now)
             raise ValueError("no such number")

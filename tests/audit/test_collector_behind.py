@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tallymark_audit.collector.backoff import Troubles
+from tallymark_audit.collector.backoff import Backoff
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.collector.schedule import Chores, Doing
+from tallymark_audit.collector.schedule import Doing, Schedule
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.service import one_round
 from tallymark_audit.store import Store, open_store
@@ -68,7 +68,7 @@ def test_judging_leaves_most_of_the_time_to_a_collector_that_is_behind(
         judged.append(now)
         clock.now += JUDGE_MS
 
-    chores = Chores([Doing("judging", 1000, judge)], Troubles("x"))
+    chores = Schedule([Doing("judging", 1000, judge)], Backoff("x"))
 
     def do_chores(busy: bool) -> None:
         chores.step(clock, busy)

@@ -38,7 +38,7 @@ from tallymark_audit.store.counted import recounts
 from tallymark_audit.store.counted.damage import MOST, damaged_places
 from tallymark_audit.store.counted.deleted import note_deleted
 from tallymark_audit.store.counted.incidents import add_gap
-from tallymark_audit.store.counted.recounts import Recount
+from tallymark_audit.store.counted.recounts import RecountRequest
 from tallymark_audit.store.reading import queries
 from tallymark_audit.testing import MemoryCluster, Told
 
@@ -191,7 +191,7 @@ def test_what_is_mended_is_counted_once(site: Site) -> None:
     assert len(site.incidents("damaged")) == 1, "known by the next one"
     site.cluster.log("t", 0).damage(2)
     with site.store.write() as connection:
-        ask = Recount("t", 0, "test", 0, 20_000, 0, site.now)
+        ask = RecountRequest("t", 0, "test", 0, 20_000, 0, site.now)
         recounts.ask(connection, "dc1", [ask])
     site.run(2000)
     site.collector.recounting.step(site.now)

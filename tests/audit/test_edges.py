@@ -8,7 +8,7 @@ from tallymark.deployment import BrokerAddress, Cluster, Deployment, Mirror
 from tallymark.errors import UserError
 from tallymark_audit.judge.assemble import mirror_facts, producer_facts
 from tallymark_audit.judge.verdicts import State
-from tallymark_audit.judge.watermarks import Hole, Judged, watermark
+from tallymark_audit.judge.watermarks import Hole, JudgedWindow, watermark
 from tallymark_audit.model.cells import CellKey, Edge, window_of
 from tallymark_audit.model.edges import derive_edges, edges_into, is_audited, passes
 from tallymark_audit.model.ranges import RangeSet
@@ -111,13 +111,13 @@ def test_a_watermark_stops_at_the_first_hole_and_names_all() -> None:
     good, loss, settling = State.COMPLETE, State.LOSS, State.SETTLING
     mark = watermark(
         [
-            Judged(0, good),
-            Judged(1000, loss, accepted=True),
-            Judged(2000, State.EXPLAINED),
-            Judged(4000, loss),
-            Judged(5000, good),
-            Judged(6000, State.UNKNOWN),
-            Judged(7000, settling),
+            JudgedWindow(0, good),
+            JudgedWindow(1000, loss, accepted=True),
+            JudgedWindow(2000, State.EXPLAINED),
+            JudgedWindow(4000, loss),
+            JudgedWindow(5000, good),
+            JudgedWindow(6000, State.UNKNOWN),
+            JudgedWindow(7000, settling),
         ],
         7500,
         1000,
@@ -134,15 +134,15 @@ def test_a_watermark_stops_at_the_first_hole_and_names_all() -> None:
     ("windows", "through"),
     [
         ([], 7000),
-        ([Judged(3000, State.COMPLETE)], 7000),
-        ([Judged(7000, State.COMPLETE)], 7000),
-        ([Judged(7000, State.OPEN)], 7000),
-        ([Judged(6000, State.SETTLING)], 6000),
-        ([Judged(-1000, State.LOSS)], 0),
-        ([Judged(0, State.LOSS)], 0),
+        ([JudgedWindow(3000, State.COMPLETE)], 7000),
+        ([JudgedWindow(7000, State.COMPLETE)], 7000),
+        ([JudgedWindow(7000, State.OPEN)], 7000),
+        ([JudgedWindow(6000, State.SETTLING)], 6000),
+        ([JudgedWindow(-1000, State.LOSS)], 0),
+        ([JudgedWindow(0, State.LOSS)], 0),
     ],
 )
-def test_watermarks(windows: list[Judged], through: int) -> None:
+def test_watermarks(windows: list[JudgedWindow], through: int) -> None:
     assert watermark(windows, 7500, 1000).through == through
 
 

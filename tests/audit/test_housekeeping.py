@@ -23,7 +23,7 @@ from tallymark_audit.store.counted import counts, facts
 from tallymark_audit.store.counted.counts import FencedError
 from tallymark_audit.store.counted.totals import pieces, totals_of
 from tallymark_audit.store.housekeeping.housekeeper import Housekeeper
-from tallymark_audit.store.housekeeping.packing import Judged, is_healthy
+from tallymark_audit.store.housekeeping.packing import JudgedState, is_healthy
 from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.store.schema import tables
 from tallymark_audit.store.schema.rows import claim_to_row, reporter_to_row
@@ -166,7 +166,7 @@ def test_detail_stays_where_something_is_wrong(
 
 
 def test_what_a_person_accepted_is_no_health() -> None:
-    good = Judged("e", "t", 0, "COMPLETE", accepted=False)
+    good = JudgedState("e", "t", 0, "COMPLETE", accepted=False)
     assert is_healthy(["e"], [good])
     assert not is_healthy(["e"], [good._replace(accepted=True)])
     assert not is_healthy([], [])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tallymark_audit.collector.ledger import Counted, Ledger
+from tallymark_audit.collector.ledger import CountedFetch, Ledger
 from tallymark_audit.store import open_store
 from tallymark_audit.store.counted.counts import PartitionFencedError, Position
 
@@ -33,7 +33,13 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 def test_rounds_of_one_partition_are_one_move(ledger: Ledger) -> None:
     ledger.commit(
-        [Counted(0, at(3)), Counted(0, at(7, 1)), Counted(3, at(3)), Counted(3, at(9))], 1
+        [
+            CountedFetch(0, at(3)),
+            CountedFetch(0, at(7, 1)),
+            CountedFetch(3, at(3)),
+            CountedFetch(3, at(9)),
+        ],
+        1,
     )
     assert stored(ledger) == {T0: 9, ("topic", 1): 7}
 
@@ -42,5 +48,5 @@ def test_rounds_of_one_partition_are_one_move(ledger: Ledger) -> None:
 def test_rounds_that_do_not_follow_each_other_are_refused(ledger: Ledger, second: int) -> None:
     """Whatever went wrong, records in between would be missed or counted twice."""
     with pytest.raises(PartitionFencedError, match="from offset"):
-        ledger.commit([Counted(0, at(3)), Counted(second, at(9))], 1)
+        ledger.commit([CountedFetch(0, at(3)), CountedFetch(second, at(9))], 1)
     assert stored(ledger)[T0] == 0

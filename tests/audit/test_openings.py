@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.collector.counting.cells import count
 from tallymark_audit.collector.limits.openings import HOUR, UNREPORTED, Budget, admit, head_of
 from tallymark_audit.collector.limits.patience import LONGEST_MS, REST_MS, Patience
@@ -16,7 +17,7 @@ from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.model.sides import Claim, Observation
-from tallymark_audit.store.counted.counts import Place, Position
+from tallymark_audit.store.counted.counts import Position
 from tallymark_audit.store.counted.openings import Spent
 
 W = 60_000
@@ -108,7 +109,7 @@ class Tight:
         }
         self.opener = self
 
-    def is_tight(self, place: Place, now: int) -> bool:
+    def is_tight(self, place: TopicPartition, now: int) -> bool:
         return place[0] == "t"
 
 

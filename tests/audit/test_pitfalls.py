@@ -19,7 +19,7 @@ from tallymark_audit.collector.counting.cells import count
 from tallymark_audit.judge.assemble import producer_facts
 from tallymark_audit.judge.unnamed import weigh
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, State, Verdict, judge
-from tallymark_audit.judge.watermarks import Judged, watermark
+from tallymark_audit.judge.watermarks import JudgedWindow, watermark
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import CellKey, Copy, Edge, Summary, window_of
 from tallymark_audit.model.hashing import fingerprint
@@ -111,7 +111,11 @@ def test_late_data_changes_the_verdict_of_its_own_window() -> None:
 def test_a_watermark_never_jumps_over_an_older_hole() -> None:
     """A verifier walked the hours from the newest back, and stopped at the first complete one: an
     incomplete hour before it was published as if it were complete."""
-    windows = [Judged(0, State.COMPLETE), Judged(W, State.LOSS), Judged(2 * W, State.COMPLETE)]
+    windows = [
+        JudgedWindow(0, State.COMPLETE),
+        JudgedWindow(W, State.LOSS),
+        JudgedWindow(2 * W, State.COMPLETE),
+    ]
     assert watermark(windows, 3 * W, W).through == W
 
 

@@ -102,11 +102,11 @@ class Rig:
         cell = self.cell(window)
         return cell.ranges if cell else RangeSet()
 
-    def asked(self) -> list[recounts.Recount]:
+    def asked(self) -> list[recounts.RecountRequest]:
         with self.store.read() as connection:
             return list(recounts.to_do(connection, "dc1"))
 
-    def slow(self) -> list[recounts.Recount]:
+    def slow(self) -> list[recounts.RecountRequest]:
         with self.store.read() as connection:
             return recounts.of_job(connection, recounts.SLOW)
 
@@ -370,7 +370,7 @@ def test_contents_that_are_hashed_for_the_first_time_have_not_changed(rig: Rig) 
     rig.contents = True
     rig.start()
     rig.count()
-    asked = recounts.Recount("t", 0, "scrub 1", window, window + 1, window, rig.now)
+    asked = recounts.RecountRequest("t", 0, "scrub 1", window, window + 1, window, rig.now)
     with rig.store.write() as connection:
         recounts.ask(connection, "dc1", [asked])
     rig.work()
@@ -442,7 +442,9 @@ def test_the_overflow_window_is_not_counted_again(rig: Rig) -> None:
     there = rig.ranges(overflow)
     assert there
     rig.again(overflow)
-    asked = recounts.Recount("t", 0, "scrub 1", recounts.FIRST, 10 * W, recounts.FIRST, rig.now)
+    asked = recounts.RecountRequest(
+        "t", 0, "scrub 1", recounts.FIRST, 10 * W, recounts.FIRST, rig.now
+    )
     with rig.store.write() as connection:
         recounts.ask(connection, "dc1", [asked])
     rig.work()
@@ -463,7 +465,7 @@ def test_nothing_is_asked_of_partitions_that_are_deleted(rig: Rig) -> None:
     with rig.store.write() as connection:
         note_deleted(connection, "dc1", [("t", 0)], rig.now)
         assert recounts.ask_for_windows(connection, "dc1", "t", [0], rig.now) == 0
-        late = recounts.Recount("t", 0, recounts.RECONCILE, 0, 1, 0, rig.now)
+        late = recounts.RecountRequest("t", 0, recounts.RECONCILE, 0, 1, 0, rig.now)
         recounts.ask(connection, "dc1", [late])
     assert rig.asked() == []
     rig.now += 60_000
@@ -497,13 +499,13 @@ def test_requests_and_archived_windows_are_read_in_pages(rig: Rig) -> None:
         }
         for n in range(1201)
     ]  # fmt: skip
-    some = [recounts.Recount("old", 0, "scrub 1", n, n + 1, n, 1) for n in range(1201)]
+    some = [recounts.RecountRequest("old", 0, "scrub 1", n, n + 1, n, 1) for n in range(1201)]
     with rig.store.write() as connection:
         connection.execute(archive.insert(), rows)
         recounts.ask(connection, "dc1", some)
     assert rig.asked() == some
     with rig.store.read() as connection:
-        first = recounts.Recount("old", 1, "scrub 2", 0, 2000, 0, 1)
+        first = recounts.RecountRequest("old", 1, "scrub 2", 0, 2000, 0, 1)
         assert recounts.next_window(connection, "dc1", first) == 1200
         assert recounts.next_window(connection, "dc1", first, leave_out=1200) is None
         assert recounts.next_window(connection, "dc1", replace(first, end=1200)) is None

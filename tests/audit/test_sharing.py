@@ -15,19 +15,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.partitions.sharing import RETAKE_MS, Share
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.sides import merge_observations
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.counted.counts import Place
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema.rows import observation_from_row
 from tallymark_audit.store.schema.tables import observations, window_changes
 from tallymark_audit.testing import MemoryCluster, stamped
 
 W = 1000
-PLACES: list[Place] = [("t", 0), ("t", 1), ("t", 2)]
+PLACES: list[TopicPartition] = [("t", 0), ("t", 1), ("t", 2)]
 
 
 class Told:
@@ -35,11 +35,11 @@ class Told:
 
     alone = False
 
-    def __init__(self, part: Collection[Place] | None = None) -> None:
+    def __init__(self, part: Collection[TopicPartition] | None = None) -> None:
         self.part = part
         self.closed = False
 
-    def part_of(self, known: Collection[Place]) -> Collection[Place] | None:
+    def part_of(self, known: Collection[TopicPartition]) -> Collection[TopicPartition] | None:
         return None if self.part is None else set(self.part) & set(known)
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class Several:
         self.now += 10
         return self.now
 
-    def collector(self, part: Collection[Place] | None, owner: str = "x") -> Collector:
+    def collector(self, part: Collection[TopicPartition] | None, owner: str = "x") -> Collector:
         made = CollectorSettings("dc1", W, max_wait_ms=0)
         sharing = Told(part)
         collector = Collector(self.store, self.cluster, made, owner, self.tick, sharing)
@@ -101,7 +101,7 @@ def steps(several: Several, *collectors: Collector, rounds: int = 6) -> None:
         several.later(500)
 
 
-def part(collector: Collector, *places: Place) -> None:
+def part(collector: Collector, *places: TopicPartition) -> None:
     sharing: Any = collector._sharing
     sharing.part = set(places)
 

@@ -22,7 +22,12 @@ from tallymark_audit.model.sides import Claim, Observation
 from tallymark_audit.store import open_store
 from tallymark_audit.store.counted import counts, facts
 from tallymark_audit.store.counted.counts import FencedError, Position
-from tallymark_audit.store.counted.damage import Hole, damaged_places, holes_of, note_holes
+from tallymark_audit.store.counted.damage import (
+    UnreadableSpan,
+    damaged_places,
+    holes_of,
+    note_holes,
+)
 from tallymark_audit.store.counted.openings import (
     Overflowed,
     Spent,
@@ -162,7 +167,7 @@ def test_a_store_of_version_4_keeps_its_damage_and_takes_what_is_new(database: s
         assert (old["from_offset"], old["to_offset"], old["until"], old["final"]) == (20, -1, -1, 0)
         assert (old["reason"], old["since"], old["at"]) == ("a CRC", 7000, 7100)
         assert bytes(packed["packed"]).hex() == "789c030000000001"
-        hole, spent = Hole(24, 26, "nonsense", 7000, 8000, True), Spent(1, 2, 3, 4, 5)
+        hole, spent = UnreadableSpan(24, 26, "nonsense", 7000, 8000, True), Spent(1, 2, 3, 4, 5)
         with store.write() as connection:
             note_holes(connection, "dc1", ("t", 3), [hole], 9000)
             save_spent(connection, "dc1", "t", 3, spent)

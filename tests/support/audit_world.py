@@ -2,7 +2,7 @@
 and flow together, an aggregate, and a consumer group.
 
 The system side is the real one: :class:`Tally` and :class:`ConsumerBooks` report, real batches are
-cut into runs and counted, :class:`ClaimBook` folds the events, cells are put beside each other and
+cut into runs and counted, :class:`ClaimBook` folds the events, cells are put paired each other and
 judged as the collector does. Only wires and disks are lists. Beside it every message is followed
 by hand (:class:`Message`); what that comes to is in :mod:`audit_oracle`, which knows none of that
 code.
@@ -35,7 +35,7 @@ from tallymark_audit.collector.counting.cells import count
 from tallymark_audit.events.events import AuditEvent, Copied, Gap, decode_event, encode_event
 from tallymark_audit.judge.assemble import consumer_facts
 from tallymark_audit.judge.copy_progress import GAP_MEANS, GapOf, Part, Passed, in_flight, mirror_of
-from tallymark_audit.judge.hops import Hop, Sides, beside, hops_into
+from tallymark_audit.judge.hops import Hop, Sides, hops_into, paired
 from tallymark_audit.judge.processed import processed_cells
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge
 from tallymark_audit.model.cells import FOREVER, CellKey, Edge
@@ -328,7 +328,7 @@ class World:
             down.counted_through,
             gaps,
         )
-        return beside(hop, topic, sides)
+        return paired(hop, topic, sides)
 
     def _group_cells(self, window: int) -> list[CellFacts]:
         where = self.clusters["aggregate"]

@@ -17,7 +17,7 @@ from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.deployment.secret_text import resolve
 from tallymark_audit.alerts import machine
-from tallymark_audit.alerts.background_call import Aside
+from tallymark_audit.alerts.background_call import BackgroundCall
 from tallymark_audit.alerts.facts import (
     backlogs,
     find_disagreements,
@@ -119,7 +119,7 @@ class Alerter:
         audit = deployment.audit
         self.every_ms = min(max(LOOK_MS, audit.window_ms // 12), LONGEST_LOOK_MS)
         self._rules = Rules(self._settings, audit.window_ms, audit.silence_ms, console)
-        self._aside: Aside[Refused | None] = Aside("alert webhook")
+        self._aside: BackgroundCall[Refused | None] = BackgroundCall("alert webhook")
         self._under_way: list[Telling] = []
         self._tried_at: int | None = None
         self._failures = 0

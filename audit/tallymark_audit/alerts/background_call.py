@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Aside(Generic[T]):
+class BackgroundCall(Generic[T]):
     """Runs one function at a time in a thread of its own. The thread does not keep the process
     alive: work that hangs ends with it."""
 

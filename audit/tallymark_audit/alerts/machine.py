@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
 from tallymark_audit.alerts.conditions import Condition
-from tallymark_audit.model.alert import Alert, Status, Told
+from tallymark_audit.model.alert import Alert, NotifiedState, Status
 
 MAX_ALERTS: Final = 100
 """Alerts in one post; the others wait for the next."""
@@ -63,7 +63,7 @@ def advance(
         elif alert.status == "pending":
             forgotten.append(alert)
         else:
-            told: Told = "nobody" if muted and not alert.told else alert.told
+            told: NotifiedState = "nobody" if muted and not alert.told else alert.told
             ends = max(now, alert.starts_at)
             changed.append(replace(alert, status="resolved", ends_at=ends, told=told))
     for mark, condition in holding.items():

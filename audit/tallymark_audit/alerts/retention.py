@@ -12,7 +12,7 @@ from tallymark.client.admin.configs import ConfigEntry, ConfigResource
 from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError
-from tallymark_audit.alerts.background_call import Aside
+from tallymark_audit.alerts.background_call import BackgroundCall
 
 log: Final = logging.getLogger(__name__)
 ASK_MS: Final = 600_000
@@ -43,7 +43,7 @@ class RetentionTimes:
 
     def __init__(self, admin_of: AdminOf) -> None:
         self._admin_of = admin_of
-        self._aside: Aside[dict[TopicOf, int]] = Aside("retention times")
+        self._aside: BackgroundCall[dict[TopicOf, int]] = BackgroundCall("retention times")
         self._known: dict[TopicOf, int] = {}
         self._asked_at: int | None = None
 

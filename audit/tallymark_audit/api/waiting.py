@@ -12,6 +12,7 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from tallymark_audit.model.cells import EdgeTopic
 from tallymark_audit.store import Store
 from tallymark_audit.store.reading import paging
 from tallymark_audit.store.schema.rows import Row
@@ -20,8 +21,6 @@ log: Final = logging.getLogger(__name__)
 POLL_SECONDS: Final = 1.0
 MOST: Final = 1000
 """Clients that may wait at once."""
-Place = tuple[str, str]
-"""Edge and topic."""
 
 
 class TooManyWaitError(Exception):
@@ -30,7 +29,7 @@ class TooManyWaitError(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
-    place: Place
+    place: EdgeTopic
     through: int
     done: asyncio.Future[None]
 
@@ -51,7 +50,7 @@ class Waits:
     def __len__(self) -> int:
         return len(self._waiters)
 
-    async def until(self, place: Place, through: int, gone: asyncio.Future[None]) -> None:
+    async def until(self, place: EdgeTopic, through: int, gone: asyncio.Future[None]) -> None:
         """Return when the watermark has come to ``through`` (ms), when the client is ``gone`` or
         when all ends. TooManyWaitError: there are too many already."""
         if len(self._waiters) >= self._most:
@@ -86,7 +85,7 @@ class Waits:
                 return
             await asyncio.sleep(self._poll_seconds)
 
-    def _read(self, places: Collection[Place]) -> list[Row]:
+    def _read(self, places: Collection[EdgeTopic]) -> list[Row]:
         self.looks += 1
         with self._store.read() as connection:
             return paging.watermarks_of(connection, places)

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, select
 
 from tallymark.deployment import AuditSettings, Deployment, load
 from tallymark.errors import UserError
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.shell.output import print_table, tell
 from tallymark.shell.progress import Meter, progress
 from tallymark.shell.target import clusters_named
@@ -29,7 +30,7 @@ from tallymark_audit.model.edges import derive_edges, discovered_group, is_audit
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.counted import counts, deleted, recounts
 from tallymark_audit.store.counted.facts import groups_on
-from tallymark_audit.store.counted.recounts import Recount
+from tallymark_audit.store.counted.recounts import RecountRequest
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.tables import incidents, window_changes
@@ -52,7 +53,7 @@ class Scrub:
     asked_at: int
     start: int
     end: int
-    wanted: tuple[tuple[str, Recount], ...]
+    wanted: tuple[tuple[str, RecountRequest], ...]
     names: Mapping[tuple[str, str], frozenset[tuple[str, str]]]
     """By cluster and topic: the edge and topic of the verdicts that rest on it."""
 
@@ -132,7 +133,7 @@ def plan(
     end = settled if period[1] is None else min(period[1], settled)
     job = f"scrub {now}"
     wanted = [
-        (name, Recount(*place, job, start, end, start, now))
+        (name, RecountRequest(*place, job, start, end, start, now))
         for name in chosen
         for place in _places(store, name, audit, topic)
     ]
@@ -170,7 +171,7 @@ def _judged_as(
 
 def _places(
     store: Store, cluster: str, audit: AuditSettings, topic: str | None
-) -> Iterator[counts.Place]:
+) -> Iterator[TopicPartition]:
     try:
         pattern = re.compile(topic or ".*")
     except re.error as error:
@@ -186,9 +187,9 @@ def _places(
 
 def _carry_out(
     store: Store, made: Scrub, deadline: float, quiet: bool
-) -> list[tuple[str, Recount]]:
+) -> list[tuple[str, RecountRequest]]:
     """Ask, and wait until all is read or the time is over; how far each request has come then."""
-    by_cluster: dict[str, list[Recount]] = {}
+    by_cluster: dict[str, list[RecountRequest]] = {}
     for cluster, request in made.wanted:
         by_cluster.setdefault(cluster, []).append(request)
     with store.write() as connection:
@@ -208,7 +209,7 @@ def _carry_out(
             time.sleep(EVERY_S)
 
 
-def _tick(meter: Meter, requests: Sequence[Recount]) -> None:
+def _tick(meter: Meter, requests: Sequence[RecountRequest]) -> None:
     done = sum(request.done for request in requests)
     windows, size = sum(one.windows for one in requests), sum(one.bytes for one in requests)
     changed = sum(one.cells for one in requests)
@@ -286,7 +287,7 @@ def _unread(store: Store, made: Scrub) -> list[Row]:
 
 def _show(
     made: Scrub,
-    done: Sequence[tuple[str, Recount]],
+    done: Sequence[tuple[str, RecountRequest]],
     rows: Iterable[Row],
     unread: Iterable[Row],
     as_json: bool,
@@ -325,6 +326,6 @@ def _show(
         click.echo("all windows that were read again are complete")
 
 
-def _told(one: Recount) -> dict[str, Any]:
+def _told(one: RecountRequest) -> dict[str, Any]:
     names = ("topic", "partition", "windows", "bytes", "cells", "done")
     return {name: getattr(one, name) for name in names}

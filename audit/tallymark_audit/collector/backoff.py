@@ -24,8 +24,8 @@ def committing(place: tuple[str, int]) -> Hashable:
     return "commit", place
 
 
-class Troubles:
-    """Troubles by what has them; each is waited out longer the longer it lasts."""
+class Backoff:
+    """Backoff by what has them; each is waited out longer the longer it lasts."""
 
     def __init__(self, who: str) -> None:
         self._who = who

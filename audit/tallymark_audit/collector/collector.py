@@ -11,11 +11,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.clock import now_ms
 from tallymark.errors import TallymarkError
-from tallymark_audit.collector.backoff import Troubles, committing
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark_audit.collector.backoff import Backoff, committing
 from tallymark_audit.collector.counters import Counters
-from tallymark_audit.collector.fetching import Clock, CollectorSettings, Fetching
+from tallymark_audit.collector.fetching import CollectorSettings, Fetching, NowMs
 from tallymark_audit.collector.holes import Mending
-from tallymark_audit.collector.ledger import ABSURD, Counted, Ledger
+from tallymark_audit.collector.ledger import ABSURD, CountedFetch, Ledger
 from tallymark_audit.collector.limits.opener import Opener
 from tallymark_audit.collector.limits.openings import Budget
 from tallymark_audit.collector.partitions.sharing import LEASE_MS, Alone, Share, Sharing
@@ -26,7 +27,7 @@ from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.model.edges import AUDIT_TOPIC, is_audited
 from tallymark_audit.model.log_reader import LogReader, TopicLike, partitions_of, topic_id_of
 from tallymark_audit.store import Store
-from tallymark_audit.store.counted.counts import FencedError, Place, Position
+from tallymark_audit.store.counted.counts import FencedError, Position
 from tallymark_audit.store.counted.incidents import Incident
 
 __all__ = ["Collector", "CollectorSettings", "wall_clock"]
@@ -64,14 +65,14 @@ class Collector:
         reader: LogReader,
         settings: CollectorSettings,
         owner: str,
-        clock: Clock = wall_clock,
+        clock: NowMs = wall_clock,
         sharing: Sharing | None = None,
         compacted: Compacted = lambda topic: False,
     ) -> None:
         self.settings = settings
         budget = Budget(settings.max_new_runs, settings.window_ms)
         self.ledger = Ledger(store, settings.cluster, settings.max_ranges, Opener(budget))
-        self.troubles = Troubles(f"collector of {settings.cluster}")
+        self.troubles = Backoff(f"collector of {settings.cluster}")
         self.counters = Counters()
         self._reader = reader
         self._owner = owner
@@ -92,11 +93,11 @@ class Collector:
         """Counts again what is in doubt: a chore of its owner's."""
         self.mending = Mending(reader, self.ledger, self._fetching.count)
         """Looks again at what could not be read: another one."""
-        self._known: dict[Place, str] = {}
-        self._announced: set[Place] = set()
+        self._known: dict[TopicPartition, str] = {}
+        self._announced: set[TopicPartition] = set()
         self._vanishing: Vanishing | None = None
         self._unlisted: set[str] = set()
-        self._uncommitted: list[Counted] = []
+        self._uncommitted: list[CountedFetch] = []
         self._discovered = 0
         self._committed = 0
         self._idle_committed = 0
@@ -135,7 +136,7 @@ class Collector:
         """One round; returns how many records it read. Trouble with the cluster or the store is
         logged when it begins and ends, and waited out by the caller for :attr:`pause_ms`."""
         now = self._clock()
-        found: list[Counted] = []
+        found: list[CountedFetch] = []
         self._behind = False
         try:
             found = self._read(now)
@@ -180,7 +181,7 @@ class Collector:
         self._uncommitted = []
         self._doubted = True
 
-    def _read(self, now: int) -> list[Counted]:
+    def _read(self, now: int) -> list[CountedFetch]:
         try:
             if self._doubted:
                 self._share.refused(self.ledger.reload(), now)
@@ -202,7 +203,7 @@ class Collector:
 
     def _discover(self, now: int) -> None:
         """Look for new topics and partitions, and for topics that are not what they were."""
-        known: dict[Place, str] = {}
+        known: dict[TopicPartition, str] = {}
         topics = self._reader.topics()
         for name, topic in topics.items():
             if name == AUDIT_TOPIC or is_audited(name, self.settings.topics):
@@ -218,7 +219,7 @@ class Collector:
         self._discovered = now
 
     def _announce(
-        self, topics: Mapping[str, TopicLike], known: Mapping[Place, str], now: int
+        self, topics: Mapping[str, TopicLike], known: Mapping[TopicPartition, str], now: int
     ) -> None:
         """Tell the store of partitions that are new, or gone."""
         vanishing = self._vanishing = self._vanishing or self.ledger.followed()
@@ -232,7 +233,7 @@ class Collector:
         for topic, partition in gone:
             log.warning("%s-%d is gone: it holds nothing up any more", topic, partition)
 
-    def _deleted(self, lacking: Sequence[Place], now: int) -> list[Place]:
+    def _deleted(self, lacking: Sequence[TopicPartition], now: int) -> list[TopicPartition]:
         """Those of ``lacking`` that the cluster says it has not, asked for by name."""
         names = {topic for topic, _ in lacking}
         answers = self._reader.topics_named(sorted(names)) if names else {}
@@ -279,7 +280,7 @@ class Collector:
 
     # -- committing ---------------------------------------------------------------------------
 
-    def _commit_if_due(self, found: Sequence[Counted], now: int) -> None:
+    def _commit_if_due(self, found: Sequence[CountedFetch], now: int) -> None:
         """Commit what was found, at once unless there is more to read anyway."""
         idle = now - self._idle_committed >= self._idle_commit_ms
         self._uncommitted += [one for one in found if one.moved or idle]
@@ -307,7 +308,7 @@ class Collector:
     def _commit_apart(self, now: int) -> None:
         """Something makes no sense, in what was read or in the store: commit each partition by
         itself. One that cannot be counted stays where it is, and is tried again."""
-        by_place: dict[Place, list[Counted]] = {}
+        by_place: dict[TopicPartition, list[CountedFetch]] = {}
         for one in self._uncommitted:
             by_place.setdefault(one.place, []).append(one)
         for place, some in by_place.items():
@@ -323,7 +324,7 @@ class Collector:
             else:
                 self._committed_well(some)
 
-    def _committed_well(self, some: Sequence[Counted]) -> None:
+    def _committed_well(self, some: Sequence[CountedFetch]) -> None:
         self.counters.committed(some)
         for one in some:
             self.troubles.end(committing(one.place))

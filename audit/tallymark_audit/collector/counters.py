@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tallymark_audit.collector.ledger import Counted
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark_audit.collector.ledger import CountedFetch
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.store.counted.counts import Place, Position
+from tallymark_audit.store.counted.counts import Position
 
 
 @dataclass(slots=True)
@@ -34,7 +35,7 @@ class Counters:
     lag: int = 0
     in_charge: bool = False
 
-    def committed(self, found: Iterable[Counted]) -> None:
+    def committed(self, found: Iterable[CountedFetch]) -> None:
         """Take in what was just committed."""
         self.commits += 1
         for one in found:
@@ -56,7 +57,7 @@ class Counters:
                 else:
                     self.unstamped += run.count
 
-    def stands(self, positions: Mapping[Place, Position], in_charge: bool) -> None:
+    def stands(self, positions: Mapping[TopicPartition, Position], in_charge: bool) -> None:
         """Take in where the partitions stand."""
         self.partitions = len(positions)
         self.in_charge = in_charge

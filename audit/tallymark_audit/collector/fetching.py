@@ -22,14 +22,14 @@ from tallymark.errors import (
 )
 from tallymark.protocol.records.batch import Batch, Record
 from tallymark.protocol.records.columns import RecordColumns
-from tallymark.protocol.topic_partition import EARLIEST, LATEST
-from tallymark_audit.collector.backoff import Troubles, committing
+from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
+from tallymark_audit.collector.backoff import Backoff, committing
 from tallymark_audit.collector.counting.cells import MAX_RANGES
 from tallymark_audit.collector.counting.malformed import malformed_incidents
 from tallymark_audit.collector.counting.monitoring import events_in
 from tallymark_audit.collector.counting.readable import read_part
 from tallymark_audit.collector.holes import pass_over
-from tallymark_audit.collector.ledger import ABSURD, Counted, Ledger
+from tallymark_audit.collector.ledger import ABSURD, CountedFetch, Ledger
 from tallymark_audit.collector.limits.openings import MOST_NEW_RUNS
 from tallymark_audit.collector.limits.patience import Patience
 from tallymark_audit.collector.limits.window_bound import WindowBound
@@ -39,7 +39,7 @@ from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.log_reader import FetchedLike, LogReader
 from tallymark_audit.model.record_runs import MIN_TIMESTAMP, Rules, SeenRun, runs_of_columns
-from tallymark_audit.store.counted.counts import Place, Position
+from tallymark_audit.store.counted.counts import Position
 from tallymark_audit.store.counted.incidents import Incident
 
 log: Final = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ LIVE_MS: Final = 5_000
 """Who was at the end of a log so short a while ago reads its records as they come."""
 PROMPT_MS: Final = 2_000
 """And so short a while ago: how late they come."""
-Clock = Callable[[], int]
+NowMs = Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ class Fetching:
         reader: LogReader,
         ledger: Ledger,
         settings: CollectorSettings,
-        troubles: Troubles,
-        clock: Clock,
+        troubles: Backoff,
+        clock: NowMs,
         commit: Callable[[int], None],
     ) -> None:
         self._reader = reader
@@ -98,7 +98,7 @@ class Fetching:
         self._answered_at = 0
         self._patience = Patience()
 
-    def step(self, now: int) -> list[Counted]:
+    def step(self, now: int) -> list[CountedFetch]:
         """Ask for the next records of every partition that is well, and count them."""
         due = self._troubles.due
         places = [p for p in self._ledger.positions if due(p, now) and due(committing(p), now)]
@@ -115,7 +115,7 @@ class Fetching:
             min_bytes=1,
         )
         self._answered_at = self._clock()
-        found: list[Counted] = []
+        found: list[CountedFetch] = []
         for place, position, answer in zip(places, at, answers, strict=True):
             counted = self._take(place, position, answer, sent_at)
             if counted is not None:
@@ -124,8 +124,12 @@ class Fetching:
         return found
 
     def _take(
-        self, place: Place, position: Position, answer: FetchedLike | KafkaError, sent_at: int
-    ) -> Counted | None:
+        self,
+        place: TopicPartition,
+        position: Position,
+        answer: FetchedLike | KafkaError,
+        sent_at: int,
+    ) -> CountedFetch | None:
         """Count one partition's answer. Where it cannot be read, or only after mending, there is
         nothing to commit and its progress stands still: it is late, never wrong."""
         try:
@@ -153,7 +157,7 @@ class Fetching:
             self._ledger.go_on(position)
         return counted
 
-    def _pass_over(self, position: Position, error: CorruptMessageError) -> Counted:
+    def _pass_over(self, position: Position, error: CorruptMessageError) -> CountedFetch:
         """A batch is damaged: if that lasts, go on behind it, and say so where verdicts and alerts
         are made. CorruptMessageError: it has not lasted yet."""
         if not self._met.is_lasting(error):
@@ -161,7 +165,7 @@ class Fetching:
         log.warning("%s; it is passed over, and looked at again", error)
         return pass_over(self._reader, position, error)
 
-    def count(self, position: Position, fetched: FetchedLike, sent_at: int) -> Counted:
+    def count(self, position: Position, fetched: FetchedLike, sent_at: int) -> CountedFetch:
         """Count what was fetched at a position, as far as it can be read at once."""
         start, place, now = position.next_offset, position.place, self._clock()
         live = _is_live(position, sent_at)
@@ -195,12 +199,12 @@ class Fetching:
             trimmed, made = fetched.log_start_offset > 0, self._settings
             how = (place[1], trimmed, made.window_ms, self._clock(), made.skew_ms)
             events, odd = events_in(records, *how, unknown=self._places.unknown)
-            return Counted(start, to, monitoring=events, incidents=odd, holes=holes, more=more)
+            return CountedFetch(start, to, monitoring=events, incidents=odd, holes=holes, more=more)
         incidents = malformed_incidents(seen, place) + self._bound.apply(seen, place, now)
         self._ledger.lateness.add(seen, place[0], rules)
         for run in dropped:
             run.aborted = True
-        return Counted(start, to, seen + dropped, incidents=incidents, holes=holes, more=more)
+        return CountedFetch(start, to, seen + dropped, incidents=incidents, holes=holes, more=more)
 
     def _mend(self, position: Position, error: KafkaError) -> None:
         """The log is not what it was where we stand. KafkaError: it cannot be read at all now."""

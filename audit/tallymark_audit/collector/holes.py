@@ -14,12 +14,12 @@ from typing import Final
 from tallymark.client import FetchSpec
 from tallymark.client.reading.behind import goes_on_at
 from tallymark.errors import CODES, CorruptMessageError, KafkaError
-from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 from tallymark_audit.collector.counting.readable import ReadablePart
-from tallymark_audit.collector.ledger import Counted, Ledger
+from tallymark_audit.collector.ledger import CountedFetch, Ledger
 from tallymark_audit.model.log_reader import FetchedLike, LogReader
-from tallymark_audit.store.counted.counts import Place, Position
-from tallymark_audit.store.counted.damage import Hole
+from tallymark_audit.store.counted.counts import Position
+from tallymark_audit.store.counted.damage import UnreadableSpan
 
 FETCH_BYTES: Final = 1 << 20
 FIRST_LOOK_MS: Final = 10_000
@@ -27,10 +27,10 @@ LONGEST_MS: Final = 3_600_000
 """The time between two looks doubles up to this."""
 AT_ONCE: Final = 10
 """So many are looked at in one step."""
-Count = Callable[[Position, FetchedLike, int], Counted]
+Count = Callable[[Position, FetchedLike, int], CountedFetch]
 
 
-def fetch_from(reader: LogReader, place: Place) -> Callable[[int], FetchedLike]:
+def fetch_from(reader: LogReader, place: TopicPartition) -> Callable[[int], FetchedLike]:
     """Reads the partition from an offset on; raises what is wrong."""
 
     def fetch(offset: int) -> FetchedLike:
@@ -43,15 +43,17 @@ def fetch_from(reader: LogReader, place: Place) -> Callable[[int], FetchedLike]:
     return fetch
 
 
-def pass_over(reader: LogReader, position: Position, error: CorruptMessageError) -> Counted:
+def pass_over(reader: LogReader, position: Position, error: CorruptMessageError) -> CountedFetch:
     """A step behind the batch that cannot be read, and how much that leaves out. What it raises
     beside: the log cannot be asked now."""
     place, start = position.place, position.next_offset
     (end,) = reader.get_offsets_before(*place, LATEST)
     fetch = fetch_from(reader, place)
     behind = goes_on_at(error, fetch, end)
-    hole = Hole(start, behind, error.reason, position.counted_through, _time_at(fetch, behind, end))
-    return Counted(start, replace(position, next_offset=behind, leader_epoch=-1), holes=[hole])
+    hole = UnreadableSpan(
+        start, behind, error.reason, position.counted_through, _time_at(fetch, behind, end)
+    )
+    return CountedFetch(start, replace(position, next_offset=behind, leader_epoch=-1), holes=[hole])
 
 
 def _time_at(fetch: Callable[[int], FetchedLike], offset: int, end: int) -> int:
@@ -81,7 +83,9 @@ class Mending:
     count: Count
     name: str = "looking at damaged batches"
     every_ms: int = FIRST_LOOK_MS
-    _looks: dict[tuple[Place, int], _Look] = field(default_factory=dict[tuple[Place, int], _Look])
+    _looks: dict[tuple[TopicPartition, int], _Look] = field(
+        default_factory=dict[tuple[TopicPartition, int], _Look]
+    )
 
     def step(self, now: int) -> None:
         """Look at those that are due. KafkaError, ConnectError: not now."""
@@ -96,7 +100,7 @@ class Mending:
             look.at = now + look.wait
             self._look(key[0], found[key], now)
 
-    def _look(self, place: Place, hole: Hole, now: int) -> None:
+    def _look(self, place: TopicPartition, hole: UnreadableSpan, now: int) -> None:
         at, position = hole.start, self.ledger.positions[place]
         fetch, batches, left_out = fetch_from(self.reader, place), [], []
         try:

@@ -15,6 +15,7 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.collector.counting.cells import MAX_RANGES, count
 from tallymark_audit.collector.counting.comparison import difference, news, rewritten
 from tallymark_audit.collector.counting.lateness import Lateness
@@ -28,10 +29,10 @@ from tallymark_audit.model.time_format import utc
 from tallymark_audit.store import Store
 from tallymark_audit.store.counted import counts, deleted, recounts
 from tallymark_audit.store.counted.claims import add_events
-from tallymark_audit.store.counted.counts import FencedError, Place, Position
+from tallymark_audit.store.counted.counts import FencedError, Position
 from tallymark_audit.store.counted.damage import (
     MENDED,
-    Hole,
+    UnreadableSpan,
     damaged_places,
     end_damage,
     end_stop,
@@ -45,7 +46,7 @@ from tallymark_audit.store.counted.incidents import Incident, add_gap, add_incid
 from tallymark_audit.store.counted.lateness import add_lateness
 from tallymark_audit.store.schema.tables import reporters
 
-__all__ = ["Counted", "FencedError", "Ledger", "Place"]
+__all__ = ["CountedFetch", "FencedError", "Ledger", "TopicPartition"]
 
 log: Final = logging.getLogger(__name__)
 REMEMBERED: Final = 32_768
@@ -61,7 +62,7 @@ Cells = dict[CellKey, Observation]
 
 
 @dataclass(slots=True)
-class Counted:
+class CountedFetch:
     """What one fetch of one partition brought: from ``start`` up to ``to``."""
 
     start: int
@@ -69,13 +70,13 @@ class Counted:
     runs: Sequence[SeenRun] = ()
     monitoring: MonitoringBatch | None = None
     incidents: Sequence[Incident] = ()
-    holes: Sequence[Hole] = ()
+    holes: Sequence[UnreadableSpan] = ()
     """What of it could not be read."""
     more: bool = False
     """Whether the log had more that can be read: the fetch, or the round, was full."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         return self.to.place
 
     @property
@@ -94,14 +95,16 @@ class Ledger:
     max_ranges: int = MAX_RANGES
     opener: Opener = field(default_factory=Opener)
     generation: int = 0
-    positions: dict[Place, Position] = field(default_factory=dict[Place, Position])
+    positions: dict[TopicPartition, Position] = field(
+        default_factory=dict[TopicPartition, Position]
+    )
     backfills: frozenset[str] = frozenset()
     """Instances that say that they fill in old data."""
     lateness: Lateness = field(default_factory=Lateness)
-    damaged: frozenset[Place] = frozenset()
+    damaged: frozenset[TopicPartition] = frozenset()
     """Partitions where an older program had stopped."""
-    _held: dict[Place, int] = field(default_factory=dict[Place, int])
-    _cells: dict[Place, Cells] = field(default_factory=dict[Place, Cells])
+    _held: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    _cells: dict[TopicPartition, Cells] = field(default_factory=dict[TopicPartition, Cells])
     _lateness_at: int = 0
 
     def take_over(self, owner: str, now: int) -> None:
@@ -127,8 +130,8 @@ class Ledger:
         new: Sequence[Position],
         discovered_at: int,
         now: int,
-        gone: Sequence[Place] = (),
-        again: Sequence[Place] = (),
+        gone: Sequence[TopicPartition] = (),
+        again: Sequence[TopicPartition] = (),
     ) -> None:
         """Let it be known that these have to be counted, and which partitions are ``gone``, or
         there ``again``; every topic there was at ``discovered_at`` is known. FencedError: another
@@ -157,13 +160,13 @@ class Ledger:
             self._cells.pop(position.place, None)
             self.opener.forget(position.place)
 
-    def drop(self, places: Iterable[Place]) -> None:
+    def drop(self, places: Iterable[TopicPartition]) -> None:
         """Others count these now."""
         for place in places:
             for known in (self.positions, self._held, self._cells):
                 known.pop(place, None)
 
-    def reload(self) -> set[Place]:
+    def reload(self) -> set[TopicPartition]:
         """Only the store knows what holds. Returns what others have taken meanwhile."""
         with self.store.read() as connection:
             known = counts.load_positions(connection, self.cluster)
@@ -176,7 +179,7 @@ class Ledger:
         self.positions = ours
         return lost
 
-    def places_ever(self) -> set[Place]:
+    def places_ever(self) -> set[TopicPartition]:
         """Every partition of the cluster that was ever to be counted."""
         with self.store.read() as connection:
             return {at.place for at in counts.load_positions(connection, self.cluster)}
@@ -189,12 +192,12 @@ class Ledger:
         with self.store.read() as connection:
             self.backfills = frozenset(connection.scalars(query))
 
-    def commit(self, found: Sequence[Counted], now: int) -> None:
+    def commit(self, found: Sequence[CountedFetch], now: int) -> None:
         """Counts and positions, together or not at all. Several of one partition stand in the
         order of its log, each where the one before ends."""
-        cells: dict[Place, Cells] = {}
+        cells: dict[TopicPartition, Cells] = {}
         late = now - self._lateness_at >= LATENESS_MS
-        steps: dict[Place, list[Counted]] = {}
+        steps: dict[TopicPartition, list[CountedFetch]] = {}
         for one in found:
             steps.setdefault(one.place, []).append(one)
         with self.store.write() as connection:
@@ -219,7 +222,7 @@ class Ledger:
             self._lateness_at = now
             self.lateness.clear()
 
-    def advance(self, found: Sequence[Counted]) -> None:
+    def advance(self, found: Sequence[CountedFetch]) -> None:
         """Remember where we are without telling the store yet."""
         self.positions.update((one.place, one.to) for one in found)
 
@@ -246,18 +249,18 @@ class Ledger:
             end_stop(connection, self.cluster, at.place)
         self.damaged -= {at.place}
 
-    def holes(self, place: Place) -> list[Hole]:
+    def holes(self, place: TopicPartition) -> list[UnreadableSpan]:
         """What could not be read of a partition, and is not counted."""
         with self.store.read() as connection:
             return holes_of(connection, self.cluster, place)
 
-    def may_be_mended(self) -> list[tuple[Place, Hole]]:
+    def may_be_mended(self) -> list[tuple[TopicPartition, UnreadableSpan]]:
         """What could not be read of our partitions, and may be by now."""
         with self.store.read() as connection:
             found = not_final(connection, self.cluster)
         return [one for one in found if one[0] in self.positions]
 
-    def fill(self, hole: Hole, found: Counted, now: int) -> None:
+    def fill(self, hole: UnreadableSpan, found: CountedFetch, now: int) -> None:
         """Count a hole that can be read by now: exactly once, also over a crash. ``found``
         does not move the position."""
         place = found.place
@@ -275,7 +278,7 @@ class Ledger:
             incident = Incident(MENDED, "it can be read again", *place, hole.start, hole.end)
             add_incident(connection, self.cluster, incident, now)
 
-    def give_up(self, place: Place, hole: Hole) -> None:
+    def give_up(self, place: TopicPartition, hole: UnreadableSpan) -> None:
         """It is gone from the log, and will never be read."""
         with self.store.write() as connection:
             give_up(connection, self.cluster, place, hole)
@@ -287,7 +290,7 @@ class Ledger:
         rebuilt: Cells,
         reason: str,
         now: int,
-        holes: Sequence[Hole] = (),
+        holes: Sequence[UnreadableSpan] = (),
     ) -> None:
         """The log was cut at ``to.next_offset``: the cells that reach beyond are replaced by
         ``rebuilt``, which were counted again up to there; but for the ``holes`` that were found."""
@@ -303,7 +306,7 @@ class Ledger:
 
     def recount(
         self,
-        request: recounts.Recount,
+        request: recounts.RecountRequest,
         window: int,
         end: int,
         compare: Callable[[list[Observation]], list[Observation]],
@@ -337,7 +340,7 @@ class Ledger:
         with self.store.write() as connection:
             fold_incident(connection, self.cluster, incident, now)
 
-    def cells_beyond(self, place: Place, offset: int) -> list[Observation]:
+    def cells_beyond(self, place: TopicPartition, offset: int) -> list[Observation]:
         """The cells that hold a record at ``offset`` of the partition or later."""
         with self.store.read() as connection:
             return counts.cells_beyond(connection, self.cluster, *place, offset)
@@ -368,7 +371,7 @@ class Ledger:
         self._cells.pop(to.place, None)
 
     def _save(
-        self, connection: Connection, place: Place, runs: Sequence[SeenRun], now: int
+        self, connection: Connection, place: TopicPartition, runs: Sequence[SeenRun], now: int
     ) -> Cells:
         before: Mapping[CellKey, Observation] = self._cells.get(place, {})
         unknown = {run.key for run in runs} - before.keys()
@@ -390,7 +393,7 @@ class Ledger:
     def _leave_out(
         self,
         connection: Connection,
-        place: Place,
+        place: TopicPartition,
         runs: Sequence[SeenRun],
         absurd: Mapping[CellKey, str],
         now: int,
@@ -405,7 +408,7 @@ class Ledger:
             fold_incident(connection, self.cluster, incident, now)
         return [run for run in runs if run.key not in absurd]
 
-    def _report(self, connection: Connection, one: Counted, now: int) -> None:
+    def _report(self, connection: Connection, one: CountedFetch, now: int) -> None:
         read = one.monitoring
         if read is not None:
             place = self.cluster, read.partition
@@ -418,7 +421,7 @@ class Ledger:
         for incident in one.incidents:
             fold_incident(connection, self.cluster, incident, now)
 
-    def _remember(self, place: Place, changed: Cells) -> None:
+    def _remember(self, place: TopicPartition, changed: Cells) -> None:
         cells = self._cells.setdefault(place, {})
         for key, seen in changed.items():
             cells.pop(key, None)  # to the end: the least lately changed are at the front
@@ -429,7 +432,7 @@ class Ledger:
 
 
 def _recounted(
-    place: Place,
+    place: TopicPartition,
     window: int,
     end: int,
     before: Iterable[Observation],
@@ -448,7 +451,7 @@ def _recounted(
     return Incident("recounted", reason, *place, first, end, max(1, found[0] + found[1]))
 
 
-def _stretches(steps: Iterable[Counted]) -> list[tuple[int, Position]]:
+def _stretches(steps: Iterable[CountedFetch]) -> list[tuple[int, Position]]:
     """What steps of one partition come to: from an offset on, to a position."""
     found: list[tuple[int, Position]] = []
     for step in steps:

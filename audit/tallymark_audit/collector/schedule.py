@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.errors import TallymarkError
-from tallymark_audit.collector.backoff import Troubles
+from tallymark_audit.collector.backoff import Backoff
 from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.store.counted.counts import FencedError
 
@@ -53,11 +53,11 @@ class Doing:
 
 
 @dataclass(slots=True)
-class Chores:
+class Schedule:
     """Does each chore when it is due. Every one is due at first."""
 
     chores: Sequence[Chore]
-    troubles: Troubles
+    troubles: Backoff
     _due: dict[str, int] = field(default_factory=dict[str, int])
 
     def step(self, clock: Callable[[], int], busy: bool = False) -> None:

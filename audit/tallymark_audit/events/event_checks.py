@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from tallymark.errors import RemoteProtocolError
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.events.events import AuditEvent, CellReport, decode_event
 from tallymark_audit.model.ranges import RangeSet
 
@@ -25,8 +26,6 @@ MOST_NUMBER: Final = 1 << 62
 NAMED_BY_INSTANCE: Final = ("producer", "consumer")
 """Kinds of reporters that are one run each, called ``<kind>-<instance>``."""
 KINDS: Final = (*NAMED_BY_INSTANCE, "mirror", "lake")
-Place = tuple[str, int]
-"""Topic and partition."""
 
 
 def read_event(value: bytes | memoryview, window_ms: int) -> AuditEvent:
@@ -104,18 +103,18 @@ def _ranges_of(cell: CellReport) -> Iterable[RangeSet]:
     yield from (cell.aborted, cell.filtered, cell.expired, *cell.again)
 
 
-def places_of(event: AuditEvent) -> set[Place]:
+def places_of(event: AuditEvent) -> set[TopicPartition]:
     """The partitions that the event's producer says it wrote to. What a consumer processed has the
     numbers of the partitions of its origin, which may be another cluster's: of its topics only the
     first one is asked, which every topic has."""
     return {_place_of(event, cell) for cell in event.cells}
 
 
-def _place_of(event: AuditEvent, cell: CellReport) -> Place:
+def _place_of(event: AuditEvent, cell: CellReport) -> TopicPartition:
     return cell.topic, cell.partition if event.kind == "producer" else 0
 
 
-def without_unknown(event: AuditEvent, unknown: Collection[Place]) -> AuditEvent | None:
+def without_unknown(event: AuditEvent, unknown: Collection[TopicPartition]) -> AuditEvent | None:
     """The event without its cells of partitions that are not known. None: an event without a
     checksum that names no other may be wrong in everything else too, so nothing of it is taken.
     (One that names others, too, may speak of a topic that was deleted before it was counted.)"""

@@ -28,7 +28,7 @@ from tallymark_audit.model.cells import FILTERED, IN_DOUBT, CellKey, Edge, Expla
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import CellFacts, Claim, Observation
 
-Counted = Mapping[CellKey, Observation]
+Observations = Mapping[CellKey, Observation]
 Reasons = Mapping[CellKey, tuple[Explanation, ...]]
 Side = TypeVar("Side", Claim, Observation)
 
@@ -47,8 +47,8 @@ def renamed(cells: Mapping[CellKey, Side], topic: str) -> dict[CellKey, Side]:
 
 def producer_facts(
     claims: Mapping[CellKey, Claim],
-    downstream: Counted,
-    upstreams: Mapping[str, Counted] | None = None,
+    downstream: Observations,
+    upstreams: Mapping[str, Observations] | None = None,
     homes: Mapping[str, str] | None = None,
 ) -> list[CellFacts]:
     """The cells of the edge from a cluster's producers.
@@ -71,8 +71,8 @@ def producer_facts(
 
 def mirror_facts(
     edge: Edge,
-    upstreams: Mapping[str, Counted],
-    downstream: Counted,
+    upstreams: Mapping[str, Observations],
+    downstream: Observations,
     homes: Mapping[str, str] | None = None,
     claimed_here: Iterable[CellKey] = (),
     in_flight: Container[CellKey] = (),
@@ -102,8 +102,8 @@ def mirror_facts(
 
 
 def consumer_facts(
-    upstream: Counted,
-    processed: Counted,
+    upstream: Observations,
+    processed: Observations,
     filtered: Mapping[CellKey, RangeSet],
     in_flight: Container[CellKey] = (),
     doubted: Mapping[CellKey, RangeSet] | None = None,
@@ -133,8 +133,8 @@ def _mirror_cell(
     edge: Edge,
     key: CellKey,
     upstream: Observation,
-    upstreams: Mapping[str, Counted],
-    downstream: Counted,
+    upstreams: Mapping[str, Observations],
+    downstream: Observations,
 ) -> CellFacts:
     seen = downstream.get(key)
     if key.stamped:
@@ -154,11 +154,11 @@ def _facts(
 
 
 def _mirrored_from(
-    key: CellKey, upstreams: Mapping[str, Counted], homes: Mapping[str, str]
+    key: CellKey, upstreams: Mapping[str, Observations], homes: Mapping[str, str]
 ) -> bool:
     return homes.get(key.instance) in upstreams or any(key in up for up in upstreams.values())
 
 
-def _count(cells: Counted, key: CellKey) -> int:
+def _count(cells: Observations, key: CellKey) -> int:
     seen = cells.get(key)
     return seen.count if seen else 0

@@ -49,7 +49,7 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class CounterTimes:
     """Up to when (ms) the counters of a hop have counted. ``downstream`` and ``upstream`` as in
     :class:`.states.Clock`; ``carried``: what a mirror or a group reported before this time is in
     the counts."""
@@ -116,7 +116,7 @@ class FactSource(Protocol):
         """Whether cells of the topic lie in other partitions than those they began in."""
         ...
 
-    def counters(self, hop: Hop, topic: str, known: Known) -> Counters:
+    def counters(self, hop: Hop, topic: str, known: Known) -> CounterTimes:
         """Up to when both sides are counted, leaving out partitions that cannot be read."""
         ...
 

@@ -1,11 +1,11 @@
-"""An edge with its surroundings, and both its sides put beside each other under one name. Pure."""
+"""An edge with its surroundings, and both its sides put paired each other under one name. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tallymark_audit.judge.assemble import Counted, mirror_facts, producer_facts, renamed
+from tallymark_audit.judge.assemble import Observations, mirror_facts, producer_facts, renamed
 from tallymark_audit.judge.copy_progress import GapOf, Parts, Passed, in_flight, reasons_of
 from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.edges import AUDIT_TOPIC, origins, passes
@@ -13,7 +13,7 @@ from tallymark_audit.model.sides import CellFacts, Claim, Observation, merge_obs
 
 Known = Mapping[str, Collection[str]]
 """The topics there are, by cluster."""
-Place = tuple[str, str]
+ClusterTopic = tuple[str, str]
 """Cluster, and what it calls the topic."""
 
 
@@ -80,7 +80,7 @@ class Hop:
             }
         )
 
-    def places(self, topic: str, known: Known) -> tuple[Place, ...]:
+    def places(self, topic: str, known: Known) -> tuple[ClusterTopic, ...]:
         """Whose counts and claims can change a verdict on this edge."""
         edge = self.edge
         if edge.kind == "consumer":
@@ -90,7 +90,7 @@ class Hop:
         ups = self.upstreams(topic, known)
         return ((edge.downstream, topic), *((up, name) for up in ups for name in ups[up]))
 
-    def sides(self, topic: str, known: Known) -> tuple[list[Place], list[Place]]:
+    def sides(self, topic: str, known: Known) -> tuple[list[ClusterTopic], list[ClusterTopic]]:
         """What has to be counted downstream, and upstream, before the hop is judged."""
         edge = self.edge
         if edge.kind == "consumer":
@@ -151,9 +151,9 @@ class Sides:
     ``passed``: how far the mirror has come in each partition upstream; what it brought is counted
     up to ``counted_through`` (ms). ``gaps``: what it could not copy."""
 
-    downstream: Counted
+    downstream: Observations
     claims: Mapping[CellKey, Claim]
-    above: Mapping[Place, Counted]
+    above: Mapping[ClusterTopic, Observations]
     parts: Parts
     homes: Mapping[str, str]
     passed: Mapping[int, Passed]
@@ -161,7 +161,7 @@ class Sides:
     gaps: Sequence[GapOf] = ()
 
 
-def beside(hop: Hop, topic: str, sides: Sides) -> list[CellFacts]:
+def paired(hop: Hop, topic: str, sides: Sides) -> list[CellFacts]:
     """The cells of one window of a producer's or a mirror's edge; ``topic`` is the edge's name."""
     here, said = renamed(sides.downstream, topic), renamed(sides.claims, topic)
     ups, homes = _by_cluster(sides.above, topic), hop.homes(sides.homes)
@@ -173,7 +173,7 @@ def beside(hop: Hop, topic: str, sides: Sides) -> list[CellFacts]:
 
 
 def _by_cluster(
-    above: Mapping[Place, Counted], topic: str
+    above: Mapping[ClusterTopic, Observations], topic: str
 ) -> dict[str, dict[CellKey, Observation]]:
     found: dict[str, dict[CellKey, Observation]] = {}
     for (cluster, _), cells in above.items():

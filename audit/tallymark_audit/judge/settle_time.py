@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tallymark.deployment import AuditSettings
-from tallymark_audit.judge.hops import Place
+from tallymark_audit.judge.hops import ClusterTopic
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import Edge
 
@@ -33,7 +33,7 @@ def learned_since(now_ms: int) -> int:
     return now_ms - now_ms % DAY_MS - LEARNED_DAYS * DAY_MS
 
 
-def counter_of(edge: Edge, topic: str) -> Place:
+def counter_of(edge: Edge, topic: str) -> ClusterTopic:
     """The counter that sees how late records of the edge's topic come, and its name of the topic: a
     consumer edge counts for itself, other edges have the counter of their downstream cluster."""
     counter = edge.name if edge.kind == "consumer" else edge.downstream

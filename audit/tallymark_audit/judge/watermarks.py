@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tallymark_audit.judge.verdicts import GOOD, State
 
 
-class Judged(NamedTuple):
+class JudgedWindow(NamedTuple):
     """A window (start, ms) and its state; ``accepted``: a person has let it pass."""
 
     window: int
@@ -36,7 +36,7 @@ class Watermark(NamedTuple):
     holes: tuple[Hole, ...]
 
 
-def watermark(windows: Iterable[Judged], horizon: int, window_ms: int) -> Watermark:
+def watermark(windows: Iterable[JudgedWindow], horizon: int, window_ms: int) -> Watermark:
     """The contiguous watermark over the judged windows of one topic on one edge.
 
     ``horizon`` (ms) is how far absence can be trusted: up to there every reporter has reported and

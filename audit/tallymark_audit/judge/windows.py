@@ -4,7 +4,7 @@
 
     FactSource ──► counters, how far it was carried ──► damage
         │                        │
-        └──► both sides of each window, put beside each other ──► judge
+        └──► both sides of each window, put paired each other ──► judge
 
 The decision on one window is :func:`tallymark_audit.judge.verdicts.judge`. Here its facts are put
 together, the same way for the collector and for Spark: only what they counted differs.
@@ -29,8 +29,8 @@ from tallymark_audit.judge.copy_progress import (
     with_deletions,
 )
 from tallymark_audit.judge.damage import Damage, Damaged
-from tallymark_audit.judge.fact_source import Carried, Counted, Counters, FactSource
-from tallymark_audit.judge.hops import Hop, Known, Place, Sides, beside
+from tallymark_audit.judge.fact_source import Carried, Counted, CounterTimes, FactSource
+from tallymark_audit.judge.hops import ClusterTopic, Hop, Known, Sides, paired
 from tallymark_audit.judge.processed import Processed
 from tallymark_audit.judge.settle_time import counter_of, learned_settle_ms
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
@@ -151,7 +151,7 @@ class _BothSides:
     topic: str
     windows: Sequence[int]
     known: Known
-    counters: Counters
+    counters: CounterTimes
     carried: Carried
     passed: Mapping[int, Passed]
 
@@ -165,7 +165,7 @@ class _BothSides:
         homes = self._homes([downstream, mine]) if above else {}
         gaps = [*self.carried.gaps, *deletion_gaps(self.carried.deleted)]
         return {
-            at: beside(
+            at: paired(
                 self.hop,
                 self.topic,
                 Sides(
@@ -200,7 +200,7 @@ class _BothSides:
             for at in self.windows
         }
 
-    def _above(self) -> dict[Place, Counted]:
+    def _above(self) -> dict[ClusterTopic, Counted]:
         """What is counted of the topic, by whatever name, in every cluster mirrored in."""
         return {
             (up, name): self.source.counted(up, name, self.windows)

@@ -23,7 +23,7 @@ from tallymark_audit.store import open_store
 log: Final = logging.getLogger(__name__)
 
 
-class Counting(Protocol):
+class CollectorStatus(Protocol):
     """A collector, as far as it tells of itself."""
 
     @property
@@ -38,7 +38,7 @@ class CollectorMetrics:
     """Serves what the collectors judge and have counted, from construction to ``close``. UserError:
     the port is taken, or the store cannot be opened."""
 
-    def __init__(self, deployment: Deployment, collectors: Sequence[Counting]) -> None:
+    def __init__(self, deployment: Deployment, collectors: Sequence[CollectorStatus]) -> None:
         audit = deployment.audit
         self._collectors = collectors
         self._store = open_store(deployment.audit_store)
@@ -78,7 +78,7 @@ class CollectorMetrics:
 
 
 def serve_metrics(
-    deployment: Deployment, collectors: Sequence[Counting]
+    deployment: Deployment, collectors: Sequence[CollectorStatus]
 ) -> CollectorMetrics | None:
     """The metrics, None where the settings want none. A port that is taken is told in the log: no
     collector stays away for it."""

@@ -26,9 +26,9 @@ from tallymark_audit.alerts.alerter import Counts
 from tallymark_audit.collector.counters import Counters
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.model import sketches
-from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.cells import Edge, EdgeTopic
 from tallymark_audit.store.counted.openings import Overflowed
-from tallymark_audit.store.reading.watching import MILLIONTHS, Tally, WrongWindows
+from tallymark_audit.store.reading.watching import MILLIONTHS, StateTally, WrongWindows
 from tallymark_audit.store.schema.rows import Row, holes_of
 
 PREFIX: Final = "tallymark_audit_"
@@ -36,8 +36,6 @@ BUCKETS: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600
 )  # fmt: skip
 """Upper bounds of the latency histogram, in seconds."""
-Place = tuple[str, str]
-"""Edge and topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +44,13 @@ class Reading:
     of the present day (UTC)."""
 
     edges: Sequence[Edge]
-    tallies: Sequence[Tally] = ()
-    today: Sequence[Tally] = ()
+    tallies: Sequence[StateTally] = ()
+    today: Sequence[StateTally] = ()
     missing: Sequence[WrongWindows] = ()
     excess: Sequence[WrongWindows] = ()
     unclaimed: Sequence[WrongWindows] = ()
     marks: Sequence[Row] = ()
-    settle_ms: Mapping[Place, int] = field(default_factory=dict[Place, int])
+    settle_ms: Mapping[EdgeTopic, int] = field(default_factory=dict[EdgeTopic, int])
     latency: Sequence[Row] = ()
     alerts: Mapping[tuple[str, str, str], int] = field(
         default_factory=dict[tuple[str, str, str], int]
@@ -84,7 +82,7 @@ def families(reading: Reading) -> list[Metric]:
 
 
 def _wrong(
-    name: str, text: str, places: Iterable[Place], found: Iterable[WrongWindows]
+    name: str, text: str, places: Iterable[EdgeTopic], found: Iterable[WrongWindows]
 ) -> GaugeMetricFamily:
     text = f"{text} In settled windows that nobody has accepted."
     gauge = GaugeMetricFamily(PREFIX + name, text, labels=["edge", "topic"])
@@ -94,13 +92,13 @@ def _wrong(
     return gauge
 
 
-def _by_window(tallies: Iterable[Tally]) -> Iterator[Metric]:
+def _by_window(tallies: Iterable[StateTally]) -> Iterator[Metric]:
     windows = GaugeMetricFamily(
         f"{PREFIX}windows",
         "Windows of the last 24 hours by state.",
         labels=["edge", "topic", "state"],
     )
-    worst: dict[Place, int] = {}
+    worst: dict[EdgeTopic, int] = {}
     for one in tallies:
         windows.add_metric([one.edge, one.topic, one.state], one.windows)
         if one.share is not None:
@@ -235,7 +233,7 @@ def _overflowed(found: Iterable[Overflowed]) -> CounterMetricFamily:
         "apart.",
         labels=["cluster", "topic"],
     )
-    records: Counter[Place] = Counter()
+    records: Counter[EdgeTopic] = Counter()
     for one in found:
         records[one.cluster, one.topic] += one.records
     for place, count in sorted(records.items()):

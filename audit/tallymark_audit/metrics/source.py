@@ -23,13 +23,13 @@ from tallymark.errors import TallymarkError
 from tallymark_audit.alerts.facts import judged_edges
 from tallymark_audit.collector.judging.window_facts import settle_ms
 from tallymark_audit.judge.hops import Hop
-from tallymark_audit.metrics.metrics import Place, Reading, families, state_families
-from tallymark_audit.model.cells import Edge
+from tallymark_audit.metrics.metrics import Reading, families, state_families
+from tallymark_audit.model.cells import Edge, EdgeTopic
 from tallymark_audit.store import Store
 from tallymark_audit.store.counted.damage import damaged
 from tallymark_audit.store.counted.openings import overflowed
 from tallymark_audit.store.reading import watching
-from tallymark_audit.store.reading.watching import Tally
+from tallymark_audit.store.reading.watching import StateTally
 from tallymark_audit.store.schema.rows import Row
 
 log: Final = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class AuditMetrics(Collector):
         self._read_at: int | None = None
         self._reading: Reading | None = None
         self._hours = Hours()
-        self._settle: dict[Place, int] = {}
+        self._settle: dict[EdgeTopic, int] = {}
         self._settle_at: int | None = None
 
     def collect(self) -> Iterator[Metric]:
@@ -148,7 +148,7 @@ class Hours:
     read, then what may still change, and of the others one hour at a time: a day of windows may be
     a million rows."""
 
-    _known: dict[int, list[Tally]] = field(default_factory=dict[int, list[Tally]])
+    _known: dict[int, list[StateTally]] = field(default_factory=dict[int, list[StateTally]])
     _edges: frozenset[str] = frozenset()
     _turn: int = 0
 
@@ -166,9 +166,9 @@ class Hours:
         self._take(connection, old[self._turn], old[self._turn] + HOUR_MS)
         self._known = {at: some for at, some in self._known.items() if at >= first}
 
-    def since(self, start: int) -> list[Tally]:
+    def since(self, start: int) -> list[StateTally]:
         """All from the hour of ``start`` (ms) on, one an edge, topic and state."""
-        whole: dict[tuple[str, str, str], Tally] = {}
+        whole: dict[tuple[str, str, str], StateTally] = {}
         for at, some in self._known.items():
             if at < _hour(start):
                 continue
@@ -188,7 +188,7 @@ def _hour(at: int) -> int:
     return at - at % HOUR_MS
 
 
-def _both(one: Tally, other: Tally) -> Tally:
+def _both(one: StateTally, other: StateTally) -> StateTally:
     shares = [each.share for each in (one, other) if each.share is not None]
     return replace(
         one,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Status = Literal["pending", "firing", "resolved"]
-Told = Literal["", "firing", "resolved", "nobody"]
+NotifiedState = Literal["", "firing", "resolved", "nobody"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Alert:
     status: Status
     starts_at: int
     ends_at: int = 0
-    told: Told = ""
+    told: NotifiedState = ""
     told_at: int = 0
 
     @property

@@ -28,6 +28,12 @@ instance. A stamp always has one, so no stamp can name such a cell."""
 
 RunName = tuple[str, str]
 """Server and instance, as stamps and reports have them."""
+EdgeTopic = tuple[str, str]
+"""Name of an edge, and the edge's name of a topic."""
+TopicWindow = tuple[str, int]
+"""Topic, and start of a window in ms."""
+EdgeWindow = tuple[str, str, int]
+"""Name of an edge, topic, and start of a window in ms."""
 
 
 class CellKey(NamedTuple):

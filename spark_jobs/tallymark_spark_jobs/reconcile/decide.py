@@ -16,13 +16,10 @@ from tallymark_audit.judge.apart import judge_apart
 from tallymark_audit.judge.hops import Hop, Known, hops_into
 from tallymark_audit.judge.verdicts import Verdict
 from tallymark_audit.judge.windows import judge_windows
-from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.cells import Edge, EdgeWindow
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges, discovered_group, is_audited
 from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.spark_facts import Facts, SparkFacts
-
-Window = tuple[str, str, int]
-"""Edge, topic, start (ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class Decision:
     """``deferred``: windows whose data is no longer all there; the collector's verdict stands."""
 
     verdicts: tuple[Verdict, ...]
-    deferred: tuple[Window, ...]
+    deferred: tuple[EdgeWindow, ...]
 
 
 def decide(deployment: Deployment, facts: Facts, topics: Iterable[str], period: Period) -> Decision:
@@ -38,7 +35,7 @@ def decide(deployment: Deployment, facts: Facts, topics: Iterable[str], period: 
     edges = all_edges(deployment, facts.books)
     wanted = sorted(topic for topic in set(topics) if is_audited(topic, deployment.audit.topics))
     verdicts: list[Verdict] = []
-    deferred: list[Window] = []
+    deferred: list[EdgeWindow] = []
     source = SparkFacts(facts)
     for cluster in deployment.clusters:
         for hop in hops_into(edges, cluster.name):

@@ -11,7 +11,7 @@ from tallymark.deployment import Deployment
 from tallymark_audit.judge.settle_time import DAY_MS, LEARNED_DAYS
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
 from tallymark_audit.model import sketches
-from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.cells import Edge, EdgeWindow
 from tallymark_audit.model.edges import derive_edges, discovered_group
 from tallymark_audit.store import Store
 from tallymark_audit.store.counted import deleted, facts
@@ -22,7 +22,6 @@ from tallymark_audit.store.judged import graph
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema import tables
-from tallymark_spark_jobs.reconcile.decide import Window
 from tallymark_spark_jobs.reconcile.outcome import Outcome, to_json
 from tallymark_spark_jobs.reconcile.search import Identity, Place, located
 
@@ -96,7 +95,7 @@ def owed_from(
     return {place: at for place, at in since.items() if at}
 
 
-def collector_states(store: Store, windows: Sequence[Window]) -> dict[Window, State]:
+def collector_states(store: Store, windows: Sequence[EdgeWindow]) -> dict[EdgeWindow, State]:
     """The collector's verdicts of these windows; UNKNOWN where it has none."""
     states = dict.fromkeys(windows, State.UNKNOWN)
     table = tables.verdicts

@@ -19,10 +19,9 @@ from tallymark_audit.judge.verdicts import (
     Verdict,
     worst,
 )
-from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.cells import Edge, EdgeWindow
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.schema.rows import cell_to_json
-from tallymark_spark_jobs.reconcile.decide import Window
 from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.search import Identity, Place, located
 
@@ -63,7 +62,7 @@ class Outcome:
     as_of: int
     verdicts: tuple[Verdict, ...]
     places: Mapping[Identity, Sequence[Place]]
-    deferred: Mapping[Window, State]
+    deferred: Mapping[EdgeWindow, State]
     idle: bool
     damaged_events: int = 0
     damaged: tuple[Damaged, ...] = ()

@@ -20,7 +20,7 @@ from tallymark_audit.judge.copy_progress import (
     mirror_of,
 )
 from tallymark_audit.judge.damage import Damaged
-from tallymark_audit.judge.fact_source import Carried, Counted, Counters
+from tallymark_audit.judge.fact_source import Carried, Counted, CounterTimes
 from tallymark_audit.judge.hops import Hop, Known
 from tallymark_audit.judge.verdicts import ReporterFacts
 from tallymark_audit.model import sketches
@@ -170,9 +170,9 @@ class SparkFacts:
             for part in some
         )
 
-    def counters(self, hop: Hop, topic: str, known: Known) -> Counters:
+    def counters(self, hop: Hop, topic: str, known: Known) -> CounterTimes:
         # The data was read after the audit topics: what was reported as carried has been counted.
-        return Counters(self._facts.as_of, self._facts.as_of, FOREVER)
+        return CounterTimes(self._facts.as_of, self._facts.as_of, FOREVER)
 
     def changes(self, cluster: str, topic: str, windows: Sequence[int]) -> Mapping[int, int]:
         return self._facts.changed.get((cluster, topic), {})

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from tallymark.client.producing.stamps import INSTANCE_BYTES, MAX_SERVER_BYTES, STAMP_VERSION
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.record_runs import SeenRun
-from tallymark_audit.store.counted.counts import Place
 from tallymark_audit.store.counted.incidents import Incident
 
 MALFORMED_STAMP: Final = "malformed-stamp"
@@ -42,7 +42,7 @@ def why_malformed(raw: bytes) -> str:
     return "the partition of the stamp is no number that can be"
 
 
-def malformed_incidents(runs: Iterable[SeenRun], place: Place) -> list[Incident]:
+def malformed_incidents(runs: Iterable[SeenRun], place: TopicPartition) -> list[Incident]:
     """What to report of the runs of one fetch, one incident a reason."""
     found: dict[str, list[SeenRun]] = {}
     for run in runs:

@@ -8,7 +8,8 @@ from typing import Final
 
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol.records.batch import Record
-from tallymark_audit.events.event_checks import Place, places_of, read_event, without_unknown
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark_audit.events.event_checks import places_of, read_event, without_unknown
 from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store.counted.incidents import OTHERS, Incident
@@ -17,7 +18,7 @@ BAD_EVENT: Final = "bad-event"
 CLOCK_OFF: Final = "clock-off"
 UNKNOWN_PLACE: Final = "unknown-topic"
 NOT_KNOWN: Final = "which is not known here (deleted before it was counted, or it never was)"
-Unknown = Callable[[Set[Place]], Set[Place]]
+Unknown = Callable[[Set[TopicPartition]], Set[TopicPartition]]
 """Of these partitions those that the cluster does not have, and that were never counted."""
 LARGEST: Final = (1 << 63) - 1
 MOST_REASON: Final = 300
@@ -83,7 +84,7 @@ def events_in(
 
 def _of_known_places(read: _Reading, unknown: Unknown) -> tuple[AuditEvent, ...]:
     named = {place for _, event in read.events for place in places_of(event)}
-    lacking = unknown(named) if named else frozenset[Place]()
+    lacking = unknown(named) if named else frozenset[TopicPartition]()
     if not lacking:
         return tuple(event for _, event in read.events)
     kept: list[AuditEvent] = []

@@ -20,7 +20,7 @@ from tallymark.errors import CorruptRecordError
 from tallymark.protocol.records.batch import Batch
 from tallymark.protocol.records.columns import RecordColumns
 from tallymark_audit.model.log_reader import FetchedLike
-from tallymark_audit.store.counted.damage import Hole
+from tallymark_audit.store.counted.damage import UnreadableSpan
 
 AT_ONCE: Final = 32 * 1024 * 1024
 """Bytes, unpacked; one batch at least."""
@@ -33,7 +33,7 @@ class Read:
 
     next_offset: int
     last_epoch: int
-    holes: Sequence[Hole] = ()
+    holes: Sequence[UnreadableSpan] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def read_part(fetched: FetchedLike, start: int, take: Take) -> Read:
     """Hand the batches with records at ``start`` or behind to ``take``: each with its records, and
     whether its transaction was aborted."""
     size, newest, number = 0, -1, 0
-    holes: list[Hole] = []
+    holes: list[UnreadableSpan] = []
     batches = _in_order(fetched) if fetched.left_out else fetched.batches
     dropped = {id(batch) for batch in fetched.left_out}
     for batch in batches:
@@ -65,7 +65,7 @@ def read_part(fetched: FetchedLike, start: int, take: Take) -> Read:
                 columns = batch.columns(batch.usual_max_size)
             except CorruptRecordError as error:
                 first = max(start, header.base_offset)
-                hole = Hole(first, header.next_offset, str(error), newest, final=True)
+                hole = UnreadableSpan(first, header.next_offset, str(error), newest, final=True)
                 _add(holes, hole)
                 continue
             newest = header.max_timestamp
@@ -83,7 +83,7 @@ def _in_order(fetched: FetchedLike) -> list[Batch]:
     return sorted((*fetched.batches, *fetched.left_out), key=lambda batch: batch.header.base_offset)
 
 
-def _add(holes: list[Hole], hole: Hole) -> None:
+def _add(holes: list[UnreadableSpan], hole: UnreadableSpan) -> None:
     """Bad batches that follow one another are one."""
     if holes and holes[-1].end == hole.start:
         holes[-1] = replace(holes[-1], end=hole.end)
@@ -91,13 +91,15 @@ def _add(holes: list[Hole], hole: Hole) -> None:
         holes.append(hole)
 
 
-def _until(holes: list[Hole], timestamp: int) -> None:
+def _until(holes: list[UnreadableSpan], timestamp: int) -> None:
     """The time of what follows the last hole."""
     if holes[-1].until < 0:
         holes[-1] = replace(holes[-1], until=timestamp)
 
 
-def without(holes: Iterable[Hole], known: Iterable[Hole]) -> list[Hole]:
+def without(
+    holes: Iterable[UnreadableSpan], known: Iterable[UnreadableSpan]
+) -> list[UnreadableSpan]:
     """Those that do not lie within a known one."""
     known = list(known)
     return [

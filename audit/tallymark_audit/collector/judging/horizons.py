@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from tallymark.deployment import AuditSettings
 from tallymark_audit.collector.judging.window_facts import SettleTimes
-from tallymark_audit.judge.hops import Hop, Known, Place
+from tallymark_audit.judge.hops import ClusterTopic, Hop, Known
 from tallymark_audit.store.counted import facts
 
 
@@ -52,7 +52,7 @@ class Horizons:
             self._known[cluster] = facts.topics_on(self.connection, cluster)
         return self._known[cluster]
 
-    def _through(self, place: Place) -> int:
+    def _through(self, place: ClusterTopic) -> int:
         cluster, topic = place
         if cluster not in self._counted:
             self._counted[cluster] = facts.CountedThrough(self.connection, cluster)

@@ -29,7 +29,7 @@ from tallymark_audit.judge.hops import Hop, Known, hops_into
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
 from tallymark_audit.judge.windows import judge_windows
 from tallymark_audit.model.absurd import reason_of
-from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.cells import Edge, TopicWindow
 from tallymark_audit.model.edges import collision, discovered_group, is_audited, passes
 from tallymark_audit.model.hashing import BLOCK
 from tallymark_audit.model.time_format import utc
@@ -65,8 +65,6 @@ MARK_REST: Final = 500
 it took to look at them, but for half a window at most."""
 UNJUDGED_KIND: Final = "unjudged"
 """The kind of incidents about what cannot be judged."""
-Window = tuple[str, int]
-"""Topic, and start in ms."""
 OwedFrom = Callable[[Edge, str], int]
 """Since when (ms) an edge owes a topic."""
 
@@ -205,8 +203,8 @@ class _HopLoop:
         self._settings = settings
         self._owed_from = owed_from
         self._since: int | None = None
-        self._seen: dict[Window, int] = {}
-        self._due: dict[Window, int] = {}
+        self._seen: dict[TopicWindow, int] = {}
+        self._due: dict[TopicWindow, int] = {}
         self._signs: Signs = ()
         self._waiting = Waiting()
         self._collisions: set[str] = set()
@@ -302,7 +300,7 @@ class _HopLoop:
         found = connection.execute(query.where(clusters, stale))
         return [(row.topic, row.window, row.changed_at) for row in found]
 
-    def _decided(self, connection: Connection) -> dict[Window, int]:
+    def _decided(self, connection: Connection) -> dict[TopicWindow, int]:
         query = select(verdicts.c.topic, verdicts.c.window, verdicts.c.judged_at).where(
             verdicts.c.edge == self.hop.edge.name,
             verdicts.c.source == COLLECTOR,

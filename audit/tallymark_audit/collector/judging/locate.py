@@ -113,7 +113,7 @@ def locate(
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldCell:
     """Where a cluster holds a cell, under the name that it has there."""
 
     reader: LogReader
@@ -121,7 +121,9 @@ class Held:
     within: Sequence[Stretch]
 
 
-def changed(key: CellKey, sequences: RangeSet, upstream: Held, downstream: Held) -> list[Copy]:
+def changed(
+    key: CellKey, sequences: RangeSet, upstream: HeldCell, downstream: HeldCell
+) -> list[Copy]:
     """Which of a cell's records are not downstream what they are upstream, and where they lie
     downstream; what one side no longer has is left out. KafkaError: a log cannot be read."""
     wanted = {(key.instance, key.partition): sequences}

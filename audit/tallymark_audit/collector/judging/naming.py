@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tallymark.clock import fine_monotonic_ms
 from tallymark.errors import TallymarkError
 from tallymark_audit.collector.judging.locate import (
-    Held,
+    HeldCell,
     Located,
     Lost,
     Stretch,
@@ -26,7 +26,7 @@ from tallymark_audit.collector.judging.locate import (
 from tallymark_audit.collector.ledger import FencedError, Ledger
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.absurd import reason_of
-from tallymark_audit.model.cells import GROUP, Copy, Edge
+from tallymark_audit.model.cells import GROUP, Copy, Edge, EdgeWindow
 from tallymark_audit.model.edges import consumer_edge
 from tallymark_audit.model.hashing import BLOCK
 from tallymark_audit.model.log_reader import LogReader
@@ -44,14 +44,12 @@ LONGEST_WAIT_MS: Final = 300_000
 """The wait doubles from try to try: a broker that starts is met soon, one that is mended within
 the two hours that all tries take, too."""
 NAMED: Final = frozenset({State.LOSS, State.CORRUPT, State.MIXED})
-Window = tuple[str, str, int]
-"""Edge name, topic, and start in ms."""
 
 
-class Waiting(NamedTuple):
+class UnnamedWindow(NamedTuple):
     """A window whose losses have no name yet; ``tries`` have failed, the next is ``due`` (ms)."""
 
-    window: Window
+    window: EdgeWindow
     tries: int = 0
     due: int = 0
 
@@ -81,8 +79,8 @@ class Namer:
             for edge in edges
             if edge.kind in ("mirror", "consumer") and edge.home == ledger.cluster
         }
-        self._queue: deque[Waiting] | None = None
-        self._turns = Turns[Waiting](clock)
+        self._queue: deque[UnnamedWindow] | None = None
+        self._turns = Turns[UnnamedWindow](clock)
 
     def step(self, news: Iterable[Verdict], now: int) -> None:
         """Name the losses among the news, a few at a time and topic by topic in turn; at first
@@ -93,15 +91,15 @@ class Namer:
         self._queue = deque(one for one in self._queue if one.window not in judged)
         for window, state in judged.items():
             if state in NAMED and self._edge(window[0]):
-                self._queue.append(Waiting(window))
-        todo: dict[str, list[Waiting]] = {}
+                self._queue.append(UnnamedWindow(window))
+        todo: dict[str, list[UnnamedWindow]] = {}
         for one in self._queue:
             if one.due <= now:
                 todo.setdefault(one.window[1], []).append(one)
-        done: set[Waiting] = set()
-        again: list[Waiting] = []
+        done: set[UnnamedWindow] = set()
+        again: list[UnnamedWindow] = []
 
-        def some(_topic: str, pieces: Sequence[Waiting]) -> None:
+        def some(_topic: str, pieces: Sequence[UnnamedWindow]) -> None:
             for one in pieces:
                 again.extend(self._try(one, now))
                 done.add(one)
@@ -111,7 +109,7 @@ class Namer:
         finally:
             self._queue = deque([*(one for one in self._queue if one not in done), *again])
 
-    def _try(self, one: Waiting, now: int) -> list[Waiting]:
+    def _try(self, one: UnnamedWindow, now: int) -> list[UnnamedWindow]:
         """Name the losses of a window; what to try again."""
         window, tries, _ = one
         try:
@@ -121,7 +119,7 @@ class Namer:
         except TallymarkError as error:
             log.info("cannot name the losses of %s %s %d yet: %s", *window, error)
             wait = min(FIRST_WAIT_MS << tries, LONGEST_WAIT_MS)
-            return [Waiting(window, tries + 1, now + wait)] if tries + 1 < TRIES else []
+            return [UnnamedWindow(window, tries + 1, now + wait)] if tries + 1 < TRIES else []
         except SQLAlchemyError:
             raise
         except Exception as error:
@@ -136,21 +134,21 @@ class Namer:
             return consumer_edge(cluster, group, ".*")
         return self._edges.get(name)
 
-    def _unnamed(self) -> list[Waiting]:
+    def _unnamed(self) -> list[UnnamedWindow]:
         query = select(verdicts).where(
             verdicts.c.source == COLLECTOR, verdicts.c.state.in_(list(NAMED))
         )
         with self._ledger.store.read() as connection:
             rows = [dict(row) for row in connection.execute(query).mappings()]
         return [
-            Waiting((row["edge"], row["topic"], row["window"]))
+            UnnamedWindow((row["edge"], row["topic"], row["window"]))
             for row in rows
             if self._edge(row["edge"])
             and is_cells(row["cells"])
             and any(map(_is_unnamed, row["cells"]))
         ]
 
-    def _name(self, window: Window, now: int) -> None:
+    def _name(self, window: EdgeWindow, now: int) -> None:
         name, topic, start = window
         edge = self._edge(name)
         assert edge is not None, "looked at before it was queued"
@@ -190,9 +188,9 @@ class Namer:
         key = one.cell.key
         blocks = one.cell.corrupt[:BLOCKS_AT_ONCE]
         sequences = RangeSet((block * BLOCK, block * BLOCK + BLOCK - 1) for block in blocks)
-        above = Held(self._reader_of(edge.upstream), key.topic, one.upstream)
+        above = HeldCell(self._reader_of(edge.upstream), key.topic, one.upstream)
         below = edge.downstream_topic(key.topic)
-        there = Held(self._reader_of(edge.downstream), below, one.downstream)
+        there = HeldCell(self._reader_of(edge.downstream), below, one.downstream)
         return changed(key, sequences, above, there)
 
 

@@ -14,13 +14,13 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, case, func, or_, select
 
+from tallymark_audit.model.cells import TopicWindow
 from tallymark_audit.store.schema.tables import damage, progress, reporters
 
 LONGEST_MS: Final = 60_000
 """A window waits no longer, where few do: not everything that may end its waiting is a sign."""
 EACH_MS: Final = 400
 """Where many wait: no more than five in two seconds are judged again."""
-Window = tuple[str, int]
 Signs = tuple[int, ...]
 
 
@@ -28,9 +28,9 @@ class Waiting:
     """How often each window was judged and has stayed as it was. Pure; times are ms."""
 
     def __init__(self) -> None:
-        self._rounds: dict[Window, int] = {}
+        self._rounds: dict[TopicWindow, int] = {}
 
-    def again_at(self, window: Window, now: int, first_ms: int, crowd: int) -> int:
+    def again_at(self, window: TopicWindow, now: int, first_ms: int, crowd: int) -> int:
         """When to judge the window again, which waits still; ``first_ms`` after the first time.
         ``crowd`` windows wait in all."""
         rounds = self._rounds.get(window, 0)
@@ -38,7 +38,7 @@ class Waiting:
         wait = min(first_ms << min(rounds, 20), max(first_ms, LONGEST_MS))
         return now + max(wait, crowd * EACH_MS)
 
-    def ended(self, window: Window) -> None:
+    def ended(self, window: TopicWindow) -> None:
         """It changed, or waits no more."""
         self._rounds.pop(window, None)
 

@@ -16,7 +16,7 @@ from tallymark_audit.collector.judging.horizons import Horizons
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.judge.hops import Hop
 from tallymark_audit.judge.states import GOOD, state_of
-from tallymark_audit.judge.watermarks import Judged, watermark
+from tallymark_audit.judge.watermarks import JudgedWindow, watermark
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.edges import is_audited, passes
 from tallymark_audit.store.judged.verdict_changes import Answers
@@ -106,7 +106,7 @@ class _Look:
             "at": self.now,
         }
 
-    def _bad_windows(self, edge: str, topic: str) -> list[Judged]:
+    def _bad_windows(self, edge: str, topic: str) -> list[JudgedWindow]:
         """The bad windows that the watermark needs. It ends at the first one without an acceptance,
         and a row keeps :data:`MAX_HOLES` of them."""
         query = select(verdicts.c.window, verdicts.c.state, verdicts.c.accepted_by).where(
@@ -116,7 +116,7 @@ class _Look:
             effective(),
         )
         judged = [
-            Judged(row.window, state_of(row.state), bool(row.accepted_by))
+            JudgedWindow(row.window, state_of(row.state), bool(row.accepted_by))
             for row in self.connection.execute(query.order_by(verdicts.c.window).limit(MAX_LOOK))
         ]
         first = next((at for at, one in enumerate(judged) if not one.accepted), len(judged))

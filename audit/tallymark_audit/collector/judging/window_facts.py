@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from tallymark.deployment import AuditSettings
 from tallymark_audit.judge.damage import Damaged
-from tallymark_audit.judge.fact_source import Carried, Counted, Counters
-from tallymark_audit.judge.hops import Hop, Known, Place
+from tallymark_audit.judge.fact_source import Carried, Counted, CounterTimes
+from tallymark_audit.judge.hops import ClusterTopic, Hop, Known
 from tallymark_audit.judge.settle_time import counter_of, learned_settle_ms, learned_since
 from tallymark_audit.judge.verdicts import ReporterFacts
 from tallymark_audit.model.cells import CellKey, Edge
@@ -87,9 +87,9 @@ class StoreFacts:
     def is_spread(self, cluster: str, topic: str) -> bool:
         return topic == AUDIT_TOPIC or damage.is_spread(self._connection, cluster, topic)
 
-    def counters(self, hop: Hop, topic: str, known: Known) -> Counters:
+    def counters(self, hop: Hop, topic: str, known: Known) -> CounterTimes:
         down, up = counters_through(self._connection, hop, topic, known, undamaged=True)
-        return Counters(down, up, down)
+        return CounterTimes(down, up, down)
 
     def changes(self, cluster: str, topic: str, windows: Sequence[int]) -> dict[int, int]:
         return facts.changes(self._connection, [cluster], topic, windows)
@@ -115,7 +115,7 @@ def counters_through(
     without partitions that nobody can read."""
     down, up = hop.sides(topic, known)
 
-    def through(sides: Iterable[Place]) -> int:
+    def through(sides: Iterable[ClusterTopic]) -> int:
         return min(facts.counted_through(connection, *side, undamaged) for side in sides)
 
     return through(down), through(up)

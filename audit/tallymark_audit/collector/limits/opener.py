@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.collector.limits.openings import TOO_MANY_RUNS, Budget, admit, head_of
 from tallymark_audit.collector.limits.report_bound import Recent, ReportBound
 from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.cells import CellKey, RunName
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.store.counted import openings
-from tallymark_audit.store.counted.counts import Place, touch
+from tallymark_audit.store.counted.counts import touch
 from tallymark_audit.store.counted.incidents import Incident, fold_incident
 from tallymark_audit.store.counted.openings import Spent
 
@@ -24,11 +25,11 @@ class Opener:
     """What is in memory is a copy, thrown away (:meth:`forget_all`) whenever a write has failed."""
 
     budget: Budget = field(default_factory=lambda: Budget(0, 1))
-    _spent: dict[Place, Spent] = field(default_factory=dict[Place, Spent])
+    _spent: dict[TopicPartition, Spent] = field(default_factory=dict[TopicPartition, Spent])
     _reported: Recent[RunName] = field(default_factory=Recent[RunName])
     _reports: ReportBound = field(default_factory=ReportBound)
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: TopicPartition) -> None:
         """Others have counted the partition."""
         self._spent.pop(place, None)
 
@@ -36,7 +37,7 @@ class Opener:
         """Only the store knows what holds."""
         self._spent.clear()
 
-    def is_tight(self, place: Place, now: int) -> bool:
+    def is_tight(self, place: TopicPartition, now: int) -> bool:
         """Whether a partition has spent half of what it may."""
         spent = self._spent.get(place)
         return spent is not None and 2 * self.budget.left(spent, now) < self.budget.left(Spent(), 0)
@@ -45,7 +46,7 @@ class Opener:
         self,
         connection: Connection,
         cluster: str,
-        place: Place,
+        place: TopicPartition,
         runs: Sequence[SeenRun],
         new: Sequence[CellKey],
         now: int,
@@ -87,7 +88,7 @@ class Opener:
         self,
         connection: Connection,
         cluster: str,
-        place: Place,
+        place: TopicPartition,
         runs: Iterable[SeenRun],
         refused: dict[CellKey, CellKey],
         spent: Spent,

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.store.counted.counts import Place, Position
+from tallymark_audit.store.counted.counts import Position
 
 LONGEST_MS: Final = 600_000
 REST_MS: Final = 3_600_000
@@ -22,14 +23,14 @@ REST_MS: Final = 3_600_000
 class Spending(Protocol):
     """Whether a partition has spent much of what it may open."""
 
-    def is_tight(self, place: Place, now: int) -> bool: ...
+    def is_tight(self, place: TopicPartition, now: int) -> bool: ...
 
 
-class Counting(Protocol):
+class PartitionLedger(Protocol):
     """The part of a ledger that is asked."""
 
     @property
-    def positions(self) -> Mapping[Place, Position]: ...
+    def positions(self) -> Mapping[TopicPartition, Position]: ...
     @property
     def opener(self) -> Spending: ...
 
@@ -38,9 +39,11 @@ class Counting(Protocol):
 class Patience:
     """Which partitions wait, and since when (ms)."""
 
-    _since: dict[Place, int] = field(default_factory=dict[Place, int])
+    _since: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
 
-    def without_waiting(self, places: Sequence[Place], ledger: Counting, now: int) -> list[Place]:
+    def without_waiting(
+        self, places: Sequence[TopicPartition], ledger: PartitionLedger, now: int
+    ) -> list[TopicPartition]:
         """The ``places`` that are to be read at ``now`` (ms)."""
         behind = any(
             at.topic == AUDIT_TOPIC and at.next_offset < at.high_watermark
@@ -51,7 +54,7 @@ class Patience:
             return list(places)
         return [place for place in places if not self._waits(place, ledger, now)]
 
-    def _waits(self, place: Place, ledger: Counting, now: int) -> bool:
+    def _waits(self, place: TopicPartition, ledger: PartitionLedger, now: int) -> bool:
         if place[0] == AUDIT_TOPIC or not ledger.opener.is_tight(place, now):
             return False
         since = self._since.setdefault(place, now)

@@ -10,6 +10,7 @@ from typing import Final, Generic, TypeVar
 
 from sqlalchemy import Connection
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.collector.limits.openings import Budget
 from tallymark_audit.collector.limits.report_prices import (
     CLUSTER,
@@ -24,7 +25,6 @@ from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.cells import RunName
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store.counted import openings
-from tallymark_audit.store.counted.counts import Place
 from tallymark_audit.store.counted.incidents import Incident, fold_incident
 
 REMEMBERED: Final = 65_536
@@ -74,7 +74,7 @@ class ReportBound:
         if not events or not budget.most:
             return list(events)
         budget = replace(budget, most=CLUSTER * budget.most)
-        place: Place = (AUDIT_TOPIC, partition)
+        place: TopicPartition = (AUDIT_TOPIC, partition)
         spent = openings.spent_of(connection, cluster, *place)
         left = start = budget.left(spent, now)
         reporters, reported = self._look(connection, cluster, events)

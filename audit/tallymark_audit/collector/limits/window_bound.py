@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.record_runs import SeenRun
-from tallymark_audit.store.counted.counts import Place
 from tallymark_audit.store.counted.incidents import Incident
 
 MOST_WINDOWS: Final = 100
@@ -34,9 +34,9 @@ class WindowBound:
 
     window_ms: int
     _since: int = 0
-    _open: dict[Place, set[int]] = field(default_factory=dict[Place, set[int]])
+    _open: dict[TopicPartition, set[int]] = field(default_factory=dict[TopicPartition, set[int]])
 
-    def apply(self, runs: Iterable[SeenRun], place: Place, now: int) -> list[Incident]:
+    def apply(self, runs: Iterable[SeenRun], place: TopicPartition, now: int) -> list[Incident]:
         """Move the runs beyond the bound; what there is to report of it."""
         if now - self._since >= MINUTE_MS:
             self._since, self._open = now, {}
@@ -53,7 +53,7 @@ class WindowBound:
         count = sum(run.count for run in moved)
         return [Incident(TOO_MANY_WINDOWS, reason, *place, start, end, count)]
 
-    def _may_open(self, run: SeenRun, place: Place) -> bool:
+    def _may_open(self, run: SeenRun, place: TopicPartition) -> bool:
         known = self._open.setdefault(place, set())
         if len(known) < MOST_WINDOWS:
             known.add(run.key.window)

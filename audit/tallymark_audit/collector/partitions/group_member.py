@@ -8,8 +8,8 @@ from contextlib import suppress
 from tallymark.client.core.security.deployment import ConnectionSettings
 from tallymark.client.group.membership import GroupMembership
 from tallymark.errors import TallymarkError
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.edges import AUDIT_TOPIC, is_audited
-from tallymark_audit.store.counted.counts import Place
 
 
 def group_of(cluster: str) -> str:
@@ -34,7 +34,7 @@ class GroupMember:
             **connection,
         )
 
-    def part_of(self, known: Collection[Place]) -> Collection[Place] | None:
+    def part_of(self, known: Collection[TopicPartition]) -> Collection[TopicPartition] | None:
         """What the group gave it; everything while it has no other member, new topics at once."""
         member = self._membership
         if member.sole:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from typing import Final
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.log_reader import LogReader, partitions_of
-from tallymark_audit.store.counted.counts import Place
 
 DENIED_MS: Final = 1000
 """What is not known is not asked for again for so long: who sends a flood of claims of what is not
@@ -19,15 +19,18 @@ class KnownPlaces:
     unknown, since an event may speak of a topic that is younger than the last look."""
 
     def __init__(
-        self, reader: LogReader, counted: Callable[[], Set[Place]], clock: Callable[[], int]
+        self,
+        reader: LogReader,
+        counted: Callable[[], Set[TopicPartition]],
+        clock: Callable[[], int],
     ) -> None:
         self._reader = reader
         self._counted = counted
         self._clock = clock
-        self._known: set[Place] = set()
-        self._denied: dict[Place, int] = {}
+        self._known: set[TopicPartition] = set()
+        self._denied: dict[TopicPartition, int] = {}
 
-    def unknown(self, places: Set[Place]) -> Set[Place]:
+    def unknown(self, places: Set[TopicPartition]) -> Set[TopicPartition]:
         """Those of ``places`` that are not known here: they were deleted before they were counted,
         or there never were such. TallymarkError: the cluster cannot be asked."""
         lacking = places - self._known

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.store.counted.counts import Place
 
 RETAKE_MS: Final = 3_000
 """So long a partition is left alone that another collector has taken: a heartbeat, and some."""
@@ -30,7 +30,7 @@ class Sharing(Protocol):
         """Whether nobody else may count: being refused is then the end."""
         ...
 
-    def part_of(self, known: Collection[Place]) -> Collection[Place] | None:
+    def part_of(self, known: Collection[TopicPartition]) -> Collection[TopicPartition] | None:
         """Those of the ``known`` partitions to count; None: nobody can tell yet."""
         ...
 
@@ -44,7 +44,7 @@ class Alone:
 
     alone = True
 
-    def part_of(self, known: Collection[Place]) -> Collection[Place]:
+    def part_of(self, known: Collection[TopicPartition]) -> Collection[TopicPartition]:
         """All."""
         return known
 
@@ -57,10 +57,12 @@ class Share:
     """What this collector holds of what it should; times in ms."""
 
     sharing: Sharing
-    _barred: dict[Place, int] = field(default_factory=dict[Place, int])
+    _barred: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     _lead_barred: int = 0
 
-    def wanted(self, known: Collection[Place], in_charge: bool, leaderless: bool) -> set[Place]:
+    def wanted(
+        self, known: Collection[TopicPartition], in_charge: bool, leaderless: bool
+    ) -> set[TopicPartition]:
         """What to count. Until the group has answered that is everything if nobody else seems to
         count, so that the only collector of a cluster need not wait."""
         part = self.sharing.part_of(known)
@@ -69,14 +71,14 @@ class Share:
         return set(part)
 
     def changes(
-        self, wanted: set[Place], held: Collection[Place], now: int
-    ) -> tuple[list[Place], list[Place]]:
+        self, wanted: set[TopicPartition], held: Collection[TopicPartition], now: int
+    ) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """What to take, and what to leave to others."""
         self._barred = {p: until for p, until in self._barred.items() if p in wanted}
         take = [p for p in wanted - set(held) if now >= self._barred.get(p, 0)]
         return sorted(take), sorted(set(held) - wanted)
 
-    def refused(self, places: Iterable[Place], now: int) -> None:
+    def refused(self, places: Iterable[TopicPartition], now: int) -> None:
         """Others have taken these."""
         for place in places:
             self._barred[place] = now + RETAKE_MS
@@ -86,7 +88,11 @@ class Share:
         self._lead_barred = now + RETAKE_MS
 
     def takes_charge(
-        self, known: Collection[Place], held: Collection[Place], wanted: set[Place], now: int
+        self,
+        known: Collection[TopicPartition],
+        held: Collection[TopicPartition],
+        wanted: set[TopicPartition],
+        now: int,
     ) -> bool:
         """Whether it should be in charge of the cluster: who counts its first partition is, that is
         the audit topic's, or who counts all."""
@@ -97,5 +103,5 @@ class Share:
         return everything or first in held
 
 
-def _rank(place: Place) -> tuple[bool, Place]:
+def _rank(place: TopicPartition) -> tuple[bool, TopicPartition]:
     return place[0] != AUDIT_TOPIC, place

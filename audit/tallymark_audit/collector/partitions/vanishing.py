@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.log_reader import TopicLike, partitions_of
-from tallymark_audit.store.counted.counts import Place
 
 PATIENCE_MS: Final = 5_000
 """A partition is asked for by name when the cluster has not named it for so long: a broker that has
@@ -27,11 +27,13 @@ class Vanishing:
     """Follows what the cluster names; times in ms. ``counted``: the partitions that there were, and
     are not deleted; ``deleted``: those that are."""
 
-    counted: set[Place] = field(default_factory=set[Place])
-    deleted: set[Place] = field(default_factory=set[Place])
-    _lacking: dict[Place, int] = field(default_factory=dict[Place, int])
+    counted: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    deleted: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    _lacking: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
 
-    def look(self, there: Collection[Place], now: int) -> tuple[list[Place], list[Place]]:
+    def look(
+        self, there: Collection[TopicPartition], now: int
+    ) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """What may have been deleted (ask :func:`deleted_of`), and what is there again, now that
         the cluster names ``there``. Of a cluster that names nothing, nothing is concluded."""
         if not there:
@@ -43,19 +45,24 @@ class Vanishing:
         gone = sorted(p for p, since in self._lacking.items() if now - since >= PATIENCE_MS)
         return gone, again
 
-    def noted(self, gone: Iterable[Place], again: Iterable[Place], new: Iterable[Place]) -> None:
+    def noted(
+        self,
+        gone: Iterable[TopicPartition],
+        again: Iterable[TopicPartition],
+        new: Iterable[TopicPartition],
+    ) -> None:
         """It is in the store."""
         self.deleted = (self.deleted | set(gone)) - set(again)
         self.counted = (self.counted | set(again) | set(new)) - set(gone)
 
 
 def deleted_of(
-    lacking: Iterable[Place], answers: Mapping[str, TopicLike | KafkaError]
-) -> tuple[list[Place], dict[str, KafkaError]]:
+    lacking: Iterable[TopicPartition], answers: Mapping[str, TopicLike | KafkaError]
+) -> tuple[list[TopicPartition], dict[str, KafkaError]]:
     """Of the partitions that a list of all topics lacks, those that are deleted by what the cluster
     answers for their topics by name: there is no such topic, or it has no such partition. And the
     errors of topics of which nothing is known: their partitions are waited for."""
-    gone: list[Place] = []
+    gone: list[TopicPartition] = []
     unsure: dict[str, KafkaError] = {}
     for topic, partition in lacking:
         answer = answers.get(topic)

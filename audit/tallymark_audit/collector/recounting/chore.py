@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tallymark.errors import CorruptMessageError, CorruptRecordError, TallymarkError
-from tallymark.protocol.topic_partition import EARLIEST
-from tallymark_audit.collector.backoff import Troubles
+from tallymark.protocol.topic_partition import EARLIEST, TopicPartition
+from tallymark_audit.collector.backoff import Backoff
 from tallymark_audit.collector.counting.comparison import changed_cells
 from tallymark_audit.collector.ledger import ABSURD, Ledger
 from tallymark_audit.collector.limits.window_bound import overflow_window
@@ -29,7 +29,7 @@ from tallymark_audit.model.record_runs import Rules
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.counted import counts, recounts
-from tallymark_audit.store.counted.counts import FencedError, Place
+from tallymark_audit.store.counted.counts import FencedError
 from tallymark_audit.store.counted.deleted import deleted_places
 from tallymark_audit.store.counted.incidents import Incident, fold_incident
 from tallymark_audit.store.counted.openings import hidden_records
@@ -51,7 +51,7 @@ class _Work:
     """A window of a request under counting; ``mixed``: see
     :func:`tallymark_audit.collector.counting.comparison.changed_cells`."""
 
-    request: recounts.Recount
+    request: recounts.RecountRequest
     window: int
     again: Recount
     mixed: bool
@@ -71,7 +71,7 @@ class Recounting:
         self,
         reader: LogReader,
         ledger: Ledger,
-        troubles: Troubles,
+        troubles: Backoff,
         clock: Callable[[], int],
         rules: Callable[[int], Rules],
         commit: Callable[[int], bool],
@@ -88,7 +88,7 @@ class Recounting:
         self._scrub = scrub
         self._work: _Work | None = None
         self._slow: _Work | None = None
-        self._unread: dict[Place, int] = {}
+        self._unread: dict[TopicPartition, int] = {}
 
     @property
     def every_ms(self) -> int:
@@ -112,7 +112,7 @@ class Recounting:
             if self._clock() - now >= AT_ONCE_MS:
                 return
 
-    def _try(self, request: recounts.Recount, work: _Work | None, now: int) -> _Work | None:
+    def _try(self, request: recounts.RecountRequest, work: _Work | None, now: int) -> _Work | None:
         """Go on with a request, or begin with its next window; what is left to do of that then. A
         partition that cannot be read now waits; the others do not."""
         trouble = self.name, request.place
@@ -134,7 +134,7 @@ class Recounting:
         self._troubles.end(trouble)
         return left
 
-    def _next(self, now: int) -> recounts.Recount | None:
+    def _next(self, now: int) -> recounts.RecountRequest | None:
         """The request to go on with, of a partition that is ours and well."""
         with self._ledger.store.read() as connection:
             for request in recounts.to_do(connection, self._ledger.cluster):
@@ -142,7 +142,7 @@ class Recounting:
                     return request
         return None
 
-    def _next_slow(self, now: int) -> recounts.Recount | None:
+    def _next_slow(self, now: int) -> recounts.RecountRequest | None:
         with self._ledger.store.read() as connection:
             gone = deleted_places(connection, self._ledger.cluster)
             known = recounts.slow_ones(connection, self._ledger.cluster)
@@ -153,11 +153,11 @@ class Recounting:
                 recounts.ask(connection, self._ledger.cluster, [request])
         return request
 
-    def _may_read(self, place: Place, now: int) -> bool:
+    def _may_read(self, place: TopicPartition, now: int) -> bool:
         ours = place in self._ledger.positions and place[0] != AUDIT_TOPIC
         return ours and self._troubles.due((self.name, place), now)
 
-    def _begin(self, request: recounts.Recount) -> _Work | None:
+    def _begin(self, request: recounts.RecountRequest) -> _Work | None:
         """Begin with the next window of the request; None: there is none, and it is done."""
         cluster, compacted = self._ledger.cluster, self._compacted(request.topic)
         with self._ledger.store.read() as connection:
@@ -182,13 +182,13 @@ class Recounting:
             again.wanted = {seen.key for seen in cells}.__contains__
         return _Work(request, window, again, mixed)
 
-    def _is_mixed(self, request: recounts.Recount, window: int) -> bool:
+    def _is_mixed(self, request: recounts.RecountRequest, window: int) -> bool:
         window_ms = self._rules(self._clock()).window_ms
         with self._ledger.store.read() as connection:
             there = (connection, self._ledger.cluster, request.topic, [window], window_ms)
             return bool(hidden_records(*there))
 
-    def _pass_over(self, request: recounts.Recount, window: int, error: AbsurdError) -> None:
+    def _pass_over(self, request: recounts.RecountRequest, window: int, error: AbsurdError) -> None:
         """What was counted makes no sense, so nothing can be compared with it: the window stays
         UNKNOWN, and the ones after it are counted again."""
         told = f"what was counted of {utc(window)} cannot be compared: {reason_of(error)}"
@@ -199,7 +199,7 @@ class Recounting:
             fold_incident(connection, self._ledger.cluster, incident, self._clock())
             recounts.advance(connection, self._ledger.cluster, left)
 
-    def _again(self, place: Place, window: int, cells: list[Observation]) -> Recount:
+    def _again(self, place: TopicPartition, window: int, cells: list[Observation]) -> Recount:
         first = [seen.first_offset for seen in cells if seen.first_offset >= 0]
         (log_start,) = self._reader.get_offsets_before(*place, EARLIEST)
         return Recount(
@@ -253,7 +253,7 @@ class Recounting:
             fold_incident(connection, self._ledger.cluster, incident, now)
             recounts.advance(connection, self._ledger.cluster, _behind(work))
 
-    def _finish(self, request: recounts.Recount) -> None:
+    def _finish(self, request: recounts.RecountRequest) -> None:
         """There is nothing more to do of it; the slow scrub begins anew when it is time."""
         slow = request.job == recounts.SLOW
         with self._ledger.store.write() as connection:
@@ -265,7 +265,7 @@ class Recounting:
                 recounts.advance(connection, self._ledger.cluster, ended)
 
 
-def _behind(work: _Work) -> recounts.Recount:
+def _behind(work: _Work) -> recounts.RecountRequest:
     """The request when its window is done."""
     request = work.request
     return replace(

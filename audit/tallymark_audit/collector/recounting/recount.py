@@ -26,7 +26,7 @@ from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.model.record_runs import Rules, SeenRun, runs_of_columns
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.store.counted.counts import Position
-from tallymark_audit.store.counted.damage import Hole
+from tallymark_audit.store.counted.damage import UnreadableSpan
 
 FETCH_BYTES: Final = 1 << 20
 
@@ -46,12 +46,12 @@ class Recount:
     epoch: int = -1
     log_start: int = 0
     cells: dict[CellKey, Observation] = field(default_factory=dict[CellKey, Observation])
-    known: Sequence[Hole] = ()
+    known: Sequence[UnreadableSpan] = ()
     """What could not be read when it was counted: left out again, or it would be counted twice
     when it is mended."""
     passes: bool = False
     """Whether to go on behind what cannot be read by now; ``holes`` is that."""
-    holes: list[Hole] = field(default_factory=list[Hole])
+    holes: list[UnreadableSpan] = field(default_factory=list[UnreadableSpan])
 
     @property
     def done(self) -> bool:
@@ -114,7 +114,7 @@ class Recount:
             return False
         place = (self.topic, self.partition)
         behind = goes_on_at(error, fetch_from(reader, place), self.end)
-        self.holes.append(Hole(self.at, behind, error.reason))
+        self.holes.append(UnreadableSpan(self.at, behind, error.reason))
         self.at, self.epoch = behind, -1
         return True
 
@@ -131,8 +131,8 @@ def count_again(
     affected: list[Observation],
     rules: Rules,
     max_ranges: int = MAX_RANGES,
-    known: Sequence[Hole] = (),
-) -> tuple[Position, dict[CellKey, Observation], list[Hole]]:
+    known: Sequence[UnreadableSpan] = (),
+) -> tuple[Position, dict[CellKey, Observation], list[UnreadableSpan]]:
     """The position after the cut, the affected cells as the log has them now, and what of it cannot
     be read, beside what was ``known``. Cells of which nothing is left are missing; a ``detached``
     one stays as it was counted, since this log lacks a part of it, and one of records of many

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tallymark_audit.store.counted.counts import Place
-from tallymark_audit.store.counted.recounts import FIRST, SLOW, Recount
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark_audit.store.counted.recounts import FIRST, SLOW, RecountRequest
 
 PASS_MS: Final = 3_600_000
 """A log is read no more often than this, however short it is."""
@@ -27,7 +27,7 @@ class SlowScrub:
     rate: int = 0
     settled_ms: int = 0
     _next_at: int = 0
-    _turn: dict[Place, int] = field(default_factory=dict[Place, int])
+    _turn: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     _turns: int = 0
 
     @property
@@ -44,8 +44,11 @@ class SlowScrub:
         self._next_at = max(now, self._next_at) + size * 1000 // max(1, self.rate)
 
     def choose(
-        self, places: Iterable[Place], known: Mapping[Place, Recount], now: int
-    ) -> Recount | None:
+        self,
+        places: Iterable[TopicPartition],
+        known: Mapping[TopicPartition, RecountRequest],
+        now: int,
+    ) -> RecountRequest | None:
         """The partition whose turn it is, of those that do not rest, and what to read of it."""
         ready = [
             place
@@ -60,9 +63,9 @@ class SlowScrub:
         place = min(ready, key=lambda one: (self._turn.get(one, -1), one))
         self._turns += 1
         self._turn[place] = self._turns
-        one = known.get(place) or Recount(*place, SLOW, FIRST, 0, FIRST, now)
+        one = known.get(place) or RecountRequest(*place, SLOW, FIRST, 0, FIRST, now)
         return replace(one, end=now - self.settled_ms)
 
-    def again(self, one: Recount, now: int) -> Recount:
+    def again(self, one: RecountRequest, now: int) -> RecountRequest:
         """The request when all was read: from the beginning, when it is time."""
         return replace(one, next_window=FIRST, asked_at=now + PASS_MS)

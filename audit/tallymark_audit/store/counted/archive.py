@@ -26,8 +26,9 @@ from sqlalchemy import Connection, RowMapping, Table, delete, select
 from tallymark_audit.model import sketches
 from tallymark_audit.model.absurd import AbsurdError
 from tallymark_audit.store.counted.totals import forget
+from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.tables import archive, claims, detached, observations
-from tallymark_audit.store.schema.upsert import Row, insert_new, upsert
+from tallymark_audit.store.schema.upsert import insert_new, upsert
 
 TABLES: Final[Mapping[str, Table]] = {table.name: table for table in (observations, claims)}
 _OUTSIDE: Final = frozenset({"cluster", "topic", "window"})

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tallymark.errors import TallymarkError
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.absurd import AbsurdError, reason_of
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.sides import Observation
@@ -35,9 +36,6 @@ from tallymark_audit.store.schema.rows import (
 from tallymark_audit.store.schema.tables import collectors, observations, progress, window_changes
 from tallymark_audit.store.schema.upsert import insert_new, upsert
 
-Place = tuple[str, int]
-"""Topic and partition."""
-
 
 class FencedError(TallymarkError):
     """Another collector has taken over; nothing was written."""
@@ -46,7 +44,7 @@ class FencedError(TallymarkError):
 class PartitionFencedError(FencedError):
     """Another collector counts the partition at ``place`` now; nothing was written."""
 
-    def __init__(self, message: str, place: Place) -> None:
+    def __init__(self, message: str, place: TopicPartition) -> None:
         super().__init__(message)
         self.place = place
 
@@ -66,7 +64,7 @@ class Position:
     generation: int = 0
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         """Topic and partition."""
         return self.topic, self.partition
 

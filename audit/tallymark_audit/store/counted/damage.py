@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, delete, exists, select, update
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.judge.damage import Damaged
-from tallymark_audit.store.counted.counts import Place
 from tallymark_audit.store.counted.deleted import is_there
 from tallymark_audit.store.counted.incidents import Incident, fold_incident
 from tallymark_audit.store.schema.tables import damage, incidents, observations, progress
@@ -32,7 +32,7 @@ MOST: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class UnreadableSpan:
     """Offsets ``start`` up to ``end``, excluded, that cannot be read, and ``why``. ``since`` and
     ``until`` (ms): the newest time of what was read before, -1 where nothing was, and the time of
     what follows. ``final``: it is what somebody sent, and will never be anything else."""
@@ -46,14 +46,20 @@ class Hole:
 
 
 def note_holes(
-    connection: Connection, cluster: str, place: Place, holes: Iterable[Hole], now_ms: int
+    connection: Connection,
+    cluster: str,
+    place: TopicPartition,
+    holes: Iterable[UnreadableSpan],
+    now_ms: int,
 ) -> None:
     """Keep that these offsets were passed over, in the order of the log."""
     for hole in holes:
         _note(connection, cluster, place, hole, now_ms)
 
 
-def _note(connection: Connection, cluster: str, place: Place, hole: Hole, now_ms: int) -> None:
+def _note(
+    connection: Connection, cluster: str, place: TopicPartition, hole: UnreadableSpan, now_ms: int
+) -> None:
     until = now_ms if hole.until < 0 else min(hole.until, now_ms)
     since = max(hole.since, _newest_before(connection, cluster, place, hole.start, now_ms))
     until = max(since, until)
@@ -89,7 +95,7 @@ def _note(connection: Connection, cluster: str, place: Place, hole: Hole, now_ms
 
 
 def _newest_before(
-    connection: Connection, cluster: str, place: Place, offset: int, now_ms: int
+    connection: Connection, cluster: str, place: TopicPartition, offset: int, now_ms: int
 ) -> int:
     query = (
         select(observations.c.max_timestamp)
@@ -106,7 +112,7 @@ def _newest_before(
 
 
 def _grow_incident(
-    connection: Connection, cluster: str, place: Place, start: int, end: int
+    connection: Connection, cluster: str, place: TopicPartition, start: int, end: int
 ) -> None:
     """What is known already is told once: the row of the incident counts, and reaches further."""
     connection.execute(
@@ -122,11 +128,11 @@ def _grow_incident(
     )
 
 
-def holes_of(connection: Connection, cluster: str, place: Place) -> list[Hole]:
+def holes_of(connection: Connection, cluster: str, place: TopicPartition) -> list[UnreadableSpan]:
     """What was passed over of a partition, in the order of the log."""
     query = select(damage).where(*_of(cluster, place), damage.c.to_offset >= 0)
     return [
-        Hole(
+        UnreadableSpan(
             row["from_offset"],
             row["to_offset"],
             row["reason"],
@@ -138,7 +144,7 @@ def holes_of(connection: Connection, cluster: str, place: Place) -> list[Hole]:
     ]
 
 
-def not_final(connection: Connection, cluster: str) -> list[tuple[Place, Hole]]:
+def not_final(connection: Connection, cluster: str) -> list[tuple[TopicPartition, UnreadableSpan]]:
     """What was passed over of a cluster and may be mended, by place."""
     query = (
         select(damage.c.topic, damage.c.partition)
@@ -154,7 +160,7 @@ def not_final(connection: Connection, cluster: str) -> list[tuple[Place, Hole]]:
     ]
 
 
-def fill(connection: Connection, cluster: str, place: Place, hole: Hole) -> bool:
+def fill(connection: Connection, cluster: str, place: TopicPartition, hole: UnreadableSpan) -> bool:
     """It can be read by now, and is counted in the same transaction. False: it is another one by
     now, or somebody has counted it."""
     found = connection.execute(
@@ -167,25 +173,29 @@ def fill(connection: Connection, cluster: str, place: Place, hole: Hole) -> bool
     return found.rowcount == 1
 
 
-def give_up(connection: Connection, cluster: str, place: Place, hole: Hole) -> None:
+def give_up(
+    connection: Connection, cluster: str, place: TopicPartition, hole: UnreadableSpan
+) -> None:
     """It is not in the log any more: nobody will mend it."""
     mine = *_of(cluster, place), damage.c.from_offset == hole.start
     connection.execute(update(damage).where(*mine).values(final=1))
 
 
-def end_damage(connection: Connection, cluster: str, place: Place, offset: int = -1) -> bool:
+def end_damage(
+    connection: Connection, cluster: str, place: TopicPartition, offset: int = -1
+) -> bool:
     """What is known of ``offset`` and behind is known of another log by now; whether anything
     was."""
     gone = delete(damage).where(*_of(cluster, place), damage.c.from_offset >= offset)
     return connection.execute(gone).rowcount > 0
 
 
-def end_stop(connection: Connection, cluster: str, place: Place) -> None:
+def end_stop(connection: Connection, cluster: str, place: TopicPartition) -> None:
     """An older program had stopped there: counting goes on."""
     connection.execute(delete(damage).where(*_of(cluster, place), damage.c.to_offset < 0))
 
 
-def damaged_places(connection: Connection, cluster: str) -> frozenset[Place]:
+def damaged_places(connection: Connection, cluster: str) -> frozenset[TopicPartition]:
     """The partitions of a cluster where an older program has stopped."""
     query = select(damage.c.topic, damage.c.partition).where(
         damage.c.cluster == cluster, damage.c.to_offset < 0
@@ -234,7 +244,7 @@ def is_spread(connection: Connection, cluster: str, topic: str) -> bool:
     return connection.execute(query.limit(1)).first() is not None
 
 
-def _of(cluster: str, place: Place) -> tuple[Any, ...]:
+def _of(cluster: str, place: TopicPartition) -> tuple[Any, ...]:
     return (
         damage.c.cluster == cluster,
         damage.c.topic == place[0],

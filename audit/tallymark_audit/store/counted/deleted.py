@@ -12,15 +12,13 @@ from collections.abc import Iterable
 from sqlalchemy import ColumnElement, Connection, Table, exists, select
 from sqlalchemy import delete as delete_from
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.store.schema.tables import deleted, detached
 from tallymark_audit.store.schema.upsert import insert_new
 
-Place = tuple[str, int]
-"""Topic and partition."""
-
 
 def note_deleted(
-    connection: Connection, cluster: str, places: Iterable[Place], now_ms: int
+    connection: Connection, cluster: str, places: Iterable[TopicPartition], now_ms: int
 ) -> None:
     """The cluster does not have these any more. What is known already stays."""
     rows = [
@@ -30,7 +28,7 @@ def note_deleted(
     insert_new(connection, deleted, rows)
 
 
-def note_there(connection: Connection, cluster: str, places: Iterable[Place]) -> None:
+def note_there(connection: Connection, cluster: str, places: Iterable[TopicPartition]) -> None:
     """The cluster has these again."""
     for topic, partition in sorted(places):
         connection.execute(
@@ -42,7 +40,7 @@ def note_there(connection: Connection, cluster: str, places: Iterable[Place]) ->
         )
 
 
-def deleted_places(connection: Connection, cluster: str) -> frozenset[Place]:
+def deleted_places(connection: Connection, cluster: str) -> frozenset[TopicPartition]:
     """The partitions that a cluster had and does not have."""
     query = select(deleted.c.topic, deleted.c.partition).where(deleted.c.cluster == cluster)
     return frozenset((topic, partition) for topic, partition in connection.execute(query))

@@ -14,6 +14,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.store.counted.archive import partitions_of
 from tallymark_audit.store.counted.deleted import deleted_places, is_there
 from tallymark_audit.store.schema.tables import archive, observations, recounts
@@ -29,12 +30,9 @@ PATIENCE_MS: Final = 600_000
 """A window waits no longer than this to be counted again before it is judged as it is."""
 _AT_ONCE: Final = 500
 
-Place = tuple[str, int]
-"""Topic and partition."""
-
 
 @dataclass(frozen=True, slots=True)
-class Recount:
+class RecountRequest:
     """Windows to count again (starts, ms): from ``first`` up to ``end``, excluded, those before
     ``next_window`` are done. ``cells``: of how many the count was not what it had been."""
 
@@ -51,18 +49,18 @@ class Recount:
     done: bool = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         """Topic and partition."""
         return self.topic, self.partition
 
 
-def ask(connection: Connection, cluster: str, wanted: Iterable[Recount]) -> None:
+def ask(connection: Connection, cluster: str, wanted: Iterable[RecountRequest]) -> None:
     """Have these counted again. One that is asked for again begins anew."""
     upsert(
         connection,
         recounts,
         [
-            {"cluster": cluster, **{name: getattr(one, name) for name in Recount.__slots__}}
+            {"cluster": cluster, **{name: getattr(one, name) for name in RecountRequest.__slots__}}
             for one in wanted
         ],
     )
@@ -75,7 +73,7 @@ def ask_for_windows(
     found something else; returns in how many places. Partitions that are deleted are left out."""
     gone = deleted_places(connection, cluster)
     wanted = [
-        Recount(topic, partition, RECONCILE, window, window + 1, window, now_ms)
+        RecountRequest(topic, partition, RECONCILE, window, window + 1, window, now_ms)
         for window, partition in sorted(_seen_in(connection, cluster, topic, windows))
         if (topic, partition) not in gone
     ]
@@ -83,34 +81,36 @@ def ask_for_windows(
     return len(wanted)
 
 
-def to_do(connection: Connection, cluster: str) -> Iterator[Recount]:
+def to_do(connection: Connection, cluster: str) -> Iterator[RecountRequest]:
     """What is not done yet, in the order in which it is to be done: another count's doubts first,
     since verdicts wait for them. They are read as far as the caller takes them."""
     at = recounts.c
     query = (
-        select(*(at[name] for name in Recount.__slots__))
+        select(*(at[name] for name in RecountRequest.__slots__))
         .where(at.cluster == cluster, ~at.done, at.job != SLOW, is_there(recounts))
         .order_by(at.job != RECONCILE, at.asked_at, at.topic, at.partition, at.first, at.job)
         .limit(_AT_ONCE)
     )
     for start in count(step=_AT_ONCE):
         some = connection.execute(query.offset(start)).mappings().all()
-        yield from (Recount(**row) for row in some)
+        yield from (RecountRequest(**row) for row in some)
         if len(some) < _AT_ONCE:
             return
 
 
-def slow_ones(connection: Connection, cluster: str) -> dict[Place, Recount]:
+def slow_ones(connection: Connection, cluster: str) -> dict[TopicPartition, RecountRequest]:
     """How far the slow scrub is, by partition."""
     return {one.place: one for one in of_job(connection, SLOW, cluster)}
 
 
-def of_job(connection: Connection, job: str, cluster: str | None = None) -> list[Recount]:
+def of_job(connection: Connection, job: str, cluster: str | None = None) -> list[RecountRequest]:
     """All requests of a job, in one cluster or all."""
-    query = select(*(recounts.c[name] for name in Recount.__slots__)).where(recounts.c.job == job)
+    query = select(*(recounts.c[name] for name in RecountRequest.__slots__)).where(
+        recounts.c.job == job
+    )
     if cluster is not None:
         query = query.where(recounts.c.cluster == cluster)
-    return [Recount(**row) for row in connection.execute(query).mappings()]
+    return [RecountRequest(**row) for row in connection.execute(query).mappings()]
 
 
 def forget_job(connection: Connection, job: str) -> None:
@@ -118,7 +118,7 @@ def forget_job(connection: Connection, job: str) -> None:
     connection.execute(delete(recounts).where(recounts.c.job == job))
 
 
-def end_of(connection: Connection, cluster: str, places: Iterable[Place]) -> None:
+def end_of(connection: Connection, cluster: str, places: Iterable[TopicPartition]) -> None:
     """These partitions are deleted: nothing can be counted again there, and nobody waits for it."""
     for topic, partition in places:
         of = (
@@ -151,7 +151,7 @@ def waiting(
 
 
 def next_window(
-    connection: Connection, cluster: str, one: Recount, leave_out: int | None = None
+    connection: Connection, cluster: str, one: RecountRequest, leave_out: int | None = None
 ) -> int | None:
     """The next window of a request that holds anything in its partition, but for the one to
     ``leave_out``; None: there is none."""
@@ -170,7 +170,7 @@ def next_window(
     return next((window for window in packed if window != leave_out), seen)
 
 
-def _packed(connection: Connection, cluster: str, one: Recount, end: int) -> Iterator[int]:
+def _packed(connection: Connection, cluster: str, one: RecountRequest, end: int) -> Iterator[int]:
     """The archived windows before ``end`` that a request still has to look at, a page at a time."""
     start: int | None = one.next_window
     while start is not None:
@@ -190,18 +190,18 @@ def _packed(connection: Connection, cluster: str, one: Recount, end: int) -> Ite
         start = found[-1].window + 1 if len(found) == _AT_ONCE else None
 
 
-def advance(connection: Connection, cluster: str, one: Recount) -> None:
+def advance(connection: Connection, cluster: str, one: RecountRequest) -> None:
     """The request has come as far as ``one`` says. Another count's doubts are gone when they are
     looked into; whoever else asked wants to read what came of it."""
     same = _is(cluster, one)  # and not asked for anew meanwhile
     if one.done and one.job == RECONCILE:
         connection.execute(delete(recounts).where(*same))
         return
-    told = {name: getattr(one, name) for name in Recount.__slots__}
+    told = {name: getattr(one, name) for name in RecountRequest.__slots__}
     connection.execute(update(recounts).where(*same).values(**told))
 
 
-def _is(cluster: str, one: Recount) -> list[ColumnElement[bool]]:
+def _is(cluster: str, one: RecountRequest) -> list[ColumnElement[bool]]:
     return [
         recounts.c.cluster == cluster,
         recounts.c.topic == one.topic,

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, delete, select, union
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import GROUP
 from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.tables import (
     claims,
     collectors,
@@ -25,7 +26,7 @@ from tallymark_audit.store.schema.tables import (
     reporters,
     totals,
 )
-from tallymark_audit.store.schema.upsert import Row, upsert
+from tallymark_audit.store.schema.upsert import upsert
 
 WINDOW: Final = 0
 """The span of a window's own total, whatever its length."""

@@ -19,6 +19,7 @@ from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.edges import passes
 from tallymark_audit.store.counted import archive as archives
 from tallymark_audit.store.counted import totals
+from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.tables import (
     archive,
     claims,
@@ -29,7 +30,7 @@ from tallymark_audit.store.schema.tables import (
     watermarks,
     window_changes,
 )
-from tallymark_audit.store.schema.upsert import Row, upsert
+from tallymark_audit.store.schema.upsert import upsert
 
 PASSING: Final = (State.OPEN, State.SETTLING)
 """Revisions that only say that it was too soon: not kept of an archived window."""
@@ -43,7 +44,7 @@ class Changed(NamedTuple):
     window: int
 
 
-class Judged(NamedTuple):
+class JudgedState(NamedTuple):
     """A verdict, as far as it matters here."""
 
     edge: str
@@ -88,7 +89,7 @@ def healthy(
     ]
 
 
-def is_healthy(expected: Iterable[str], judged: Sequence[Judged]) -> bool:
+def is_healthy(expected: Iterable[str], judged: Sequence[JudgedState]) -> bool:
     """Whether a window may be packed: somebody has judged it, so has every edge of which a verdict
     is ``expected``, and all of them, also the second source, found it good by itself."""
     good = all(one.state in GOOD and not one.accepted for one in judged)
@@ -201,7 +202,7 @@ def _judged(
     cluster: str,
     names: Mapping[str, set[str]],
     windows: Iterable[int],
-) -> dict[tuple[str, int], list[Judged]]:
+) -> dict[tuple[str, int], list[JudgedState]]:
     """The verdicts of the edges at the cluster, by topic and window."""
     known = {edge.name for edge in edges}
     known |= set(connection.execute(select(watermarks.c.edge).distinct()).scalars())
@@ -211,9 +212,9 @@ def _judged(
         verdicts.c.topic.in_(sorted({name for some in names.values() for name in some})),
         verdicts.c.window.in_(sorted(windows)),
     )
-    found: dict[tuple[str, int], list[Judged]] = defaultdict(list)
+    found: dict[tuple[str, int], list[JudgedState]] = defaultdict(list)
     for row in connection.execute(query):
-        judged = Judged(row.edge, row.topic, row.window, row.state, bool(row.accepted_by))
+        judged = JudgedState(row.edge, row.topic, row.window, row.state, bool(row.accepted_by))
         found[judged.topic, judged.window].append(judged)
     return found
 

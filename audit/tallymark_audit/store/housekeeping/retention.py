@@ -26,7 +26,7 @@ HOURS_KEPT: Final = 700 * DAY
 """Totals of hours are kept so much longer, those of days for ever."""
 WINDOWS_AT_ONCE: Final = 50
 
-Portion = Callable[[Connection, str, int, int], int]
+DeletePortion = Callable[[Connection, str, int, int], int]
 """Forgets up to so many things of a cluster before a time (ms); how many it was."""
 
 
@@ -92,7 +92,7 @@ def _reporters(connection: Connection, cluster: str, before: int, most: int) -> 
     return gone
 
 
-def _by_time(table: Table, column: str, *conditions: ColumnElement[bool]) -> Portion:
+def _by_time(table: Table, column: str, *conditions: ColumnElement[bool]) -> DeletePortion:
     def forget(connection: Connection, _cluster: str, before: int, most: int) -> int:
         return _delete(connection, table, (table.c[column] < before, *conditions), most)
 
@@ -106,7 +106,7 @@ def _graphs(connection: Connection, _cluster: str, before: int, most: int) -> in
     return _delete(connection, t, (t.c.valid_from < held,), most)
 
 
-PORTIONS: Final[tuple[Portion, ...]] = (
+PORTIONS: Final[tuple[DeletePortion, ...]] = (
     _changes,
     _archive,
     _totals,

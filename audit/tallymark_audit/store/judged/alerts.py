@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
 
-from tallymark_audit.model.alert import Alert, Told
+from tallymark_audit.model.alert import Alert, NotifiedState
 from tallymark_audit.store.schema.rows import Row, RowLike
 from tallymark_audit.store.schema.tables import alerts, meta
 from tallymark_audit.store.schema.upsert import upsert
@@ -38,7 +38,7 @@ def forget(connection: Connection, gone: Iterable[Alert]) -> None:
         connection.execute(delete(alerts).where(*_same(alert)))
 
 
-def mark_told(connection: Connection, alert: Alert, told: Told, now: int) -> None:
+def mark_told(connection: Connection, alert: Alert, told: NotifiedState, now: int) -> None:
     """The webhook has taken that of it. What has become of the alert meanwhile stays."""
     connection.execute(update(alerts).where(*_same(alert)).values(told=told, told_at=now))
 

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, o
 from tallymark.errors import UserError
 from tallymark_audit.judge.apart import is_unjudged
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
+from tallymark_audit.model.cells import EdgeWindow
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.judged.verdict_changes import note_change
 from tallymark_audit.store.schema.portions import first_of
@@ -23,8 +24,6 @@ MAX_CELLS = 1000
 """Cells kept with one verdict, the worst first; the sums are always of all of them."""
 MAX_CELL_BYTES = 1 << 20
 """And about so many bytes of them as JSON."""
-Window = tuple[str, str, int]
-"""Edge, topic, start (ms)."""
 _UNDECIDED = tuple(str(state) for state in UNDECIDED)
 WRONG = ("missing", "duplicates", "unclaimed")
 """The counts of which more is worse."""
@@ -171,11 +170,11 @@ def _present(
 
 
 def _withdraw(
-    connection: Connection, judged: Iterable[Verdict], source: str, old: Mapping[Window, Row]
-) -> set[Window]:
+    connection: Connection, judged: Iterable[Verdict], source: str, old: Mapping[EdgeWindow, Row]
+) -> set[EdgeWindow]:
     """Delete what there is of windows that are complete since they hold nothing, if nobody was
     ever told of anything in them; returns these windows."""
-    withdrawn: set[Window] = set()
+    withdrawn: set[EdgeWindow] = set()
     for verdict in judged:
         key = verdict.edge, verdict.topic, verdict.window
         before = old.get(key)
@@ -190,7 +189,7 @@ def _withdraw(
     return withdrawn
 
 
-def _was_told_of(connection: Connection, key: Window, source: str) -> bool:
+def _was_told_of(connection: Connection, key: EdgeWindow, source: str) -> bool:
     """Whether anything was claimed or decided of the window, or another source judges it."""
     past = verdict_history.c
     counted = or_(*(past[name] != 0 for name in SUMS))
@@ -200,7 +199,7 @@ def _was_told_of(connection: Connection, key: Window, source: str) -> bool:
     return bool(connection.scalar(select(or_(exists().where(*told), exists().where(*other)))))
 
 
-def _of_window(table: Table, key: Window) -> list[ColumnElement[bool]]:
+def _of_window(table: Table, key: EdgeWindow) -> list[ColumnElement[bool]]:
     names = ("edge", "topic", "window")
     return [table.c[name] == value for name, value in zip(names, key, strict=True)]
 

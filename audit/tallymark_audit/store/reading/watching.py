@@ -79,7 +79,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class StateTally:
     """The windows of a topic on an edge in one state, of a period, and the messages claimed and
     observed in them. ``share``: millionths that are there of the worst window, floored, a million
     only if it is complete; None while they are too young to tell."""
@@ -218,7 +218,7 @@ def collector_backlogs(connection: Connection, cluster: str) -> list[Backlog]:
 
 def tallies(
     connection: Connection, edges: Collection[str], start: int, end: int, span: int
-) -> dict[int, list[Tally]]:
+) -> dict[int, list[StateTally]]:
     """The windows from ``start`` up to ``end`` (ms, excluded) as the collectors judge them, by
     ``span`` (ms), and by edge, topic and state."""
     t = verdicts.c
@@ -241,16 +241,16 @@ def tallies(
     at = c.window - c.window % span
     sums = (func.count(), func.sum(c.claimed), func.sum(c.observed), share)
     query = select(at, c.edge, c.topic, c.state, *sums).group_by(at, c.edge, c.topic, c.state)
-    found: dict[int, list[Tally]] = {}
+    found: dict[int, list[StateTally]] = {}
     for since, edge, topic, state, windows, claimed, observed, least in connection.execute(query):
         worst = _share(state, least)
-        one = Tally(edge, topic, state, windows, int(claimed), int(observed), worst)
+        one = StateTally(edge, topic, state, windows, int(claimed), int(observed), worst)
         found.setdefault(since, []).append(one)
     return found
 
 
 def _share(state: str, least: int | None) -> int | None:
-    """``Tally.share``; of windows without a claim all is there."""
+    """``StateTally.share``; of windows without a claim all is there."""
     if state in _YOUNG:
         return None
     share = MILLIONTHS if least is None else int(least)

@@ -11,7 +11,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, LargeBinary, Table, TextClause, text
 from sqlalchemy.schema import ColumnDefault
 
-Row = dict[str, Any]
+from tallymark_audit.store.schema.rows import Row
+
 MANY: Final = 4
 """From so many rows on it is worth it to write them with one statement."""
 AT_ONCE: Final = 5_000
