@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from sqlalchemy import func, select
 
-from tallymark_audit.collector.judging.locate import stretches
+from tallymark_audit.collector.judging.locate import offset_ranges
 from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import CellKey, Copy
@@ -173,7 +173,7 @@ class Side:
                     for partition in (0, 1)
                 ],
                 "beyond": [sorted((s.key, s.count, s.ranges.to_list()) for s in b) for b in beyond],
-                "stretches": {k: sorted(stretches(connection, CLUSTER, k)) for k in keys},
+                "offset_ranges": {k: sorted(offset_ranges(connection, CLUSTER, k)) for k in keys},
                 "totals": {
                     span: [
                         one._replace(latency=())

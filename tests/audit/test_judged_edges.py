@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import Mirror
-from tallymark_audit.collector.judging.locate import HeldCell, Stretch, changed
+from tallymark_audit.collector.judging.locate import HeldCell, OffsetRange, changed
 from tallymark_audit.events.events import CellReport, Copied, Gap
 from tallymark_audit.judge.hops import hops_into
 from tallymark_audit.model.cells import CellKey, Edge
@@ -424,6 +424,6 @@ def test_the_records_of_a_corrupt_block_that_differ_are_named() -> None:
         cluster.log(topic).append(told[:4])
         cluster.log(topic).append(told[4:])
     key = CellKey("t", 0, 0, "web", "61" * 8)
-    within = [Stretch(0, 0, 5)]
+    within = [OffsetRange(0, 0, 5)]
     found = changed(key, span(0, 1023), HeldCell(above, "t", within), HeldCell(below, "x", within))
     assert found == [(0, 3, 3)]

@@ -21,7 +21,7 @@ from tallymark_audit.cli.scrubbing import plan
 from tallymark_audit.collector.collector import Collector, CollectorSettings, wall_clock
 from tallymark_audit.collector.counting.cells import count
 from tallymark_audit.collector.counting.comparison import changed_cells, difference
-from tallymark_audit.collector.judging.locate import Stretch, stretches
+from tallymark_audit.collector.judging.locate import OffsetRange, offset_ranges
 from tallymark_audit.collector.limits.window_bound import MOST_WINDOWS, overflow_window
 from tallymark_audit.collector.recounting.slow_scrub import PASS_MS
 from tallymark_audit.judge.verdicts import Clock, State, Verdict, judge
@@ -226,7 +226,7 @@ def test_what_the_log_before_held_is_not_lost_when_it_is_counted_again(rig: Rig)
     assert rig.incidents() == ["recreated"]
     assert rig.asked() == []
     with rig.store.read() as connection:
-        assert stretches(connection, "dc1", CELL) == [Stretch(0, 0, 29)]
+        assert offset_ranges(connection, "dc1", CELL) == [OffsetRange(0, 0, 29)]
 
 
 def test_what_the_log_before_held_is_not_lost_when_the_new_one_is_cut(rig: Rig) -> None:

@@ -18,7 +18,7 @@ from tallymark.client.producing.stamps import Stamp, decode_stamp
 from tallymark.deployment import Mirror
 from tallymark.errors import ConnectError, UserError
 from tallymark.protocol.murmur2 import partition_of
-from tallymark_audit.collector.judging.locate import Stretch
+from tallymark_audit.collector.judging.locate import OffsetRange
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import EXPIRED, CellKey, Copy, Edge, Explanation
 from tallymark_audit.model.ranges import EMPTY, RangeSet
@@ -134,7 +134,7 @@ def _sequence(record: Any) -> int:
 
 
 def item(missing: RangeSet, last: int, **other: Any) -> Item:
-    within = (Stretch(0, 0, last),)
+    within = (OffsetRange(0, 0, last),)
     made = Item("dc1-to-aggregate", "dc1", "aggregate", KEY, "t", missing, missing.size, within)
     return replace(made, **other)
 
@@ -214,7 +214,7 @@ def test_it_goes_to_the_topic_and_partition_the_mirror_would_choose() -> None:
     world.put("dc1", range(6), partition=3, keys="abc")
     for partition in range(3):
         world.clusters["aggregate"].log("dc1.t", partition)
-    within = (Stretch(3, 0, 5),)
+    within = (OffsetRange(3, 0, 5),)
     one = item(RangeSet.single(0, 5), 5, topic="dc1.t", within=within)
     assert apply(world, one) == [("repaired", "")]
     expected: dict[int, list[int]] = {0: [], 1: [], 2: []}
@@ -316,7 +316,7 @@ def test_a_plan_says_from_where_to_where(store: Store, tmp_path: Path) -> None:
     (one,) = plan.items
     assert (one.topic, one.within, one.places, one.refused) == (
         "dc1.t",
-        (Stretch(2, 100, 120),),
+        (OffsetRange(2, 100, 120),),
         (),
         "",
     )

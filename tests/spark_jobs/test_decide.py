@@ -31,7 +31,7 @@ from tallymark_spark_jobs.reconcile.report import print_outcome
 from tallymark_spark_jobs.reconcile.scan import observations, parts
 from tallymark_spark_jobs.reconcile.search import (
     Identity,
-    Place,
+    LogSpan,
     Search,
     exactly,
     located,
@@ -197,11 +197,11 @@ def test_the_search_reads_only_where_the_missing_can_be() -> None:
     options = exactly(plan["dc1"])
     assert json.loads(options["assign"]) == {"t": [0]}
     assert json.loads(options["endingOffsets"]) == {"t": {"0": 100}}
-    found = [Place("dc1", "t", 0, 138, 141, 38, 41), Place("dc1", "t", 0, 150, 152, 42, 44)]
+    found = [LogSpan("dc1", "t", 0, 138, 141, 38, 41), LogSpan("dc1", "t", 0, 150, 152, 42, 44)]
     cell = next(one for one in decision.verdicts if one.cells).cells[0]
     assert located(cell, {identity: found}) == [
-        Place("dc1", "t", 0, 140, 141, 40, 41),
-        Place("dc1", "t", 0, 150, 152, 42, 44),
+        LogSpan("dc1", "t", 0, 140, 141, 40, 41),
+        LogSpan("dc1", "t", 0, 150, 152, 42, 44),
     ]
 
 
@@ -445,7 +445,7 @@ def test_a_group_is_judged_by_what_its_runs_say() -> None:
 
 def test_the_report_names_the_loss(tmp_path: Path) -> None:
     decision = judged(LOSSY, CLAIMS)
-    places = {Identity("t", 0, ONE): [Place("dc1", "t", 0, 140, 143, 40, 43)]}
+    places = {Identity("t", 0, ONE): [LogSpan("dc1", "t", 0, 140, 143, 40, 43)]}
     outcome = outcome_of(decision, places=places)
     out = io.StringIO()
     print_outcome(Console(file=out, width=120), outcome)
@@ -467,7 +467,7 @@ def test_the_report_names_the_loss(tmp_path: Path) -> None:
 
 def test_the_store_holds_the_verdicts_once_however_often_a_run_is_repeated(tmp_path: Path) -> None:
     decision = judged(LOSSY, CLAIMS)
-    places = {Identity("t", 0, ONE): [Place("dc1", "t", 0, 140, 144, 40, 44)]}
+    places = {Identity("t", 0, ONE): [LogSpan("dc1", "t", 0, 140, 144, 40, 44)]}
     outcome = outcome_of(decision, places=places)
     with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
         for _ in range(2):

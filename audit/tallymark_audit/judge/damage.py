@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 from tallymark_audit.judge.states import State
 
 Held = tuple[State, str]
+"""A state, and why; where it holds a verdict back: OPEN, SETTLING or UNKNOWN."""
 
 
 class Damaged(NamedTuple):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tallymark_audit.judge.gate import Gate, Held, reporter_held
+from tallymark_audit.judge.damage import Held
+from tallymark_audit.judge.readiness import Readiness, reporter_held
 from tallymark_audit.judge.states import ReporterFacts, State, worst
 
 PERHAPS_AGAIN = "in hand of a consumer when it was gone: perhaps processed twice"
@@ -56,17 +57,21 @@ class Findings:
 
 
 def state_of(
-    gate: Gate, reporter: ReporterFacts | None, found: Findings, end: int
+    readiness: Readiness, reporter: ReporterFacts | None, found: Findings, end: int
 ) -> tuple[State, str]:
     """The state of a cell and the reason for it. ``reporter`` is who sent its records, if known;
     ``end`` (ms) the end of the window."""
-    if gate.young:
-        return gate.young if found.anything else (State.COMPLETE, found.note)
-    owing = reporter_held(reporter, gate.clock) if reporter and _owes(gate, reporter, end) else None
+    if readiness.young:
+        return readiness.young if found.anything else (State.COMPLETE, found.note)
+    owing = (
+        reporter_held(reporter, readiness.clock)
+        if reporter and _owes(readiness, reporter, end)
+        else None
+    )
     if reporter is None and found.stamped:
-        owing = gate.unheard
-    shown = _shown(gate, found, owing)
-    if owing and reporter and (reporter.backfill or gate.ahead):
+        owing = readiness.unheard
+    shown = _shown(readiness, found, owing)
+    if owing and reporter and (reporter.backfill or readiness.ahead):
         shown.append(owing)
     state = worst(one for one, _ in shown)
     reasons = [why for one, why in shown if one is state and why]
@@ -75,31 +80,31 @@ def state_of(
     return state, "; ".join(dict.fromkeys([*reasons[:2], *([found.note] if found.note else [])]))
 
 
-def _owes(gate: Gate, reporter: ReporterFacts, end: int) -> bool:
+def _owes(readiness: Readiness, reporter: ReporterFacts, end: int) -> bool:
     """Whether the reporter may still claim records of the window. One that a clock ahead has made
     has an end that is long to come, by a clock that was corrected, too: who was heard after the
     window last changed has said of it what there was to say."""
-    if gate.ahead and reporter.last_heard > gate.clock.changed:
+    if readiness.ahead and reporter.last_heard > readiness.clock.changed:
         return False
     return reporter.lacks(end)
 
 
-def _shown(gate: Gate, found: Findings, owing: Held | None) -> list[Held]:
+def _shown(readiness: Readiness, found: Findings, owing: Held | None) -> list[Held]:
     shown: list[Held] = [(State.COMPLETE, "")]
-    unclaimed = gate.unclaimed(found.partition)
+    unclaimed = readiness.unclaimed(found.partition)
     if found.explained:
         shown.append((State.EXPLAINED, "not seen, and it is known why"))
     if found.perhaps_again:
         shown.append((State.EXPLAINED, PERHAPS_AGAIN))
-    if held := gate.unreported(found.unreported):
+    if held := readiness.unreported(found.unreported):
         shown.append(held)
     if found.missing:
         why = GONE_UPSTREAM if found.expired else ""
-        held = gate.missing(found.in_flight and not found.expired, found.partition)
+        held = readiness.missing(found.in_flight and not found.expired, found.partition)
         perhaps = (State.UNKNOWN, found.hidden) if found.hidden else None
         shown.append(held or perhaps or (State.LOSS, why))
     if found.duplicates:
-        shown.append(gate.repeated(found.partition) or (State.DUPLICATION, ""))
+        shown.append(readiness.repeated(found.partition) or (State.DUPLICATION, ""))
     if found.surplus:
         shown.append(owing or unclaimed or (State.DUPLICATION, ""))
     if found.corrupt:

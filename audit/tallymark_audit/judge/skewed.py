@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tallymark_audit.judge.gate import Gate
+from tallymark_audit.judge.readiness import Readiness
 from tallymark_audit.model.sides import CellFacts
 from tallymark_audit.model.time_format import duration
 
@@ -15,11 +15,11 @@ NAMED: Final = 4
 """Servers that are named one by one."""
 
 
-def skewed_ahead(cells: Iterable[CellFacts], gate: Gate) -> list[str]:
+def skewed_ahead(cells: Iterable[CellFacts], readiness: Readiness) -> list[str]:
     """A line for each server whose records made the window, the worst first; none where it does not
     lie ahead. What is told is the least that its clock can be ahead: the record may be older than
     the count of it."""
-    if not gate.ahead:
+    if not readiness.ahead:
         return []
     worst: dict[str, int] = {}
     for facts in cells:
@@ -29,7 +29,7 @@ def skewed_ahead(cells: Iterable[CellFacts], gate: Gate) -> list[str]:
             facts.key.window,
         )
         server = facts.key.server or "a server without a name"
-        worst[server] = max(worst.get(server, 0), newest - gate.clock.changed)
+        worst[server] = max(worst.get(server, 0), newest - readiness.clock.changed)
     found = sorted(worst.items(), key=lambda item: (-item[1], item[0]))
     lines = [
         f"{SKEWED}the clock of {server} is ahead by {duration(by)}; judged by when it was written"

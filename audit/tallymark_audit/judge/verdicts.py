@@ -26,10 +26,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tallymark_audit.judge.damage import UNDAMAGED, Damage
+from tallymark_audit.judge.damage import UNDAMAGED, Damage, Held
 from tallymark_audit.judge.findings import Findings, state_of
-from tallymark_audit.judge.gate import Gate, Held
 from tallymark_audit.judge.overflow import at_least, may_hide, not_told_apart
+from tallymark_audit.judge.readiness import Readiness
 from tallymark_audit.judge.skewed import skewed_ahead
 from tallymark_audit.judge.states import (
     GOOD,
@@ -146,10 +146,10 @@ def judge(
     copied; on a consumer edge the runs of the group. ``damage``: logs that cannot be read to their
     end. ``hidden``: how many records downstream may be of any cell of the window
     (:mod:`.overflow`)."""
-    gate = Gate.of(edge, window, reporters, clock, damage)
+    readiness = Readiness.of(edge, window, reporters, clock, damage)
     cells = list(cells)
-    judged = [_judge_cell(edge, facts, gate, hidden) for facts in cells]
-    states = [cell.state for cell in judged] + ([gate.held[0]] if gate.held else [])
+    judged = [_judge_cell(edge, facts, readiness, hidden) for facts in cells]
+    states = [cell.state for cell in judged] + ([readiness.held[0]] if readiness.held else [])
     bad = sorted(
         (cell for cell in judged if cell.state is not State.COMPLETE),
         key=lambda cell: (-SEVERITY[cell.state], cell.key),
@@ -165,10 +165,10 @@ def judge(
         duplicates=sum(cell.duplicates for cell in judged),
         unclaimed=sum(cell.unclaimed_count for cell in judged),
         explained=sum(cell.explained.size for cell in judged),
-        reasons=_reasons(skewed_ahead(cells, gate), gate.held, judged),
+        reasons=_reasons(skewed_ahead(cells, readiness), readiness.held, judged),
         cells=tuple(bad),
-        held=gate.held[0] if gate.held else None,
-        young_until=gate.young_until,
+        held=readiness.held[0] if readiness.held else None,
+        young_until=readiness.young_until,
     )
 
 
@@ -180,30 +180,34 @@ def undecidable(
     return Verdict(edge.name, topic, window, State.UNKNOWN, claimed=claimed, reasons=(why,))
 
 
-def _judge_cell(edge: Edge, facts: CellFacts, gate: Gate, hidden: int) -> CellVerdict:
+def _judge_cell(edge: Edge, facts: CellFacts, readiness: Readiness, hidden: int) -> CellVerdict:
     claim = facts.claim or Claim(facts.key)
     seen = facts.observation or Observation(facts.key)
     if facts.key.overflow:
-        return _judge_overflow(facts, claim, seen, gate)
+        return _judge_overflow(facts, claim, seen, readiness)
     if not facts.key.stamped:
-        return _judge_unstamped(facts, claim, seen, gate, hidden)
+        return _judge_unstamped(facts, claim, seen, readiness, hidden)
     if is_nameless(claim, seen):
-        return _judge_nameless(facts, claim, seen, gate, hidden)
-    return _judge_named(edge, facts, claim, seen, gate, hidden)
+        return _judge_nameless(facts, claim, seen, readiness, hidden)
+    return _judge_named(edge, facts, claim, seen, readiness, hidden)
 
 
-def _judge_overflow(facts: CellFacts, claim: Claim, seen: Observation, gate: Gate) -> CellVerdict:
+def _judge_overflow(
+    facts: CellFacts, claim: Claim, seen: Observation, readiness: Readiness
+) -> CellVerdict:
     """Records of more runs than are kept. Nobody can say that all are there, nor that one is not:
     where producers are judged they are UNCLAIMED by number, on other edges UNKNOWN."""
     observed = seen.count if facts.observed_count is None else facts.observed_count
-    strangers = observed if gate.kind == "producer" else 0
+    strangers = observed if readiness.kind == "producer" else 0
     findings = Findings(
         unclaimed=not_told_apart(observed) if strangers else "",
         undecided="" if strangers and not claim.count else not_told_apart(claim.count or observed),
         partition=facts.key.partition,
         stamped=False,
     )
-    state, reason = state_of(gate, None, findings, facts.key.window + gate.clock.window_ms)
+    state, reason = state_of(
+        readiness, None, findings, facts.key.window + readiness.clock.window_ms
+    )
     return CellVerdict(
         key=facts.key,
         state=state,
@@ -215,7 +219,7 @@ def _judge_overflow(facts: CellFacts, claim: Claim, seen: Observation, gate: Gat
 
 
 def _judge_named(
-    edge: Edge, facts: CellFacts, claim: Claim, seen: Observation, gate: Gate, hidden: int
+    edge: Edge, facts: CellFacts, claim: Claim, seen: Observation, readiness: Readiness, hidden: int
 ) -> CellVerdict:
     claimed, known, pending = claim.claimed, claim.known, claim.pending
     duplicates, repeated, copies = _excess(claim, seen)
@@ -229,8 +233,8 @@ def _judge_named(
     unclaimed = seen.ranges - known - (claim.aborted if edge.uncommitted else EMPTY)
     corrupt = _corrupt(claim, seen, claimed)
     state, reason = state_of(
-        gate,
-        gate.reporters.get(facts.key.instance),
+        readiness,
+        readiness.reporters.get(facts.key.instance),
         Findings(
             missing=bool(missing),
             hidden=may_hide(missing.size, hidden),
@@ -238,7 +242,7 @@ def _judge_named(
             duplicates=bool(duplicates),
             corrupt=bool(corrupt),
             rewritten=bool(_rewritten(seen)),
-            unclaimed=_strangers(gate, claim, unclaimed),
+            unclaimed=_strangers(readiness, claim, unclaimed),
             pending=bool(pending - seen.ranges - explained),
             explained=bool(explained - perhaps_again),
             in_flight=facts.in_flight,
@@ -246,7 +250,7 @@ def _judge_named(
             perhaps_again=bool(perhaps_again),
             unreported=facts.unreported,
         ),
-        facts.key.window + gate.clock.window_ms,
+        facts.key.window + readiness.clock.window_ms,
     )
     return CellVerdict(
         key=facts.key,
@@ -268,11 +272,11 @@ def _judge_named(
 
 
 def _judge_nameless(
-    facts: CellFacts, claim: Claim, seen: Observation, gate: Gate, hidden: int
+    facts: CellFacts, claim: Claim, seen: Observation, readiness: Readiness, hidden: int
 ) -> CellVerdict:
     """A cell with more ranges than are kept, on one side or both."""
     excused = seen.aborted | _stated(facts, FILTERED) | claim.filtered
-    if gate.kind == "producer":
+    if readiness.kind == "producer":
         excused = excused | claim.aborted
     weighed = weigh(claim, seen, excused)
     told = claim.numbers()
@@ -281,8 +285,8 @@ def _judge_nameless(
         corrupt = tuple(sorted({*corrupt, *_differing(claim.blocks, seen.blocks)}))
     pending = told.accepted - told.acknowledged - told.failed - told.in_doubt
     state, reason = state_of(
-        gate,
-        gate.reporters.get(facts.key.instance),
+        readiness,
+        readiness.reporters.get(facts.key.instance),
         Findings(
             missing=bool(weighed.missing),
             hidden=may_hide(weighed.missing, hidden),
@@ -298,7 +302,7 @@ def _judge_nameless(
             unreported=facts.unreported,
             note=NAMELESS,
         ),
-        facts.key.window + gate.clock.window_ms,
+        facts.key.window + readiness.clock.window_ms,
     )
     return CellVerdict(
         key=facts.key,
@@ -314,7 +318,7 @@ def _judge_nameless(
 
 
 def _judge_unstamped(
-    facts: CellFacts, claim: Claim, seen: Observation, gate: Gate, hidden: int
+    facts: CellFacts, claim: Claim, seen: Observation, readiness: Readiness, hidden: int
 ) -> CellVerdict:
     """Records without a stamp: only their number is known, so only a net difference is."""
     observed = seen.count if facts.observed_count is None else facts.observed_count
@@ -322,14 +326,16 @@ def _judge_unstamped(
     findings = Findings(
         missing=bool(missing),
         hidden=may_hide(missing, hidden),
-        unclaimed=_UNCLAIMED[gate.kind == "producer"] if excess else "",
+        unclaimed=_UNCLAIMED[readiness.kind == "producer"] if excess else "",
         in_flight=facts.in_flight,
         partition=facts.key.partition,
         unreported=facts.unreported,
         stamped=False,
         note="no stamp: counted, not named",
     )
-    state, reason = state_of(gate, None, findings, facts.key.window + gate.clock.window_ms)
+    state, reason = state_of(
+        readiness, None, findings, facts.key.window + readiness.clock.window_ms
+    )
     return CellVerdict(
         key=facts.key,
         state=state,
@@ -347,13 +353,13 @@ _UNCLAIMED = {
 }
 
 
-def _strangers(gate: Gate, claim: Claim, unclaimed: RangeSet) -> str:
+def _strangers(readiness: Readiness, claim: Claim, unclaimed: RangeSet) -> str:
     """Who did not claim what was seen; ``""`` if all was claimed."""
     if not unclaimed:
         return ""
-    if gate.kind != "producer" and not unclaimed - claim.aborted:
+    if readiness.kind != "producer" and not unclaimed - claim.aborted:
         return "seen downstream, though upstream its transaction was aborted"
-    return _UNCLAIMED[gate.kind == "producer"]
+    return _UNCLAIMED[readiness.kind == "producer"]
 
 
 def _excuses(facts: CellFacts, claim: Claim, seen: Observation) -> tuple[Explanation, ...]:

@@ -17,7 +17,7 @@ from tallymark.client.core.partition_layout import Layout
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import ConnectError, TallymarkError
 from tallymark.protocol.topic_partition import LATEST
-from tallymark_audit.collector.judging.locate import Stretch, records_in
+from tallymark_audit.collector.judging.locate import OffsetRange, records_in
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.repair.items import Item
@@ -146,7 +146,7 @@ def _downstream(
         (end,) = reader.get_offsets_before(items[0].topic, partition, LATEST)
         if first is None:
             continue
-        for record in records_in(reader, items[0].topic, Stretch(partition, first, end - 1)):
+        for record in records_in(reader, items[0].topic, OffsetRange(partition, first, end - 1)):
             stamp = stamp_of(record.headers)
             if isinstance(stamp, Stamp) and identity_of(stamp) in wanted:
                 seen.present.add(identity_of(stamp))
@@ -171,7 +171,7 @@ def _later(reader: LogReader, item: Item, sources: Mapping[Identity, Source]) ->
         copied = {record.offset for record in mine.values()}
         first = min(copied)
         (end,) = reader.get_offsets_before(item.key.topic, partition, LATEST)
-        for record in records_in(reader, item.key.topic, Stretch(partition, first, end - 1)):
+        for record in records_in(reader, item.key.topic, OffsetRange(partition, first, end - 1)):
             if record.key in by_key and record.offset not in copied:
                 stamp = stamp_of(record.headers)
                 again = identity_of(stamp) if isinstance(stamp, Stamp) else None

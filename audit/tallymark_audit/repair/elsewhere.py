@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from tallymark_audit.collector.judging.locate import Stretch, stretches
+from tallymark_audit.collector.judging.locate import OffsetRange, offset_ranges
 from tallymark_audit.judge.verdicts import CellVerdict
 from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.edges import passes
@@ -23,7 +23,7 @@ class Elsewhere(NamedTuple):
     cluster: str
     topic: str
     sequences: RangeSet
-    places: tuple[Stretch, ...]
+    places: tuple[OffsetRange, ...]
     exactly: bool
 
 
@@ -49,7 +49,7 @@ def _located(cell: CellVerdict, raw: Row, cluster: str) -> Iterator[Elsewhere]:
     for (name, topic), places in sorted(by_place.items()):
         sequences = RangeSet((one["first_sequence"], one["last_sequence"]) for one in places)
         offsets = [
-            Stretch(one["partition"], one["first_offset"], one["last_offset"]) for one in places
+            OffsetRange(one["partition"], one["first_offset"], one["last_offset"]) for one in places
         ]
         yield Elsewhere(name, topic, sequences, tuple(sorted(offsets)), True)
 
@@ -61,7 +61,7 @@ def _counted(
         key = cell.key._replace(topic=topic)
         seen = facts.observed(connection, name, topic, [key.window]).get(key.window, {}).get(key)
         if seen is not None and seen.ranges:
-            places = tuple(sorted(stretches(connection, name, key)))
+            places = tuple(sorted(offset_ranges(connection, name, key)))
             yield Elsewhere(name, topic, seen.ranges, places, False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tallymark_audit.collector.judging.locate import Stretch
+from tallymark_audit.collector.judging.locate import OffsetRange
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
 
@@ -34,7 +34,7 @@ class Item:
     topic: str
     missing: RangeSet
     count: int
-    within: tuple[Stretch, ...]
+    within: tuple[OffsetRange, ...]
     places: tuple[Place, ...] = ()
     by_key: bool = False
     source: str = ""

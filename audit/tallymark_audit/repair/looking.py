@@ -11,7 +11,7 @@ from tallymark.client.producing.stamps import Stamp
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.records.batch import Record
 from tallymark.protocol.topic_partition import EARLIEST
-from tallymark_audit.collector.judging.locate import Stretch, records_between
+from tallymark_audit.collector.judging.locate import OffsetRange, records_between
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.repair.items import Item
@@ -110,7 +110,7 @@ def upstream_records(reader: LogReader, items: Sequence[Item]) -> dict[Identity,
             left = item.missing - sequences_of(item, found)
             wanted[origin] = wanted.get(origin, EMPTY) | left
         for stretch in _joined(
-            Stretch(*place[:3])
+            OffsetRange(*place[:3])
             for item in owing
             for place in (item.places if exactly else item.within)
         ):
@@ -119,10 +119,10 @@ def upstream_records(reader: LogReader, items: Sequence[Item]) -> dict[Identity,
     return found
 
 
-def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:
+def _joined(stretches: Iterable[OffsetRange]) -> list[OffsetRange]:
     """The stretches in order, those that lie near each other as one: a fetch costs more than the
     records between them do."""
-    joined: list[Stretch] = []
+    joined: list[OffsetRange] = []
     for stretch in sorted(stretches):
         before = joined[-1] if joined else None
         if before and before.partition == stretch.partition and stretch.first - before.last <= NEAR:

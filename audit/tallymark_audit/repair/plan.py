@@ -14,7 +14,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from tallymark.errors import UserError
-from tallymark_audit.collector.judging.locate import Stretch, stretches
+from tallymark_audit.collector.judging.locate import OffsetRange, offset_ranges
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.repair.elsewhere import Elsewhere, elsewhere
@@ -104,7 +104,7 @@ def _item(
     edge: Edge,
     row: Row,
     cell: CellVerdict,
-    within: Sequence[Stretch],
+    within: Sequence[OffsetRange],
     places: Sequence[Place],
     refused: str,
 ) -> Item:
@@ -127,7 +127,7 @@ def _item(
 
 def _where(
     connection: Connection, edge: Edge, cell: CellVerdict, raw: Row
-) -> tuple[list[Stretch], list[Place]]:
+) -> tuple[list[OffsetRange], list[Place]]:
     if edge.kind == "producer" or not cell.key.stamped:
         return [], []
     places = [
@@ -135,8 +135,8 @@ def _where(
         for place in raw["located"]
         if place["cluster"] == edge.upstream
     ]
-    within = stretches(connection, edge.upstream, cell.key)
-    within += [Stretch(*place[:3]) for place in places]
+    within = offset_ranges(connection, edge.upstream, cell.key)
+    within += [OffsetRange(*place[:3]) for place in places]
     return sorted(set(within)), sorted(set(places))
 
 

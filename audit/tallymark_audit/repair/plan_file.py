@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.errors import UserError
-from tallymark_audit.collector.judging.locate import Stretch
+from tallymark_audit.collector.judging.locate import OffsetRange
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.repair.items import Item, Place
@@ -101,7 +101,7 @@ def _item(raw: dict[str, Any]) -> Item:
         topic=to["topic"],
         missing=missing,
         count=missing.size or raw["count"],
-        within=tuple(Stretch(*stretch) for stretch in where["within"]),
+        within=tuple(OffsetRange(*stretch) for stretch in where["within"]),
         places=tuple(Place(*place) for place in where["places"]),
         by_key=to["by_key"],
         source=raw["source"],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from tallymark_audit.collector.judging.locate import Stretch
+from tallymark_audit.collector.judging.locate import OffsetRange
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.repair.elsewhere import Elsewhere
@@ -20,7 +20,7 @@ NAMED: Final = 5
 def refusal(
     edge: Edge,
     cell: CellVerdict,
-    within: Sequence[Stretch],
+    within: Sequence[OffsetRange],
     places: Sequence[Place],
     elsewhere: Sequence[Elsewhere] = (),
 ) -> str:
@@ -88,7 +88,7 @@ def left_alone(state: State, cells: Sequence[Row]) -> str:
     )
 
 
-def _offsets(edge: Edge, topic: str, within: Sequence[Stretch], places: Sequence[Place]) -> str:
+def _offsets(edge: Edge, topic: str, within: Sequence[OffsetRange], places: Sequence[Place]) -> str:
     """Where to read again: exactly, or at least within which offsets."""
     exact = [(place.partition, place.first_offset, place.last_offset) for place in places]
     some = exact or [(stretch.partition, stretch.first, stretch.last) for stretch in within]

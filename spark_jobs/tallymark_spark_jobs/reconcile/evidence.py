@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tallymark_spark_jobs.reconcile.counts import places
 from tallymark_spark_jobs.reconcile.scan import stamps, union
-from tallymark_spark_jobs.reconcile.search import Identity, Place, Search, exactly
+from tallymark_spark_jobs.reconcile.search import Identity, LogSpan, Search, exactly
 from tallymark_spark_jobs.source import columns
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ WANTED = pa.schema(
 
 def find_places(
     spark: SparkSession, clusters: Sequence[ClusterSurvey], plan: Mapping[str, Search]
-) -> dict[Identity, list[Place]]:
+) -> dict[Identity, list[LogSpan]]:
     """Read the planned stretches and name what lies where, with one Spark action."""
     if not plan:
         return {}
     by_name = {cluster.name: cluster for cluster in clusters}
     frames = [stamps(spark, by_name[name], exactly(search)) for name, search in plan.items()]
     wanted = spark.createDataFrame(_table(plan))
-    found: dict[Identity, list[Place]] = {}
+    found: dict[Identity, list[LogSpan]] = {}
     for row in places(union(frames), wanted, ["cluster"]).collect():
         identity = Identity(row.topic, row.origin_partition, row.instance)
-        place = Place(*(row[name] for name in Place._fields))
+        place = LogSpan(*(row[name] for name in LogSpan._fields))
         found.setdefault(identity, []).append(place)
     return {identity: sorted(some) for identity, some in found.items()}
 

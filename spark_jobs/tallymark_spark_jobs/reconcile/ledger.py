@@ -23,7 +23,7 @@ from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, locate_cells
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema import tables
 from tallymark_spark_jobs.reconcile.outcome import Outcome, to_json
-from tallymark_spark_jobs.reconcile.search import Identity, Place, located
+from tallymark_spark_jobs.reconcile.search import Identity, LogSpan, located
 
 LATER = frozenset({State.OPEN, State.SETTLING})
 """Not recorded: it says only that the run came early, and would hide the collector's verdict."""
@@ -199,7 +199,7 @@ def counted_in(edge: Edge, topic: str) -> list[tuple[str, str]]:
 
 
 def _locate(
-    connection: Connection, verdict: Verdict, places: Mapping[Identity, Sequence[Place]]
+    connection: Connection, verdict: Verdict, places: Mapping[Identity, Sequence[LogSpan]]
 ) -> None:
     table = tables.verdicts
     query = select(table).where(

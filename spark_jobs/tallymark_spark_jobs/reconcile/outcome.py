@@ -23,7 +23,7 @@ from tallymark_audit.model.cells import Edge, EdgeWindow
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.schema.rows import cell_to_json
 from tallymark_spark_jobs.reconcile.period import Period
-from tallymark_spark_jobs.reconcile.search import Identity, Place, located
+from tallymark_spark_jobs.reconcile.search import Identity, LogSpan, located
 
 
 class Exit(IntEnum):
@@ -61,7 +61,7 @@ class Outcome:
     period: Period
     as_of: int
     verdicts: tuple[Verdict, ...]
-    places: Mapping[Identity, Sequence[Place]]
+    places: Mapping[Identity, Sequence[LogSpan]]
     deferred: Mapping[EdgeWindow, State]
     idle: bool
     damaged_events: int = 0
@@ -171,7 +171,7 @@ def _line_json(line: Line) -> dict[str, Any]:
     return {**fields, "state": str(line.state)}
 
 
-def _verdict_json(verdict: Verdict, places: Mapping[Identity, Sequence[Place]]) -> dict[str, Any]:
+def _verdict_json(verdict: Verdict, places: Mapping[Identity, Sequence[LogSpan]]) -> dict[str, Any]:
     return {
         "edge": verdict.edge,
         "topic": verdict.topic,
@@ -189,7 +189,7 @@ def _verdict_json(verdict: Verdict, places: Mapping[Identity, Sequence[Place]]) 
     }
 
 
-def cell_json(cell: CellVerdict, places: Mapping[Identity, Sequence[Place]]) -> dict[str, Any]:
+def cell_json(cell: CellVerdict, places: Mapping[Identity, Sequence[LogSpan]]) -> dict[str, Any]:
     """A cell as the store keeps it, with where its missing messages lie."""
     return {
         **cell_to_json(cell),

@@ -13,7 +13,7 @@ from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.repeats import sequences_of
 from tallymark_audit.model.time_format import utc
 from tallymark_spark_jobs.reconcile.outcome import Exit, Line, Outcome, findings, lines
-from tallymark_spark_jobs.reconcile.search import Place, located
+from tallymark_spark_jobs.reconcile.search import LogSpan, located
 
 NAMED = 20
 """Findings that are printed one by one; the JSON result has all of them."""
@@ -78,7 +78,7 @@ def _finding(verdict: Verdict, cell: CellVerdict, outcome: Outcome) -> Iterable[
         yield Text(f"  {cell.reason}")
 
 
-def _where(places: Sequence[Place], missing: RangeSet) -> Iterable[Text]:
+def _where(places: Sequence[LogSpan], missing: RangeSet) -> Iterable[Text]:
     for place in places[:RANGES]:
         yield Text(
             f"    in {place.cluster}: {place.topic}-{place.partition} offsets "

@@ -27,7 +27,7 @@ from tallymark_spark_jobs.reconcile.claims import Claims
 from tallymark_spark_jobs.reconcile.decide import all_edges, decide
 from tallymark_spark_jobs.reconcile.outcome import Outcome, idle_through
 from tallymark_spark_jobs.reconcile.period import Period
-from tallymark_spark_jobs.reconcile.search import Identity, Place, search_plan
+from tallymark_spark_jobs.reconcile.search import Identity, LogSpan, search_plan
 from tallymark_spark_jobs.reconcile.spark_facts import Facts
 from tallymark_spark_jobs.reconcile.survey import ClusterSurvey, survey
 
@@ -173,7 +173,7 @@ def _find(
     read: Scan,
     verdicts: Sequence[Verdict],
     steps: Steps,
-) -> dict[Identity, list[Place]]:
+) -> dict[Identity, list[LogSpan]]:
     plan = search_plan(verdicts, read.runs, all_edges(deployment, read.claims.books))
     if not plan:
         return {}

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.judge.verdicts import CellVerdict, Verdict
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.ranges import EMPTY, RangeSet
@@ -20,7 +21,7 @@ Run = Mapping[str, Any]
 """A row of :func:`tallymark_spark_jobs.reconcile.counts.cell_runs` with its ``cluster``."""
 
 
-class Place(NamedTuple):
+class LogSpan(NamedTuple):
     """Messages of one identity that lie one after the other in a log."""
 
     cluster: str
@@ -40,17 +41,13 @@ class Identity(NamedTuple):
     instance: str
 
 
-Stretch = tuple[str, int]
-"""Topic and partition."""
-
-
 @dataclass(slots=True)
 class Search:
     """What to look for in one cluster, and in which offsets (first, last) of which partitions."""
 
     wanted: dict[Identity, RangeSet] = field(default_factory=dict[Identity, RangeSet])
-    stretches: dict[Stretch, tuple[int, int]] = field(
-        default_factory=dict[Stretch, tuple[int, int]]
+    stretches: dict[TopicPartition, tuple[int, int]] = field(
+        default_factory=dict[TopicPartition, tuple[int, int]]
     )
 
     def add(self, identity: Identity, sequences: RangeSet, run: Run) -> None:
@@ -105,9 +102,9 @@ def exactly(search: Search) -> dict[str, str]:
     }
 
 
-def located(cell: CellVerdict, found: Mapping[Identity, Sequence[Place]]) -> list[Place]:
+def located(cell: CellVerdict, found: Mapping[Identity, Sequence[LogSpan]]) -> list[LogSpan]:
     """The places of a cell's missing messages, cut to exactly these."""
-    here: list[Place] = []
+    here: list[LogSpan] = []
     for place in found.get(identity_of(cell), ()):
         span = RangeSet.single(place.first_sequence, place.last_sequence)
         for first, last in span & cell.missing:

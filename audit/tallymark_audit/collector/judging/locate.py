@@ -31,7 +31,7 @@ FETCH_BYTES: Final = 1 << 20
 NEVER: Final = 2**63 - 1
 
 
-class Stretch(NamedTuple):
+class OffsetRange(NamedTuple):
     """Offsets ``first..last`` (included) of a partition, within which a cell lies."""
 
     partition: int
@@ -60,7 +60,7 @@ class Lost:
     sequences: RangeSet
 
 
-def stretches(connection: Connection, cluster: str, key: CellKey) -> list[Stretch]:
+def offset_ranges(connection: Connection, cluster: str, key: CellKey) -> list[OffsetRange]:
     """Where in the cluster the cell was seen, in the logs it has now."""
     columns = (
         observations.c.seen_partition,
@@ -77,10 +77,10 @@ def stretches(connection: Connection, cluster: str, key: CellKey) -> list[Stretc
         observations.c.last_offset >= 0,
     )
     # Of a cell that is detached in part the first offset is not known.
-    found = [Stretch(at, max(0, first), last) for at, first, last in connection.execute(query)]
+    found = [OffsetRange(at, max(0, first), last) for at, first, last in connection.execute(query)]
     packed = archive.packed_rows(connection, observations, cluster, key.topic, [key.window])
     found += [
-        Stretch(row["seen_partition"], max(0, row["first_offset"]), row["last_offset"])
+        OffsetRange(row["seen_partition"], max(0, row["first_offset"]), row["last_offset"])
         for row in packed
         if key_from_row(row) == key and row["last_offset"] >= 0
     ]
@@ -91,7 +91,7 @@ def locate(
     reader: LogReader,
     cluster: str,
     lost: Lost,
-    within: Sequence[Stretch],
+    within: Sequence[OffsetRange],
     window_ms: int,
 ) -> list[Located]:
     """The messages as the cluster has them now; those it no longer has are not in the answer.
@@ -99,14 +99,14 @@ def locate(
     found: list[Located] = []
     left = lost.sequences
     rules = Rules(window_ms, NEVER)
-    for stretch in within:
-        for start, fetched in _fetch_all(reader, lost.key.topic, stretch):
-            for run in _runs(fetched.batches, lost.key.topic, stretch.partition, start, rules):
+    for span in within:
+        for start, fetched in _fetch_all(reader, lost.key.topic, span):
+            for run in _runs(fetched.batches, lost.key.topic, span.partition, start, rules):
                 if run.key != lost.key or not left:
                     continue
                 for first, last in left & RangeSet.single(run.first, run.last):
                     at = run.offset + first - run.first
-                    place = (cluster, run.key.topic, stretch.partition)
+                    place = (cluster, run.key.topic, span.partition)
                     _add(found, Located(*place, at, at + last - first, first, last))
                 left = left - RangeSet.single(run.first, run.last)
     return found
@@ -118,7 +118,7 @@ class HeldCell:
 
     reader: LogReader
     topic: str
-    within: Sequence[Stretch]
+    within: Sequence[OffsetRange]
 
 
 def changed(
@@ -129,13 +129,13 @@ def changed(
     wanted = {(key.instance, key.partition): sequences}
     told = {
         stamp.sequence: content(stamp.sequence, record.key, record.value)
-        for stretch in upstream.within
-        for stamp, record in records_between(upstream.reader, upstream.topic, stretch, wanted)
+        for span in upstream.within
+        for stamp, record in records_between(upstream.reader, upstream.topic, span, wanted)
     }
     return [
-        Copy(stretch.partition, record.offset, stamp.sequence)
-        for stretch in downstream.within
-        for stamp, record in records_between(downstream.reader, downstream.topic, stretch, wanted)
+        Copy(span.partition, record.offset, stamp.sequence)
+        for span in downstream.within
+        for stamp, record in records_between(downstream.reader, downstream.topic, span, wanted)
         if stamp.sequence in told
         and told[stamp.sequence] != content(stamp.sequence, record.key, record.value)
     ]
@@ -156,11 +156,11 @@ def _add(found: list[Located], place: Located) -> None:
 
 
 def records_between(
-    reader: LogReader, topic: str, stretch: Stretch, wanted: Mapping[tuple[str, int], RangeSet]
+    reader: LogReader, topic: str, span: OffsetRange, wanted: Mapping[tuple[str, int], RangeSet]
 ) -> Iterator[tuple[Stamp, Record]]:
-    """The stamped records within a stretch that are ``wanted``: sequences by (instance as hex,
+    """The stamped records within a span that are ``wanted``: sequences by (instance as hex,
     origin partition). KafkaError: the log cannot be read."""
-    for record in records_in(reader, topic, stretch):
+    for record in records_in(reader, topic, span):
         stamp = stamp_of(record.headers)
         if isinstance(stamp, Stamp):
             sequences = wanted.get((stamp.instance.hex(), stamp.partition), EMPTY)
@@ -168,13 +168,13 @@ def records_between(
                 yield stamp, record
 
 
-def records_in(reader: LogReader, topic: str, stretch: Stretch) -> Iterator[Record]:
-    """All records within a stretch that are still there. KafkaError: the log cannot be read."""
-    for start, fetched in _fetch_all(reader, topic, stretch):
+def records_in(reader: LogReader, topic: str, span: OffsetRange) -> Iterator[Record]:
+    """All records within a span that are still there. KafkaError: the log cannot be read."""
+    for start, fetched in _fetch_all(reader, topic, span):
         for batch in fetched.batches:
             if not batch.header.is_control:
                 for record in _readable(batch):
-                    if start <= record.offset <= stretch.last:
+                    if start <= record.offset <= span.last:
                         yield record
 
 
@@ -195,13 +195,13 @@ def _runs(
 
 
 def _fetch_all(
-    reader: LogReader, topic: str, stretch: Stretch
+    reader: LogReader, topic: str, span: OffsetRange
 ) -> Iterator[tuple[int, FetchedLike]]:
     """Fetches from the first offset that is still there up to the last one."""
-    (log_start,) = reader.get_offsets_before(topic, stretch.partition, EARLIEST)
-    at = max(stretch.first, log_start)
-    while at <= stretch.last:
-        specs: Any = [FetchSpec(topic, stretch.partition, at, -1)]
+    (log_start,) = reader.get_offsets_before(topic, span.partition, EARLIEST)
+    at = max(span.first, log_start)
+    while at <= span.last:
+        specs: Any = [FetchSpec(topic, span.partition, at, -1)]
         answer = reader.multifetch(specs, max_bytes=FETCH_BYTES, max_wait_ms=100, min_bytes=1)[0]
         if isinstance(answer, CorruptMessageError) and answer.next_offset > at:
             at = answer.next_offset

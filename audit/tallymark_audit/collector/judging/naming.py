@@ -18,10 +18,10 @@ from tallymark_audit.collector.judging.locate import (
     HeldCell,
     Located,
     Lost,
-    Stretch,
+    OffsetRange,
     changed,
     locate,
-    stretches,
+    offset_ranges,
 )
 from tallymark_audit.collector.ledger import FencedError, Ledger
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
@@ -199,16 +199,16 @@ class _Cell:
     """A cell to name, and where both sides have it."""
 
     cell: CellVerdict
-    upstream: list[Stretch]
-    downstream: list[Stretch]
+    upstream: list[OffsetRange]
+    downstream: list[OffsetRange]
 
     @classmethod
     def of(cls, connection: Connection, edge: Edge, cell: CellVerdict) -> _Cell:
         there = cell.key._replace(topic=edge.downstream_topic(cell.key.topic))
         return cls(
             cell,
-            stretches(connection, edge.upstream, cell.key),
-            stretches(connection, edge.downstream, there) if edge.kind == "mirror" else [],
+            offset_ranges(connection, edge.upstream, cell.key),
+            offset_ranges(connection, edge.downstream, there) if edge.kind == "mirror" else [],
         )
 
 

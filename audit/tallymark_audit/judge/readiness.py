@@ -13,17 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tallymark_audit.judge.damage import UNDAMAGED, Damage
+from tallymark_audit.judge.damage import UNDAMAGED, Damage, Held
 from tallymark_audit.judge.states import SEVERITY, Clock, ReporterFacts, State
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.time_format import utc
 
-Held = tuple[State, str]
-"""A state, and why; of a gate one that is no finding: OPEN, SETTLING or UNKNOWN."""
-
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class Readiness:
     """What may be concluded yet. ``young``: nothing, the window is too fresh. ``downstream``: no
     loss, since what is missing may still be uncounted. ``upstream``: nothing unclaimed, since the
     claim may still be unread. ``held``: the worst of all that holds it. ``carriers``: why what has
@@ -54,8 +51,8 @@ class Gate:
         reporters: Sequence[ReporterFacts],
         clock: Clock,
         damage: Damage = UNDAMAGED,
-    ) -> Gate:
-        """The gate of a window (start, ms); ``reporters`` as :func:`.verdicts.judge` has them."""
+    ) -> Readiness:
+        """The readiness of a window (start, ms);"""
         ahead = ahead_by(window, clock)
         end = clock.changed if ahead else window + clock.window_ms
         damage = damage.touching(min(window, end))
