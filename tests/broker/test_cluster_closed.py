@@ -15,7 +15,7 @@ from eventually import eventually
 
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.coordination import NotAuthorizedError, ZooKeeper, paths
-from tallymark.coordination.cluster.closing import close_open_nodes
+from tallymark.coordination.cluster.restricting import restrict_nodes
 from tallymark.coordination.session.access import PASSWORD_VARIABLE, USER_VARIABLE, Access
 from tallymark.coordination.topics.changes import change_of
 from tallymark.testing.zookeeper import ZooKeeperServer
@@ -63,7 +63,7 @@ def test_a_cluster_of_before_is_closed_when_it_gets_credentials(
             stranger.write("/consumers/old/offsets", b"7")
         assert delete(after.bootstrap_servers, "t") == 0
     with ZooKeeper(f"{zookeeper.connect}/year", access=ACCESS) as session:
-        assert close_open_nodes(session) == 0
+        assert restrict_nodes(session) == 0
 
 
 def test_a_walk_that_was_interrupted_is_done_again(zookeeper: ZooKeeperServer) -> None:
@@ -71,10 +71,10 @@ def test_a_walk_that_was_interrupted_is_done_again(zookeeper: ZooKeeperServer) -
         for path in ("/config/users/ann", "/brokers/topics/t", "/consumers/g"):
             stranger.create(path, parents=True)
     with ZooKeeper(f"{zookeeper.connect}/half", access=ACCESS) as session:
-        session.close_nodes(["/config/users/ann", "/brokers/topics/t"])
-        assert close_open_nodes(session) == 5  # brokers, topics, config, users, and the chroot
-        assert close_open_nodes(session) == 0
-        assert session.standing_open(["/consumers", "/consumers/g"]) == []
+        session.restrict(["/config/users/ann", "/brokers/topics/t"])
+        assert restrict_nodes(session) == 5  # brokers, topics, config, users, and the chroot
+        assert restrict_nodes(session) == 0
+        assert session.unrestricted(["/consumers", "/consumers/g"]) == []
 
 
 def test_lists_that_anybody_can_write_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

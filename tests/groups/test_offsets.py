@@ -6,7 +6,7 @@ import pytest
 from group_coordinator import GROUP, WALL, Coordinator, error
 
 from tallymark.errors import CODES
-from tallymark.groups.forgetting import (
+from tallymark.groups.deletion import (
     decide_delete_group,
     decide_delete_offsets,
     decide_forget_topic,

@@ -95,7 +95,7 @@ def test_the_flush_saves_the_epochs_of_what_it_flushes() -> None:
     log = Log.open(files, "/d/t-0", LogConfig(), clean=True, now_ms=0)
     for epoch in (3, 3, 5):
         log.append(encode_batch([(None, b"v", (), 1)]), 0, epoch)
-    job = log.take_flush()
+    job = log.begin_flush()
     assert job is not None
     log.append(encode_batch([(None, b"v", (), 1)]), 0, 8)
     job.run()

@@ -101,9 +101,9 @@ def test_flush_policy_and_recovery_point() -> None:
     assert log.flush_due(1100)
     log.append(batch(1), 1050, -1)
     assert log.flush_due(1051)
-    job = log.take_flush()
+    job = log.begin_flush()
     assert job is not None
-    assert log.take_flush() is None  # one at a time
+    assert log.begin_flush() is None  # one at a time
     log.append(batch(1), 1060, -1)
     assert not log.flush_due(10**6)
     job.run()
@@ -119,7 +119,7 @@ def test_a_flush_during_a_flush_covers_both() -> None:
     files = MemoryFiles()
     log = new_log(files=files)
     fill(log, 20)
-    job = log.take_flush()
+    job = log.begin_flush()
     assert job is not None
     fill(log, 20)
     log.flush()
@@ -138,7 +138,7 @@ def test_a_flush_during_a_flush_syncs_the_indexes_of_both() -> None:
     config = LogConfig(index_interval_bytes=100)
     log = new_log(config, files)
     fill(log, 20)
-    job = log.take_flush()
+    job = log.begin_flush()
     assert job is not None
     log.roll()
     fill(log, 1)

@@ -109,7 +109,7 @@ def test_delete() -> None:
     manager = open_manager(files)
     log = manager.create("orders", 0, ORDERS, 0)
     log.append(batch(), 0, -1)
-    job = log.take_flush()
+    job = log.begin_flush()
     held = log.read(0, 100)
     manager.delete("orders", 0)
     manager.delete("orders", 0)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import KafkaError
-from tallymark.log.producers.snapshot import Snapshots, decode_snapshot, encode_snapshot
+from tallymark.log.producers.snapshot import ProducerSnapshots, decode_snapshot, encode_snapshot
 from tallymark.log.producers.state import KEPT, ProducerStates
 from tallymark.protocol.records.batch import BatchHeader
 from tallymark.testing.memory_files import MemoryFiles
@@ -197,7 +197,7 @@ def test_every_damage_of_a_snapshot_is_noticed() -> None:
 def test_the_newest_good_snapshot_is_taken() -> None:
     files = MemoryFiles()
     files.make_dirs("/d")
-    snapshots = Snapshots(files, "/d")
+    snapshots = ProducerSnapshots(files, "/d")
     for offset in (10, 20, 30):
         snapshots.write(offset, states_with((offset, 1)))
     assert [n for n in files.listdir("/d") if n.endswith(".snapshot")] == [

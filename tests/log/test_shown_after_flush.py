@@ -57,7 +57,7 @@ def test_readers_see_what_is_flushed(max_bytes: int) -> None:
 def test_a_flush_under_way_shows_nothing_yet() -> None:
     _, log = new_log()
     log.append(batch(0), 0, 0)
-    job = log.take_flush()
+    job = log.begin_flush()
     assert job is not None
     log.append(batch(3), 0, 0)
     job.run()
@@ -127,7 +127,7 @@ def test_a_flush_that_was_given_up_shows_nothing() -> None:
     of a clean stop was written over records that no sync had seen."""
     files, log = new_log()
     log.append(batch(0), 0, 0)
-    job = log.take_flush()
+    job = log.begin_flush()
     assert job is not None
     log.finish_flush(job)  # without job.run()
     assert log.high_watermark == 0

@@ -58,11 +58,11 @@ def test_what_is_on_the_disk_lets_go_and_what_is_not_stays_open(tmp_path: Path) 
     log.flush()
     append(log, 6)
     before = segments_open(tmp_path)
-    assert log.let_go() > 0
+    assert log.release_files() > 0
     assert segments_open(tmp_path) < before
     assert segments_open(tmp_path) >= 4  # what was appended after the flush
     log.flush()
-    log.let_go()
+    log.release_files()
     assert segments_open(tmp_path) == 0
     append(log, 1)  # opened again
     assert log.end_offset == 13

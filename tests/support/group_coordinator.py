@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from tallymark.errors import CODES
-from tallymark.groups.forgetting import decide_expire
+from tallymark.groups.deletion import decide_expire
 from tallymark.groups.group import Group, GroupConfig, Now, State, from_metadata
 from tallymark.groups.inputs import Decision, Join, JoinReply, Leaver, Reply, Sync, SyncReply
 from tallymark.groups.joining import decide_join

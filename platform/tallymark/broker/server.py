@@ -144,7 +144,7 @@ class Broker:
             await cluster.leave()
         if self._manager is not None:
             # Closing would flush and leave the marker of a clean stop; only the locks go.
-            self._manager._release()
+            self._manager.abandon()
             self._manager = None
         await self._watched.stop()
 

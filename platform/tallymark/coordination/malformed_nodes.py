@@ -16,7 +16,7 @@ log: Final = logging.getLogger(__name__)
 _MOST: Final = 1000
 
 
-class StrangeNodes:
+class MalformedNodes:
     """Those that one reader has met."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ what to append and whom to answer, and the shell in the broker does it. Read in 
 :mod:`~tallymark.groups.syncing`        SyncGroup
 :mod:`~tallymark.groups.membership`     heartbeats, leaving, deadlines
 :mod:`~tallymark.groups.offsets`        commits
-:mod:`~tallymark.groups.forgetting`     deletion and expiry
+:mod:`~tallymark.groups.deletion`     deletion and expiry
 :mod:`~tallymark.groups.state`          what is kept: changed only by replaying records
 :mod:`~tallymark.groups.records`        Kafka's record formats of ``__consumer_offsets``
 :mod:`~tallymark.groups.placement`      which partition owns a group

@@ -21,7 +21,7 @@ from tallymark.groups.rebalance import (
     rebalance,
 )
 from tallymark.groups.records import LONGEST_TEXT
-from tallymark.groups.turn import Turn
+from tallymark.groups.transition import Transition
 
 _PROTOCOL_OVERHEAD: Final = 100
 """Bytes of memory that a protocol takes beside its name and metadata: empty ones are not free."""
@@ -30,27 +30,27 @@ _PROTOCOL_OVERHEAD: Final = 100
 def decide_join(group: Group, join: Join, config: GroupConfig, now: Now) -> Decision:
     """Answer the join, now or when the rebalance it is part of gets there."""
     error = _refusal(group, join, config)
-    turn = Turn(group, config, now)
+    transition = Transition(group, config, now)
     if error:
         if error == CODES["GROUP_MAX_SIZE_REACHED"] and join.member_id in group.members:
-            turn.remove(group.members[join.member_id], error)
-            complete_join_if_all_are_there(turn)
-        turn.replies.append(refused_join(join, error))
-        return turn.decided()
+            transition.remove(group.members[join.member_id], error)
+            complete_join_if_all_are_there(transition)
+        transition.replies.append(refused_join(join, error))
+        return transition.decided()
     if join.member_id:
-        _join_again(turn, join)
+        _join_again(transition, join)
     elif join.instance_id is not None:
-        holder = turn.group.static_member(join.instance_id)
+        holder = transition.group.static_member(join.instance_id)
         if holder is not None:
-            _replace_static(turn, join, holder, group)
+            _replace_static(transition, join, holder, group)
         else:
-            _add(turn, join, join.fresh_id)
+            _add(transition, join, join.fresh_id)
     elif join.must_know_id:
-        turn.group.pending[join.fresh_id] = now.ms + join.session_timeout_ms
-        turn.replies.append(refused_join(join, CODES["MEMBER_ID_REQUIRED"], join.fresh_id))
+        transition.group.pending[join.fresh_id] = now.ms + join.session_timeout_ms
+        transition.replies.append(refused_join(join, CODES["MEMBER_ID_REQUIRED"], join.fresh_id))
     else:
-        _add(turn, join, join.fresh_id)
-    return turn.decided()
+        _add(transition, join, join.fresh_id)
+    return transition.decided()
 
 
 def _refusal(group: Group, join: Join, config: GroupConfig) -> int:
@@ -100,35 +100,35 @@ def _has_room(group: Group, join: Join, config: GroupConfig) -> bool:
     return taken + len(group.pending) - (join.member_id in group.pending) < config.max_size
 
 
-def _join_again(turn: Turn, join: Join) -> None:
+def _join_again(transition: Transition, join: Join) -> None:
     """Somebody who has an id."""
-    group = turn.group
+    group = transition.group
     if join.member_id in group.pending:
-        _add(turn, join, join.member_id)
+        _add(transition, join, join.member_id)
         return
     member = group.members[join.member_id]
     unchanged = member.protocols == join.protocols
     leads = group.leader == member.member_id
     if group.state is State.COMPLETING_REBALANCE and unchanged:
         # It has not got the answer of this generation.
-        turn.replies.append((join.ticket, place_of(turn, member)))
+        transition.replies.append((join.ticket, place_of(transition, member)))
     elif group.state is State.STABLE and unchanged and not leads:
-        turn.replies.append((join.ticket, place_of(turn, member)))
+        transition.replies.append((join.ticket, place_of(transition, member)))
     else:
         # A leader that joins again wants a rebalance: the topics may have changed.
-        _wait(turn, join, member)
-        rebalance(turn)
+        _wait(transition, join, member)
+        rebalance(transition)
 
 
-def _add(turn: Turn, join: Join, member_id: str) -> None:
-    group = turn.group
+def _add(transition: Transition, join: Join, member_id: str) -> None:
+    group = transition.group
     group.pending.pop(member_id, None)
     if not group.members:
         group.protocol_type = join.protocol_type
     group.leader = group.leader or member_id
     if group.initial is not None:
         group.initial = group.initial._replace(joined=True)
-    turn.put(
+    transition.put(
         Member(
             member_id=member_id,
             instance_id=join.instance_id,
@@ -140,20 +140,20 @@ def _add(turn: Turn, join: Join, member_id: str) -> None:
             join_ticket=join.ticket,
             # It cannot send heartbeats before it is answered, nor is a lost connection noticed
             # while its join is parked: a client that tries again and again would fill the group.
-            deadline_ms=turn.now.ms + turn.config.new_member_timeout_ms,
+            deadline_ms=transition.now.ms + transition.config.new_member_timeout_ms,
             is_new=True,
         )
     )
-    rebalance(turn)
+    rebalance(transition)
 
 
-def _wait(turn: Turn, join: Join, member: Member) -> Member:
+def _wait(transition: Transition, join: Join, member: Member) -> Member:
     """The member waits for the next generation, with what it says now. A join of its that is still
     parked was given up by its client."""
-    answered = turn.answer_join(
+    answered = transition.answer_join(
         member, JoinReply(CODES["REBALANCE_IN_PROGRESS"], member_id=member.member_id)
     )
-    return turn.put(
+    return transition.put(
         replace(
             answered,
             protocols=join.protocols,
@@ -164,11 +164,11 @@ def _wait(turn: Turn, join: Join, member: Member) -> Member:
     )
 
 
-def _replace_static(turn: Turn, join: Join, old: Member, before: Group) -> None:
+def _replace_static(transition: Transition, join: Join, old: Member, before: Group) -> None:
     """A static member is back under a new id; who still uses the old one is fenced."""
-    group = turn.group
+    group = transition.group
     led = group.leader
-    member = _take_place(turn, join, old)
+    member = _take_place(transition, join, old)
     if group.state is State.STABLE and group.vote() == group.protocol:
         # Nothing moves. A leader before version 9 is told that the old id leads, so that it does
         # not assign anew: a stable group would not spread that.
@@ -180,26 +180,28 @@ def _replace_static(turn: Turn, join: Join, old: Member, before: Group) -> None:
             protocol=group.protocol,
             leader=(group.leader if join.may_skip_assignment else led) or "",
             skip_assignment=leads and join.may_skip_assignment,
-            members=everybody(turn) if leads and join.may_skip_assignment else (),
+            members=everybody(transition) if leads and join.may_skip_assignment else (),
         )
-        turn.alive(turn.answer_join(member, reply))
-        turn.store = True
+        transition.alive(transition.answer_join(member, reply))
+        transition.store = True
         # Not kept, not taken over: a restart would bring the old id back.
-        turn.otherwise = lambda error: Decision(before, replies=(refused_join(join, error, ""),))
+        transition.otherwise = lambda error: Decision(
+            before, replies=(refused_join(join, error, ""),)
+        )
     elif group.state is State.PREPARING_REBALANCE:
-        complete_join_if_all_are_there(turn)
+        complete_join_if_all_are_there(transition)
     else:
         # The leader may be assigning to the old id at this moment.
-        prepare_rebalance(turn)
+        prepare_rebalance(transition)
 
 
-def _take_place(turn: Turn, join: Join, old: Member) -> Member:
+def _take_place(transition: Transition, join: Join, old: Member) -> Member:
     """Put the new id where the old one was, in the order of members too."""
-    group, new_id = turn.group, join.fresh_id
+    group, new_id = transition.group, join.fresh_id
     fenced = CODES["FENCED_INSTANCE_ID"]
-    old = turn.answer_join(old, JoinReply(fenced, member_id=old.member_id))
-    old = turn.answer_sync(old, SyncReply(fenced))
-    patience_ms = turn.config.new_member_timeout_ms if old.is_new else join.session_timeout_ms
+    old = transition.answer_join(old, JoinReply(fenced, member_id=old.member_id))
+    old = transition.answer_sync(old, SyncReply(fenced))
+    patience_ms = transition.config.new_member_timeout_ms if old.is_new else join.session_timeout_ms
     fresh = replace(
         old,
         member_id=new_id,
@@ -209,7 +211,7 @@ def _take_place(turn: Turn, join: Join, old: Member) -> Member:
         session_timeout_ms=join.session_timeout_ms,
         rebalance_timeout_ms=join.rebalance_timeout_ms,
         join_ticket=join.ticket,
-        deadline_ms=turn.now.ms + patience_ms,
+        deadline_ms=transition.now.ms + patience_ms,
     )
     group.members = {
         fresh.member_id if known == old.member_id else known: fresh if known == old.member_id else m

@@ -8,7 +8,7 @@ from tallymark.errors import CODES
 from tallymark.groups.group import Group, GroupConfig, Member, Now, State
 from tallymark.groups.inputs import Decision, Leaver
 from tallymark.groups.rebalance import join_time_is_up, prepare_rebalance, rebalance
-from tallymark.groups.turn import Turn
+from tallymark.groups.transition import Transition
 
 
 def decide_heartbeat(
@@ -23,10 +23,10 @@ def decide_heartbeat(
     code = check_generation(group, member_id, instance_id, generation)
     if code:
         return Decision(group, codes=(code,))
-    turn = Turn(group, config, now)
-    turn.alive(turn.group.members[member_id])
+    transition = Transition(group, config, now)
+    transition.alive(transition.group.members[member_id])
     moving = group.state is State.PREPARING_REBALANCE
-    return turn.decided((CODES["REBALANCE_IN_PROGRESS"] if moving else 0,))
+    return transition.decided((CODES["REBALANCE_IN_PROGRESS"] if moving else 0,))
 
 
 def check_generation(group: Group, member_id: str, instance_id: str | None, generation: int) -> int:
@@ -41,19 +41,19 @@ def decide_leave(
     group: Group, leavers: Sequence[Leaver], config: GroupConfig, now: Now
 ) -> Decision:
     """Members leave, several at once where a tool removes them; one code each."""
-    turn = Turn(group, config, now)
+    transition = Transition(group, config, now)
     members_before = len(group.members)
-    holders = turn.group.static_members()
-    codes = tuple(_leave(turn, leaver, holders) for leaver in leavers)
+    holders = transition.group.static_members()
+    codes = tuple(_leave(transition, leaver, holders) for leaver in leavers)
     if not any(code == 0 for code in codes):
         return Decision(group, codes=codes)
-    if len(turn.group.members) < members_before or group.state is State.PREPARING_REBALANCE:
-        rebalance(turn)
-    return turn.decided(codes)
+    if len(transition.group.members) < members_before or group.state is State.PREPARING_REBALANCE:
+        rebalance(transition)
+    return transition.decided(codes)
 
 
-def _leave(turn: Turn, leaver: Leaver, holders: dict[str, Member]) -> int:
-    group = turn.group
+def _leave(transition: Transition, leaver: Leaver, holders: dict[str, Member]) -> int:
+    group = transition.group
     if leaver.member_id in group.pending:
         del group.pending[leaver.member_id]
         return 0
@@ -66,7 +66,7 @@ def _leave(turn: Turn, leaver: Leaver, holders: dict[str, Member]) -> int:
         member = holders.get(leaver.instance_id)
     if member is None:
         return CODES["UNKNOWN_MEMBER_ID"]
-    turn.remove(member, CODES["UNKNOWN_MEMBER_ID"])
+    transition.remove(member, CODES["UNKNOWN_MEMBER_ID"])
     if member.instance_id is not None:
         del holders[member.instance_id]
     return 0
@@ -74,38 +74,38 @@ def _leave(turn: Turn, leaver: Leaver, holders: dict[str, Member]) -> int:
 
 def decide_expiry(group: Group, config: GroupConfig, now: Now) -> Decision:
     """Do what is due by the group's deadlines; see :attr:`Group.next_deadline_ms`."""
-    turn = Turn(group, config, now)
-    working = turn.group
+    transition = Transition(group, config, now)
+    working = transition.group
     given_up = [mid for mid, deadline in working.pending.items() if deadline <= now.ms]
     for member_id in given_up:
         del working.pending[member_id]
     silent = [m for m in working.members.values() if m.expires and m.deadline_ms <= now.ms]
     for member in silent:
-        turn.remove(member, CODES["UNKNOWN_MEMBER_ID"])
+        transition.remove(member, CODES["UNKNOWN_MEMBER_ID"])
     if silent or (given_up and working.state is State.PREPARING_REBALANCE):
-        rebalance(turn)
+        rebalance(transition)
     if working.join_deadline_ms is not None and working.join_deadline_ms <= now.ms:
-        join_time_is_up(turn)
+        join_time_is_up(transition)
     if working.sync_deadline_ms is not None and working.sync_deadline_ms <= now.ms:
-        _sync_time_is_up(turn)
-    return turn.decided()
+        _sync_time_is_up(transition)
+    return transition.decided()
 
 
-def _sync_time_is_up(turn: Turn) -> None:
+def _sync_time_is_up(transition: Transition) -> None:
     """Members that never asked for their assignment are out."""
-    group = turn.group
+    group = transition.group
     group.sync_deadline_ms = None
     lazy = [group.members[member_id] for member_id in group.unsynced]
     for member in lazy:
-        turn.remove(member, CODES["UNKNOWN_MEMBER_ID"])
+        transition.remove(member, CODES["UNKNOWN_MEMBER_ID"])
     if lazy:
-        prepare_rebalance(turn)
+        prepare_rebalance(transition)
 
 
 def decide_take_over(group: Group, config: GroupConfig, now: Now) -> Decision:
     """What a new coordinator does with a group it has loaded: one of too many members, since the
     limit is lower now, begins a rebalance."""
-    turn = Turn(group, config, now)
+    transition = Transition(group, config, now)
     if len(group.members) > config.max_size:
-        prepare_rebalance(turn)
-    return turn.decided()
+        prepare_rebalance(transition)
+    return transition.decided()

@@ -24,7 +24,7 @@ from tallymark.groups.records import (
     encode_key,
     encode_value,
 )
-from tallymark.groups.turn import Turn
+from tallymark.groups.transition import Transition
 
 _Place = tuple[str, int]
 _FOR_EVER: Final = 2**63 - 1
@@ -126,12 +126,12 @@ def decide_commit(
                 commit.offset, commit.leader_epoch, commit.metadata, now.wall_ms, expires
             )
             records.append((encode_key(key), encode_value(value)))
-    turn = Turn(group, config, now)
-    member = turn.group.members.get(committer.member_id)
+    transition = Transition(group, config, now)
+    member = transition.group.members.get(committer.member_id)
     if not refused and member is not None:
-        turn.alive(member)
+        transition.alive(member)
     return Decision(
-        turn.group,
+        transition.group,
         tuple(records),
         codes=tuple(codes),
         otherwise=lambda error: Decision(group, codes=tuple(code or error for code in codes)),

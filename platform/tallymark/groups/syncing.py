@@ -11,7 +11,7 @@ from tallymark.errors import CODES
 from tallymark.groups.group import Group, GroupConfig, Member, Now, State
 from tallymark.groups.inputs import Decision, Sync, SyncReply
 from tallymark.groups.rebalance import prepare_rebalance
-from tallymark.groups.turn import Turn
+from tallymark.groups.transition import Transition
 
 
 def decide_sync(group: Group, sync: Sync, config: GroupConfig, now: Now) -> Decision:
@@ -19,23 +19,23 @@ def decide_sync(group: Group, sync: Sync, config: GroupConfig, now: Now) -> Deci
     error = _refusal(group, sync)
     if error:
         return Decision(group, replies=((sync.ticket, SyncReply(error)),))
-    turn = Turn(group, config, now)
-    member = turn.group.members[sync.member_id]
-    turn.group.unsynced.discard(sync.member_id)
-    if not turn.group.unsynced:
-        turn.group.sync_deadline_ms = None
+    transition = Transition(group, config, now)
+    member = transition.group.members[sync.member_id]
+    transition.group.unsynced.discard(sync.member_id)
+    if not transition.group.unsynced:
+        transition.group.sync_deadline_ms = None
     if group.state is State.STABLE:
-        turn.replies.append((sync.ticket, _part_of(turn, member)))
-        turn.alive(member)
-        return turn.decided()
+        transition.replies.append((sync.ticket, _part_of(transition, member)))
+        transition.alive(member)
+        return transition.decided()
     # A sync that is still parked was given up by its client.
-    member = turn.answer_sync(member, SyncReply(CODES["REBALANCE_IN_PROGRESS"]))
-    turn.put(replace(member, sync_ticket=sync.ticket))
-    if turn.group.leader == sync.member_id:
-        waiting = turn.group.copy()
-        turn.otherwise = lambda code: _not_stored(waiting, code, config, now)
-        _assign(turn, sync)
-    return turn.decided()
+    member = transition.answer_sync(member, SyncReply(CODES["REBALANCE_IN_PROGRESS"]))
+    transition.put(replace(member, sync_ticket=sync.ticket))
+    if transition.group.leader == sync.member_id:
+        waiting = transition.group.copy()
+        transition.otherwise = lambda code: _not_stored(waiting, code, config, now)
+        _assign(transition, sync)
+    return transition.decided()
 
 
 def _refusal(group: Group, sync: Sync) -> int:
@@ -54,27 +54,27 @@ def _refusal(group: Group, sync: Sync) -> int:
     return 0
 
 
-def _assign(turn: Turn, sync: Sync) -> None:
+def _assign(transition: Transition, sync: Sync) -> None:
     """The generation is stable. A member that the leader forgot gets an empty part."""
-    for member in list(turn.group.members.values()):
+    for member in list(transition.group.members.values()):
         part = sync.assignments.get(member.member_id, b"")
-        member = turn.put(replace(member, assignment=part))
+        member = transition.put(replace(member, assignment=part))
         waited = member.sync_ticket is not None
-        answered = turn.answer_sync(member, _part_of(turn, member))
+        answered = transition.answer_sync(member, _part_of(transition, member))
         if waited:
-            turn.alive(answered)
-    turn.enter(State.STABLE)
-    turn.store = True
+            transition.alive(answered)
+    transition.enter(State.STABLE)
+    transition.store = True
 
 
 def _not_stored(group: Group, error: int, config: GroupConfig, now: Now) -> Decision:
     """The assignment could not be kept: whoever waits for it is told why, and joins again."""
-    turn = Turn(group, config, now)
-    turn.answer_syncs(error)
-    prepare_rebalance(turn)
-    return turn.decided()
+    transition = Transition(group, config, now)
+    transition.answer_syncs(error)
+    prepare_rebalance(transition)
+    return transition.decided()
 
 
-def _part_of(turn: Turn, member: Member) -> SyncReply:
-    group = turn.group
+def _part_of(transition: Transition, member: Member) -> SyncReply:
+    group = transition.group
     return SyncReply(0, group.protocol_type, group.protocol, member.assignment)

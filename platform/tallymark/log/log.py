@@ -29,7 +29,7 @@ from tallymark.log.disk.files import Data, Files
 from tallymark.log.disk.health import DiskHealth, guarded
 from tallymark.log.disk.partition_folder import key_of
 from tallymark.log.disk.start_offsets import StartOffsets
-from tallymark.log.loading.log_loader import Start, start_log
+from tallymark.log.loading.log_loader import LoadedLog, load_log
 from tallymark.log.producers.state import ProducerStates
 from tallymark.log.reading import ReadableLog
 from tallymark.log.results import AppendInfo, LogSlice
@@ -44,12 +44,12 @@ from tallymark.log.validation.preparation import Prepared, prepare
 from tallymark.protocol.records.batch import BatchHeader, place_batch
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
-__all__ = ["EARLIEST", "LATEST", "AppendInfo", "Log", "LogSlice", "OldSegments"]
+__all__ = ["EARLIEST", "LATEST", "AppendInfo", "ExpiredSegments", "Log", "LogSlice"]
 
 log = logging.getLogger(__name__)
 
 
-class OldSegments(NamedTuple):
+class ExpiredSegments(NamedTuple):
     """The first segments of a log, to be deleted, the last of which ended at ``end``."""
 
     segments: tuple[Segment, ...]
@@ -69,25 +69,25 @@ class Log(ReadableLog):
         config: LogConfig,
         health: DiskHealth,
         starts: StartOffsets,
-        start: Start,
+        loaded: LoadedLog,
     ) -> None:
         self.name = directory.rsplit("/", 1)[-1]
         self.directory = directory
-        self.end_offset = start.segments.active.next_offset
-        self.recovery_point = start.recovery_point
-        self.recovered = start.recovered
+        self.end_offset = loaded.segments.active.next_offset
+        self.recovery_point = loaded.recovery_point
+        self.recovered = loaded.recovered
         self._config = config
         self._files = files
         self._health = health
         self._key = key_of(self.name)
         self._starts = starts
-        self._start = start.start_offset
-        self._segments = start.segments
-        self._epochs = start.epochs
-        self._snapshots = start.snapshots
-        self._producers = start.producers
-        self._active_since_ms = start.active_since_ms
-        self._unflushed_since_ms = start.unflushed_since_ms
+        self._start = loaded.start_offset
+        self._segments = loaded.segments
+        self._epochs = loaded.epochs
+        self._snapshots = loaded.snapshots
+        self._producers = loaded.producers
+        self._active_since_ms = loaded.active_since_ms
+        self._unflushed_since_ms = loaded.unflushed_since_ms
         self._shown = 0
         self._turn = DiskTurn()
         self._job: FlushJob | None = None
@@ -116,8 +116,8 @@ class Log(ReadableLog):
         with guarded(health, f"open {directory}"):
             starts = starts or StartOffsets(files, directory.rpartition("/")[0])
             first = starts.get(key_of(directory.rsplit("/", 1)[-1]))
-            start = start_log(files, directory, config, clean, now_ms, recovery_point, first)
-            return cls(files, directory, config, health, starts, start)
+            loaded = load_log(files, directory, config, clean, now_ms, recovery_point, first)
+            return cls(files, directory, config, health, starts, loaded)
 
     @property
     def config(self) -> LogConfig:
@@ -248,7 +248,7 @@ class Log(ReadableLog):
             return False
         return must_flush(self._config, self.end_offset - self.recovery_point, now_ms - since)
 
-    def take_flush(self) -> FlushJob | None:
+    def begin_flush(self) -> FlushJob | None:
         """The first of the three steps of :mod:`tallymark.log.upkeep.flush`. None where there is
         nothing to do, or a job under way."""
         if self._job is None and self.recovery_point < self.end_offset and not self._closed:
@@ -290,13 +290,13 @@ class Log(ReadableLog):
 
     def delete_records(self, offset: int) -> int:
         """Delete the records before ``offset``; returns the offset the log begins at now. All steps
-        of :meth:`take_records`: durable on return."""
-        job = self.take_records(offset)
+        of :meth:`begin_deletion`: durable on return."""
+        job = self.begin_deletion(offset)
         job.run()
         self.finish_deletion(job)
         return job.start_offset
 
-    def take_records(self, offset: int) -> DeletionJob:
+    def begin_deletion(self, offset: int) -> DeletionJob:
         """The log begins at ``offset`` from now on; segments wholly before it go. For good after
         ``run`` and :meth:`finish_deletion`. No effect where it begins later already. Raises
         OFFSET_OUT_OF_RANGE beyond the high watermark."""
@@ -312,22 +312,22 @@ class Log(ReadableLog):
                 self._roll()
             return self._without_first(self._segments.ended_before(offset))
 
-    def look_for_old(self, now_ms: int) -> OldSegments:
+    def find_expired(self, now_ms: int) -> ExpiredSegments:
         """The segments that retention would delete. Any thread may."""
         config = self._config
         if config.retention_ms < 0 and config.retention_bytes < 0:
-            return OldSegments((), 0)
+            return ExpiredSegments((), 0)
 
-        def old(segments: SegmentList) -> OldSegments:
+        def old(segments: SegmentList) -> ExpiredSegments:
             count = deletable(tuple(segments), now_ms, config.retention_ms, config.retention_bytes)
-            return OldSegments(
+            return ExpiredSegments(
                 tuple(segments)[:count], segments[count - 1].next_offset if count else 0
             )
 
         return self._look("look for old segments of", old)
 
-    def take_old(self, old: OldSegments) -> DeletionJob | None:
-        """Let go of what :meth:`look_for_old` found, as far as it is still so; None where nothing
+    def take_expired(self, old: ExpiredSegments) -> DeletionJob | None:
+        """Let go of what :meth:`find_expired` found, as far as it is still so; None where nothing
         is. A segment that was not flushed yet stays: after a power failure it may be back, then
         with all of its records, or the log would seem to be torn there."""
         self.check_usable()
@@ -351,7 +351,7 @@ class Log(ReadableLog):
     def apply_retention(self, now_ms: int) -> int:
         """Delete segments that are too old or too many, all steps; how many went. Readers keep
         what they hold."""
-        job = self.take_old(self.look_for_old(now_ms))
+        job = self.take_expired(self.find_expired(now_ms))
         if job is None:
             return 0
         job.run()
@@ -422,11 +422,11 @@ class Log(ReadableLog):
 
     # --- end
 
-    def let_go(self) -> int:
+    def release_files(self) -> int:
         """Close the files of all segments that are on the disk wholly, until they are needed; how
         many. Any thread may."""
         flushed = self.recovery_point
-        return sum(each.let_go() for each in self._segments if each.next_offset <= flushed)
+        return sum(each.release_files() for each in self._segments if each.next_offset <= flushed)
 
     def close(self) -> None:
         """Flush, write the producer snapshot, let go of the files. Readers keep what they hold."""

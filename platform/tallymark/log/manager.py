@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.config import LogConfig
+from tallymark.log.disk.bounded_files import BoundedFiles
 from tallymark.log.disk.data_dir import DataDir
 from tallymark.log.disk.files import Files, noticing_no_room
 from tallymark.log.disk.health import guarded
@@ -27,7 +28,6 @@ from tallymark.log.disk.partition_folder import (
     read_topic_id,
     write_topic_id,
 )
-from tallymark.log.disk.thrifty_files import ThriftyFiles
 from tallymark.log.log import Log
 from tallymark.log.progress import Progress
 from tallymark.log.results import DirInfo, LogInfo
@@ -43,7 +43,7 @@ class LogManager:
 
     def __init__(self, files: Files, config_of: ConfigOf, broker_id: int) -> None:
         self.cluster_id: str | None = None
-        self._files = ThriftyFiles(files, self._let_go)
+        self._files = BoundedFiles(files, self._release_files)
         self._config_of = config_of
         self._broker_id = broker_id
         self._dirs: list[DataDir] = []
@@ -78,7 +78,7 @@ class LogManager:
         try:
             manager._open(dirs, cluster_id, now_ms)
         except BaseException:
-            manager._release()
+            manager.abandon()
             raise
         return manager
 
@@ -348,12 +348,12 @@ class LogManager:
                         home.write_clean_marker()
             except KafkaError as error:
                 log.error("%s is not closed cleanly: %s", home.path, error)
-        self._release()
+        self.abandon()
 
     # --- inside
 
-    def _let_go(self) -> int:
-        return sum(each.let_go() for each in tuple(self._logs.values()))
+    def _release_files(self) -> int:
+        return sum(each.release_files() for each in tuple(self._logs.values()))
 
     def _checkpoint(self, home: DataDir) -> None:
         with self._checkpointing:
@@ -383,7 +383,8 @@ class LogManager:
                 self._homes.pop(key)
                 self._topic_ids.pop(key, None)
 
-    def _release(self) -> None:
+    def abandon(self) -> None:
+        """Let go of all files and directories without writing anything."""
         for each in self._logs.values():
             each.abandon()
         for home in self._dirs:

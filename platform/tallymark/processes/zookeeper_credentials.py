@@ -3,7 +3,7 @@
 ZooKeeper holds the users and access-control lists of all clusters, and listens on loopback: whoever
 is on this machine could write himself every right. So once a cluster of the deployment is secured,
 ``up`` makes a password, before anything starts; the first brokers that start with it close what
-stands open from before (:mod:`tallymark.coordination.cluster.closing`)::
+stands open from before (:mod:`tallymark.coordination.cluster.restricting`)::
 
     <data_dir>/zookeeper/password     one line, mode 0600; the user is called tallymark
 

@@ -55,7 +55,7 @@ def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0) -> M:
     """
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
-        message, end = _reader(cls, version)(view, offset)
+        message, end = reader_of(cls, version)(view, offset)
     except RemoteProtocolError as error:
         raise RemoteProtocolError(f"{cls.__name__} v{version}: {error}") from error
     except (IndexError, struct.error, UnicodeDecodeError) as error:
@@ -72,7 +72,7 @@ def is_flexible(cls: type[Message], version: int) -> bool:
     return version >= cls.flexible_from
 
 
-def _reader(cls: type[Message], version: int) -> Reader:
+def reader_of(cls: type[Message], version: int) -> Reader:
     reader = _readers.get((cls, version))
     if reader is None:
         _check_version(cls, version, RemoteProtocolError)

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from tallymark.broker.groups.log import append_records, refusal_of
 from tallymark.broker.partitions.partition import Partition
 from tallymark.errors import CODES, KafkaError
-from tallymark.groups.forgetting import (
+from tallymark.groups.deletion import (
     decide_delete_group,
     decide_delete_offsets,
     decide_expire,

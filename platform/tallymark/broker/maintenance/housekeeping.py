@@ -102,7 +102,7 @@ class Housekeeper:
                 partition.failed(error)
 
     async def _flush_one(self, partition: Partition) -> None:
-        job = partition.log.take_flush()
+        job = partition.log.begin_flush()
         if job is None:
             return
         began = time.perf_counter()
@@ -162,8 +162,8 @@ class Housekeeper:
     async def _retain_one(self, partition: Partition, now_ms: int) -> None:
         found, loop = partition.log, asyncio.get_running_loop()
         found.expire_producers(now_ms)
-        old = await loop.run_in_executor(self._upkeep, partial(found.look_for_old, now_ms))
-        job = found.take_old(old)
+        old = await loop.run_in_executor(self._upkeep, partial(found.find_expired, now_ms))
+        job = found.take_expired(old)
         if job is None:
             return
         try:

@@ -37,7 +37,7 @@ from tallymark.coordination import (
     next_block,
     paths,
 )
-from tallymark.coordination.cluster.closing import close_open_nodes
+from tallymark.coordination.cluster.restricting import restrict_nodes
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
 from tallymark.log import Files
 
@@ -93,7 +93,7 @@ class ZooKeeperCluster:
             self._zookeeper.start(create_root=True)
             # Made by us, it is open to consumers also where the cluster's root is closed to them.
             self._zookeeper.ensure(paths.CONSUMERS)
-            close_open_nodes(self._zookeeper)
+            restrict_nodes(self._zookeeper)
             return self._view.check_identity()
 
         return await self._run(start)

@@ -21,7 +21,7 @@ from tallymark.coordination import (
     ZooKeeper,
     paths,
 )
-from tallymark.coordination.malformed_nodes import StrangeNodes
+from tallymark.coordination.malformed_nodes import MalformedNodes
 from tallymark.errors import TallymarkError, UserError
 from tallymark.log.disk.files import Files, write_file
 
@@ -53,7 +53,7 @@ class Registration:
     def check_free(self, me: BrokerImage) -> None:
         """UserError when another broker has our id; what our earlier life left is removed."""
         self._run = data_folder_id(self._files, self._folder)
-        other = self._brokers.brokers(strange=StrangeNodes()).get(self._node_id)
+        other = self._brokers.brokers(malformed=MalformedNodes()).get(self._node_id)
         if other is None:
             return
         if other.run != self._run:

@@ -84,7 +84,7 @@ class ZooKeeperView:
             topics = before
         brokers = {
             info.id: _broker(info)
-            for info in self._brokers.brokers(strange=self._topics.strange).values()
+            for info in self._brokers.brokers(malformed=self._topics.malformed).values()
         }
         controller = self._controller.broker_id if self._controller else NO_LEADER
         image = MetadataImage(identity, controller, brokers, topics)
@@ -121,7 +121,7 @@ class ZooKeeperView:
                 except KafkaError as error:  # deposed, or tried again with the next picture
                     log.warning("topic not removed name=%s: %s", name, error)
                 except (UserError, MalformedNodeError, ValueError) as error:
-                    self._topics.strange.left_out(f"{paths.DELETE_TOPICS}/{name}", str(error))
+                    self._topics.malformed.left_out(f"{paths.DELETE_TOPICS}/{name}", str(error))
                 else:
                     log.info("topic removed by the controller name=%s", name)
         return self.read()
@@ -162,7 +162,7 @@ class ZooKeeperView:
                 try:
                     found |= self._read_rest({name: topic})
                 except MalformedNodeError as error:
-                    self._topics.strange.left_out(error.path, error)
+                    self._topics.malformed.left_out(error.path, error)
             return found
 
     def _read_rest(self, assignments: Mapping[str, TopicAssignment]) -> dict[str, TopicImage]:

@@ -172,7 +172,7 @@ class Partition:
             raise KafkaError(
                 CODES["POLICY_VIOLATION"], f"{self}: cleanup.policy does not say delete"
             )
-        job = log.take_records(log.high_watermark if offset == -1 else offset)
+        job = log.begin_deletion(log.high_watermark if offset == -1 else offset)
         self.wake()
         await asyncio.to_thread(job.run)
         log.finish_deletion(job)

@@ -20,7 +20,7 @@ R = TypeVar("R", bound=Request[Any])
 def decode_request(cls: type[R], version: int, body: memoryview) -> R:
     """Like :func:`tallymark.protocol.codec.decode`, but spare bytes at the end are ignored."""
     try:
-        request: R = codec._reader(cls, version)(body, 0)[0]
+        request: R = codec.reader_of(cls, version)(body, 0)[0]
     except RemoteProtocolError as error:
         raise RemoteProtocolError(f"{cls.__name__} v{version}: {error}") from error
     except (IndexError, struct.error, UnicodeDecodeError) as error:

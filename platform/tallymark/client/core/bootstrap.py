@@ -57,11 +57,11 @@ def brokers_in_zookeeper(connect: str, protocol: str = "PLAINTEXT") -> tuple[Add
     ``protocol``. UserError when there are none."""
     # Only clients that are told to use ZooKeeper pay for loading its library.
     from tallymark.coordination.cluster.brokers import BrokerRegistry
-    from tallymark.coordination.malformed_nodes import StrangeNodes
+    from tallymark.coordination.malformed_nodes import MalformedNodes
     from tallymark.coordination.session.zookeeper import ZooKeeper
 
     with ZooKeeper(connect) as zookeeper:
-        live = BrokerRegistry(zookeeper).brokers(strange=StrangeNodes())
+        live = BrokerRegistry(zookeeper).brokers(malformed=MalformedNodes())
     if not live:
         raise UserError(
             f"no broker is registered in ZooKeeper at {connect}",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tallymark.coordination import paths
-from tallymark.coordination.malformed_nodes import StrangeNodes
+from tallymark.coordination.malformed_nodes import MalformedNodes
 from tallymark.coordination.session import documents
 from tallymark.coordination.session.ephemeral import EphemeralNode
 from tallymark.coordination.session.errors import MalformedNodeError, NodeInUseError
@@ -106,10 +106,10 @@ class BrokerRegistry:
         return node
 
     def brokers(
-        self, watch: WatchCallback | None = None, strange: StrangeNodes | None = None
+        self, watch: WatchCallback | None = None, malformed: MalformedNodes | None = None
     ) -> dict[int, BrokerInfo]:
         """The live brokers by id; ``watch`` fires once when one comes or goes. A node that cannot
-        be read is left out and told to ``strange``; without it it is a MalformedNodeError."""
+        be read is left out and told to ``malformed``; without it it is a MalformedNodeError."""
         found: dict[int, BrokerInfo] = {}
         children = self._zookeeper.children(paths.BROKER_IDS, watch)
         ids = sorted(int(name) for name in children if name.isdecimal() and len(name) <= 10)
@@ -121,9 +121,9 @@ class BrokerRegistry:
             try:
                 found[broker_id] = decode(path, node.data, broker_id)
             except MalformedNodeError as error:
-                if strange is None:
+                if malformed is None:
                     raise
-                strange.left_out(path, error)
+                malformed.left_out(path, error)
         return found
 
     def watch(self, callback: Callable[[], None]) -> Watch:

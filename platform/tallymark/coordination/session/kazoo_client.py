@@ -175,7 +175,7 @@ class KazooPort:
                     raise self._translate(theirs(), paths[len(nodes)])
         return nodes
 
-    def standing_open(self, paths: Sequence[str], timeout: float) -> list[str]:
+    def unrestricted(self, paths: Sequence[str], timeout: float) -> list[str]:
         """Those of these nodes that let everybody do more than they should."""
         results = [(path, self._client.get_acls_async(path)) for path in paths]
         found: list[str] = []
@@ -186,7 +186,7 @@ class KazooPort:
                     found.append(path)
         return found
 
-    def close_nodes(self, paths: Sequence[str], timeout: float) -> int:
+    def restrict(self, paths: Sequence[str], timeout: float) -> int:
         """Give these nodes the list that new ones have; how many did. The others are gone, or
         closed by somebody else."""
         results = [

@@ -315,16 +315,16 @@ class ZooKeeper:
             except NotEmptyError:
                 continue
 
-    def standing_open(self, paths: Sequence[str]) -> list[str]:
+    def unrestricted(self, paths: Sequence[str]) -> list[str]:
         """Those of these nodes that let everybody do more than our credentials ask for."""
         self._ready(paths[0] if paths else "/")
-        found = set(self._kazoo.standing_open([self._abs(path) for path in paths], self._timeout))
+        found = set(self._kazoo.unrestricted([self._abs(path) for path in paths], self._timeout))
         return [path for path in paths if self._abs(path) in found]
 
-    def close_nodes(self, paths: Sequence[str]) -> int:
+    def restrict(self, paths: Sequence[str]) -> int:
         """Close them, as new ones are; how many were there and let us."""
         self._ready(paths[0] if paths else "/")
-        return self._kazoo.close_nodes([self._abs(path) for path in paths], self._timeout)
+        return self._kazoo.restrict([self._abs(path) for path in paths], self._timeout)
 
     @property
     def closes(self) -> bool:

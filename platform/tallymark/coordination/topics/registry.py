@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tallymark.coordination import paths
-from tallymark.coordination.malformed_nodes import StrangeNodes
+from tallymark.coordination.malformed_nodes import MalformedNodes
 from tallymark.coordination.session import documents
 from tallymark.coordination.session.errors import MalformedNodeError, NodeExistsError
 from tallymark.coordination.session.kazoo_client import WatchCallback
@@ -66,7 +66,7 @@ class TopicRegistry:
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
-        self.strange = StrangeNodes()
+        self.malformed = MalformedNodes()
 
     def names(self, watch: WatchCallback | None = None) -> list[str]:
         """All topics, sorted; ``watch`` fires once when one comes or goes."""
@@ -75,7 +75,7 @@ class TopicRegistry:
             if is_topic_name(name):
                 found.append(name)
             else:
-                self.strange.left_out(f"{paths.TOPICS}/{name}", "no topic can be called so")
+                self.malformed.left_out(f"{paths.TOPICS}/{name}", "no topic can be called so")
         return found
 
     def get(self, name: str, watch: WatchCallback | None = None) -> TopicAssignment | None:
@@ -100,9 +100,9 @@ class TopicRegistry:
             try:
                 topic = decode_topic(name, node.data, node.version)
             except MalformedNodeError as error:
-                self.strange.left_out(paths.topic(name), error)
+                self.malformed.left_out(paths.topic(name), error)
                 continue
-            self.strange.fine(paths.topic(name))
+            self.malformed.fine(paths.topic(name))
             if topic.assignment:
                 found[name] = topic
         return found

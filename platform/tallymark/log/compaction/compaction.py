@@ -30,7 +30,7 @@ from tallymark.log.compaction.offset_map import OffsetMap
 from tallymark.log.compaction.output import CleanedFiles
 from tallymark.log.compaction.plan import ClosedSegment, group_segments
 from tallymark.log.compaction.task import Cleaned, CompactionTask, Paused, Summary
-from tallymark.log.compaction.throttle import Throttle, Turn
+from tallymark.log.compaction.throttle import Throttle, TimeSlice
 from tallymark.log.disk.files import Files
 from tallymark.log.segments.scan import Window, header_at
 from tallymark.protocol.records.batch import Batch
@@ -53,12 +53,12 @@ class Compaction:
         files: Files,
         task: CompactionTask,
         throttle: Throttle | None = None,
-        turn: Turn | None = None,
+        time_slice: TimeSlice | None = None,
     ) -> None:
         self._files = files
         self._task = task
         self._throttle = throttle or Throttle(task.bytes_per_second)
-        self._turn = turn or Turn()
+        self._time_slice = time_slice or TimeSlice()
         self._tally = Tally()
         self._until = task.first_dirty
         self._before = self._after = 0
@@ -144,7 +144,7 @@ class Compaction:
         return changed
 
     def _rest(self) -> Iterator[Paused]:
-        if self._turn.is_over:
+        if self._time_slice.is_over:
             yield Paused()
 
     def _batches(self, segment: ClosedSegment) -> Iterator[tuple[Batch, bool]]:

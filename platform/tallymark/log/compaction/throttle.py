@@ -33,7 +33,7 @@ class Throttle:
             self._sleep(self._free_at - now)
 
 
-class Turn:
+class TimeSlice:
     """For how long a compaction works before the next one's turn comes, in seconds."""
 
     def __init__(

@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 from tallymark.errors import CorruptRecordError
 from tallymark.log.compaction.compaction import Compaction
 from tallymark.log.compaction.task import Cleaned, CompactionTask, Paused
-from tallymark.log.compaction.throttle import Turn
+from tallymark.log.compaction.throttle import TimeSlice
 from tallymark.log.disk.files import Files, OsFiles
 
 _NICEST: Final = 19
@@ -50,19 +50,19 @@ class Steps:
 
     def __init__(self, files: Files, turn_s: float = TURN_S) -> None:
         self._files = files
-        self._turn = Turn(turn_s)
+        self._time_slice = TimeSlice(turn_s)
         self._runs: dict[str, _Run] = {}
 
     def answer(self, order: dict[str, Any]) -> dict[str, Any]:
         """The answer to an order. Never raises: a failure is an answer, too."""
         directory = ""
-        self._turn.begin()
+        self._time_slice.begin()
         try:
             if order["do"] == "begin":
                 task = CompactionTask.from_json(order["task"])
                 directory = task.directory
                 self._drop(directory)
-                run = Compaction(self._files, task, turn=self._turn)
+                run = Compaction(self._files, task, time_slice=self._time_slice)
                 self._runs[directory] = _Run(run, iter(run))
             else:
                 directory = order["directory"]

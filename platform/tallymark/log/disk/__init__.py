@@ -2,5 +2,5 @@
 
 Read :mod:`.files` (the port), :mod:`.health` (what a failed disk means), :mod:`.partition_folder`
 (names), :mod:`.data_dir`; :mod:`.checkpoint` and :mod:`.start_offsets` are small files of a
-directory, :mod:`.thrifty_files` bounds the open descriptors.
+directory, :mod:`.bounded_files` bounds the open descriptors.
 """

@@ -10,14 +10,14 @@ from tallymark.log.leader_epochs import LeaderEpochs
 from tallymark.log.loading.recovery import Recovered, recover
 from tallymark.log.loading.segment_files import begin_at, drop_before, find_end, open_segments
 from tallymark.log.producers.recovery import load_producers
-from tallymark.log.producers.snapshot import Snapshots
+from tallymark.log.producers.snapshot import ProducerSnapshots
 from tallymark.log.producers.state import ProducerStates
 from tallymark.log.segments.segment import Segment
 from tallymark.log.segments.segment_list import SegmentList
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class LoadedLog:
     """All that a log begins with. Times are ms, None where there is nothing to age."""
 
     segments: SegmentList
@@ -25,13 +25,13 @@ class Start:
     recovery_point: int
     recovered: Recovered | None
     epochs: LeaderEpochs
-    snapshots: Snapshots
+    snapshots: ProducerSnapshots
     producers: ProducerStates
     active_since_ms: int | None
     unflushed_since_ms: int | None
 
 
-def start_log(
+def load_log(
     files: Files,
     directory: str,
     config: LogConfig,
@@ -39,7 +39,7 @@ def start_log(
     now_ms: int,
     recovery_point: int,
     start_offset: int,
-) -> Start:
+) -> LoadedLog:
     """Open the log in ``directory``; see :meth:`tallymark.log.log.Log.open`. Records below
     ``start_offset`` were deleted."""
     segments, recovered = open_segments(files, directory, config), None
@@ -52,10 +52,10 @@ def start_log(
     end = segments.active.next_offset
     first = max(start_offset, segments.start_offset)
     durable = max(min(recovery_point, end), first) if recovered else end
-    snapshots = Snapshots(files, directory)
+    snapshots = ProducerSnapshots(files, directory)
     producers = load_producers(snapshots, segments, now_ms)
     producers.expire(now_ms, config.producer_id_expiration_ms)
-    start = Start(
+    loaded = LoadedLog(
         segments,
         first,
         durable,
@@ -68,7 +68,7 @@ def start_log(
     )
     for segment in segments:
         segment.close()  # thousands of logs must not hold descriptors before anybody uses them
-    return start
+    return loaded
 
 
 def _load_epochs(

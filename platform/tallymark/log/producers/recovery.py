@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tallymark.log.producers.snapshot import Snapshots
+from tallymark.log.producers.snapshot import ProducerSnapshots
 from tallymark.log.producers.state import ProducerStates
 from tallymark.log.segments.segment_list import SegmentList
 from tallymark.protocol.records.batch import BatchHeader
@@ -14,7 +14,9 @@ _TAIL: Final = 256 * 1024
 """Bytes at the end of the log that are looked through for the last batches of each producer."""
 
 
-def load_producers(snapshots: Snapshots, segments: SegmentList, now_ms: int) -> ProducerStates:
+def load_producers(
+    snapshots: ProducerSnapshots, segments: SegmentList, now_ms: int
+) -> ProducerStates:
     """What the log knows of its producers, up to its end.
 
     Batches found in the log are remembered like fresh ones (five of each producer), so a batch that

@@ -54,7 +54,7 @@ def decode_snapshot(data: Data) -> ProducerStates:
     )
 
 
-class Snapshots:
+class ProducerSnapshots:
     """The snapshot files of one log."""
 
     def __init__(self, files: Files, directory: str) -> None:

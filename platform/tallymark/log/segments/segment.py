@@ -299,7 +299,7 @@ class Segment:
         for suffix in (".log", ".index", ".timeindex"):
             self._files.remove(self.stem + suffix)
 
-    def let_go(self) -> bool:
+    def release_files(self) -> bool:
         """Keep the file open no longer than those who use it now; it is opened again at the next
         use. Whether there was any. Any thread may, where all of it is on the disk: a sync that
         fails is told to those who have the file open."""

@@ -7,7 +7,7 @@
     job.run()                            in any thread: their files go
     log.finish_deletion(job)             in the owner's thread: a disk that failed is told
 
-``log.apply_retention(now_ms)`` does all of it; ``log.take_records(offset)`` begins in the middle.
+``log.apply_retention(now_ms)`` does all of it; ``log.begin_deletion(offset)`` begins in the middle.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Every segment that was read or written keeps its file open, old ones too. Nobody counts them: where
 an operation fails for want of a descriptor, all logs let go of what is on the disk already and not
-in use (:meth:`tallymark.log.log.Log.let_go`; it is opened again when it is needed), and it is done
-once more. What fails again is an error for who asked, not for the disk
+in use (:meth:`tallymark.log.log.Log.release_files`; it is opened again when it is needed), and it
+is done once more. What fails again is an error for who asked, not for the disk
 (:mod:`tallymark.log.disk.health`).
 
 Segments that are not on the disk yet stay open, so they could take all there is; then nothing could
@@ -32,13 +32,13 @@ SPARE: Final = 16
 _TELL_SECONDS: Final = 60.0
 
 
-class ThriftyFiles:
-    """:class:`~tallymark.log.disk.files.Files` around others. ``let_go`` closes what can be closed
-    and returns how many; any thread may call it."""
+class BoundedFiles:
+    """:class:`~tallymark.log.disk.files.Files` around others. ``release_files`` closes what can be
+    closed and returns how many; any thread may call it."""
 
-    def __init__(self, files: Files, let_go: Callable[[], int]) -> None:
+    def __init__(self, files: Files, release_files: Callable[[], int]) -> None:
         self._files = files
-        self._let_go = let_go
+        self._release_files = release_files
         self._told = -_TELL_SECONDS
         limit = getrlimit(RLIMIT_NOFILE)[0]
         self._last = None if limit == RLIM_INFINITY else limit - SPARE
@@ -87,7 +87,7 @@ class ThriftyFiles:
             if is_of_the_disk(error):
                 raise
             self.is_short = True
-            count = self._let_go()
+            count = self._release_files()
             if not count:
                 raise
             now = time.monotonic()

@@ -10,7 +10,7 @@ from tallymark.groups.inputs import Decision, JoinReply, Reply, SyncReply
 from tallymark.groups.records import GroupKey, encode_key, encode_value
 
 
-class Turn:
+class Transition:
     """Collects replies; a record is made at the end, of the group as it then is."""
 
     def __init__(self, group: Group, config: GroupConfig, now: Now) -> None:

@@ -27,14 +27,14 @@ TOP: Final = (
 _TOGETHER: Final = 500
 
 
-def close_open_nodes(zookeeper: ZooKeeper) -> int:
+def restrict_nodes(zookeeper: ZooKeeper) -> int:
     """Close what stands open below the chroot, and the chroot itself (but not ZooKeeper's own root,
     which is not ours); how many nodes that were. What consumers of the ZooKeeper kind write stays
     open. Does nothing for a session that does not close what it makes."""
     if not zookeeper.closes:
         return 0
     top = [path for path in TOP if path != "/" or zookeeper.chroot]
-    if not zookeeper.standing_open(top):
+    if not zookeeper.unrestricted(top):
         return 0
     log.warning(
         "nodes below %s%s stand open from before there were credentials: closing them",
@@ -46,8 +46,8 @@ def close_open_nodes(zookeeper: ZooKeeper) -> int:
     below.sort(key=lambda path: -path.count("/"))
     for part in (below, top):
         for at in range(0, len(part), _TOGETHER):
-            found = zookeeper.standing_open(part[at : at + _TOGETHER])
-            done = zookeeper.close_nodes(found) if found else 0
+            found = zookeeper.unrestricted(part[at : at + _TOGETHER])
+            done = zookeeper.restrict(found) if found else 0
             closed, failed = closed + done, failed + len(found) - done
     log.warning("closed %d nodes; %d have gone, or are closed by somebody else", closed, failed)
     return closed
