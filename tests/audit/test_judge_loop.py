@@ -20,7 +20,7 @@ from tallymark_audit.cli import command
 from tallymark_audit.collector.judging import judge_loop
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.edges import derive_edges
-from tallymark_audit.repair import apply_plan, make_plan, read_plan, write_plan
+from tallymark_audit.repair import apply_plan, make_repair_plan, read_plan, write_plan
 from tallymark_audit.store.counted import claims
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, record_verdicts
 from tallymark_audit.store.reading import queries
@@ -92,7 +92,7 @@ def test_what_the_aggregate_lost_is_named_and_repaired(world: World, tmp_path: P
 
     edges = derive_edges(world.deployment)
     with world.store.read() as connection:
-        plan = make_plan(connection, edges, world.now)
+        plan = make_repair_plan(connection, edges, world.now)
     assert plan.count == 30
     write_plan(plan, tmp_path / "plan.json")
     assert read_plan(tmp_path / "plan.json") == plan
@@ -206,7 +206,7 @@ def test_the_producers_loss_is_named_by_sequence(world: World) -> None:
     (row,) = world.verdicts("producer-to-dc1").values()
     assert (row["state"], row["missing"], row["cells"][0]["missing"]) == (State.LOSS, 2, [8, 9])
     with world.store.read() as connection:
-        (item,) = make_plan(connection, derive_edges(world.deployment), world.now).items
+        (item,) = make_repair_plan(connection, derive_edges(world.deployment), world.now).items
     assert "sequences 8-9 of partition 0" in item.refused
 
 

@@ -24,12 +24,12 @@ from tallymark_audit.model.cells import EXPIRED, CellKey, Copy, Edge, Explanatio
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.repair import (
-    Item,
-    Place,
-    Plan,
+    MissingRun,
+    RepairItem,
+    RepairPlan,
     apply_plan,
-    look,
-    make_plan,
+    check_upstream,
+    make_repair_plan,
     read_plan,
     still_open,
     to_json,
@@ -133,14 +133,16 @@ def _sequence(record: Any) -> int:
     return stamp.sequence
 
 
-def item(missing: RangeSet, last: int, **other: Any) -> Item:
+def item(missing: RangeSet, last: int, **other: Any) -> RepairItem:
     within = (OffsetRange(0, 0, last),)
-    made = Item("dc1-to-aggregate", "dc1", "aggregate", KEY, "t", missing, missing.size, within)
+    made = RepairItem(
+        "dc1-to-aggregate", "dc1", "aggregate", KEY, "t", missing, missing.size, within
+    )
     return replace(made, **other)
 
 
-def apply(world: World, *items: Item) -> list[tuple[str, str]]:
-    return [(one.outcome, one.reason) for one in apply_plan(Plan(0, items), world)]
+def apply(world: World, *items: RepairItem) -> list[tuple[str, str]]:
+    return [(one.outcome, one.reason) for one in apply_plan(RepairPlan(0, items), world)]
 
 
 @settings(max_examples=40)
@@ -159,7 +161,7 @@ def test_what_is_missing_is_copied_once_whenever_it_breaks_off(
     world.put("aggregate", sorted(there))
     world.clusters["aggregate"].log("t")
     world.clusters["dc1"].log("t")
-    places = tuple(Place(0, at, at, s, s) for at, s in enumerate(sorted(here)) if s in blamed)
+    places = tuple(MissingRun(0, at, at, s, s) for at, s in enumerate(sorted(here)) if s in blamed)
     one = item(RangeSet.of(blamed), 60, places=places if exact else ())
     try:
         apply(world, one)
@@ -168,7 +170,7 @@ def test_what_is_missing_is_copied_once_whenever_it_breaks_off(
         apply(world, one)
     expected = sorted(there) + sorted(here & (blamed - there))
     assert world.found()[0] == expected
-    (result,) = apply_plan(Plan(0, (one,)), world)
+    (result,) = apply_plan(RepairPlan(0, (one,)), world)
     assert world.found()[0] == expected
     assert set(_members(result.present)) == blamed & (here | there)
     assert set(_members(result.gone)) == blamed - here - there
@@ -183,7 +185,7 @@ def test_places_near_each_other_are_read_together() -> None:
     world.put("dc1", range(400))
     world.put("aggregate", range(0, 400, 2))
     items = [
-        item(RangeSet.single(at, at), 399, places=(Place(0, at, at, at, at),))
+        item(RangeSet.single(at, at), 399, places=(MissingRun(0, at, at, at, at),))
         for at in range(1, 400, 2)
     ]
     assert {outcome for outcome, _ in apply(world, *items)} == {"repaired"}
@@ -297,9 +299,9 @@ def judged(store: Store, edge: Edge, cell: CellVerdict, state: State, now: int =
         record_verdicts(connection, [verdict], COLLECTOR, now)
 
 
-def plan_of(store: Store, *edges: Edge) -> Plan:
+def plan_of(store: Store, *edges: Edge) -> RepairPlan:
     with store.read() as connection:
-        return make_plan(connection, edges, 1)
+        return make_repair_plan(connection, edges, 1)
 
 
 LOST = CellVerdict(KEY, State.LOSS, 10, 8, RangeSet.single(3, 4), 2)
@@ -321,12 +323,12 @@ def test_a_plan_says_from_where_to_where(store: Store, tmp_path: Path) -> None:
         "",
     )
     assert plan.count == 2
-    place = {"cluster": "dc1", "topic": "t", **Place(2, 103, 104, 3, 4)._asdict()}
+    place = {"cluster": "dc1", "topic": "t", **MissingRun(2, 103, 104, 3, 4)._asdict()}
     with store.write() as connection:
         (row,) = queries.windows(connection)
         locate_cells(connection, row, {0: [place]})
     plan = plan_of(store, edge)
-    assert plan.items[0].places == (Place(2, 103, 104, 3, 4),)
+    assert plan.items[0].places == (MissingRun(2, 103, 104, 3, 4),)
     assert plan == plan_of(store, edge)
     write_plan(plan, tmp_path / "plan.json")
     assert read_plan(tmp_path / "plan.json") == plan
@@ -425,7 +427,7 @@ def test_what_a_cluster_lost_and_its_mirror_holds_is_not_sent_again(store: Store
 def test_what_spark_found_elsewhere_is_named_exactly(store: Store) -> None:
     held_in(store, "aggregate", RangeSet.single(0, 9))
     judged(store, HOME, LOST, State.LOSS)
-    place = {"cluster": "aggregate", "topic": "t", **Place(1, 203, 204, 3, 4)._asdict()}
+    place = {"cluster": "aggregate", "topic": "t", **MissingRun(1, 203, 204, 3, 4)._asdict()}
     with store.write() as connection:
         (row,) = queries.windows(connection)
         locate_cells(connection, row, {0: [place]})
@@ -453,8 +455,8 @@ def test_what_expired_before_it_was_copied_is_no_promise(store: Store) -> None:
 def test_a_plan_of_one_topic_has_no_other(store: Store) -> None:
     judged(store, MIRROR, LOST, State.LOSS)
     with store.read() as connection:
-        assert len(make_plan(connection, [MIRROR], 1, topic="t").items) == 1
-        assert make_plan(connection, [MIRROR], 1, topic="other").items == ()
+        assert len(make_repair_plan(connection, [MIRROR], 1, topic="t").items) == 1
+        assert make_repair_plan(connection, [MIRROR], 1, topic="other").items == ()
 
 
 def test_a_look_promises_only_what_upstream_still_has() -> None:
@@ -463,18 +465,20 @@ def test_a_look_promises_only_what_upstream_still_has() -> None:
     world.put("dc1", range(3))
     world.put("dc1", range(3, 6))
     world.clusters["dc1"].log("t").expire(1)
-    (one,) = look(Plan(0, (item(RangeSet.single(1, 4), 5), item(EMPTY, 5, refused="no"))), world)
+    (one,) = check_upstream(
+        RepairPlan(0, (item(RangeSet.single(1, 4), 5), item(EMPTY, 5, refused="no"))), world
+    )
     assert (one.there, one.gone) == (RangeSet.single(3, 4), RangeSet.single(1, 2))
     assert "retention: t-0 begins at offset 3" in one.reason
     world.clusters["dc1"].away = True
-    (one,) = look(Plan(0, (item(RangeSet.single(1, 4), 5),)), world)
+    (one,) = check_upstream(RepairPlan(0, (item(RangeSet.single(1, 4), 5),)), world)
     assert (one.there, one.gone) == (EMPTY, EMPTY)
     assert one.reason.startswith("dc1 could not be looked at: ")
 
 
 def test_copies_that_are_left_do_not_make_a_repair_fail(store: Store) -> None:
     """docs: DUPLICATION and CORRUPT do not change the exit code; --verify exited with 3."""
-    plan = Plan(5, (item(RangeSet.single(3, 4), 9),))
+    plan = RepairPlan(5, (item(RangeSet.single(3, 4), 9),))
     twice = CellVerdict(KEY, State.DUPLICATION, 10, 10, duplicates=3)
     judged(store, MIRROR, twice, State.DUPLICATION, now=4)
     with store.read() as connection:
@@ -492,7 +496,7 @@ def test_copies_that_are_left_do_not_make_a_repair_fail(store: Store) -> None:
 
 
 def test_it_is_said_what_is_still_open(store: Store) -> None:
-    plan = Plan(5, (item(RangeSet.single(3, 4), 9), item(EMPTY, 0, refused="no")))
+    plan = RepairPlan(5, (item(RangeSet.single(3, 4), 9), item(EMPTY, 0, refused="no")))
     with store.read() as connection:
         (missing,) = still_open(connection, plan, 5)
     assert missing.decided

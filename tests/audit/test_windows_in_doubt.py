@@ -14,7 +14,7 @@ from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.repair import apply_plan, make_plan
+from tallymark_audit.repair import apply_plan, make_repair_plan
 from tallymark_audit.store.counted import recounts
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, record_verdicts
 from tallymark_audit.store.reading import queries
@@ -59,7 +59,7 @@ def test_what_was_lost_after_it_was_counted_is_repaired_to_complete(
         (state,) = [r["state"] for r in rows_of(world, edge, window) if r["source"] == COLLECTOR]
         assert state == State.LOSS, "both counts agree"
     with world.store.read() as connection:
-        plan = make_plan(connection, derive_edges(world.deployment), world.now)
+        plan = make_repair_plan(connection, derive_edges(world.deployment), world.now)
     assert plan.count == 20
     assert [one.copied.size for one in apply_plan(plan, world)] == [20]
     for second in range(12):

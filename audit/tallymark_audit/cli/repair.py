@@ -22,13 +22,13 @@ from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.edges import derive_edges, discovered_group
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.repair import (
-    Looked,
-    Mended,
-    Open,
-    Plan,
+    ItemResult,
+    OpenWindow,
+    RepairPlan,
+    UpstreamCheck,
     apply_plan,
-    look,
-    make_plan,
+    check_upstream,
+    make_repair_plan,
     read_plan,
     to_json,
     wait_until_good,
@@ -92,15 +92,15 @@ def repair(
         else:
             with store.read() as connection:
                 edges = _edges(deployment, connection)
-                plan = make_plan(connection, edges, now, start, end, edge, topic)
+                plan = make_repair_plan(connection, edges, now, start, end, edge, topic)
             if path is not None:
                 write_plan(plan, path)
         if not carry_out and not verify:
             with ExitStack() as stack:
-                looked = look(plan, OpenedClusters(deployment, stack))
+                looked = check_upstream(plan, OpenedClusters(deployment, stack))
             _show_plan(plan, looked, as_json)
             return
-        results: list[Mended] = []
+        results: list[ItemResult] = []
         if carry_out:
             with ExitStack() as stack:
                 done = _Progress(store, as_json, deployment)
@@ -130,7 +130,7 @@ class _Progress:
         self._folder = deployment.data_dir.absolute()
         self._quiet = quiet
 
-    def __call__(self, result: Mended) -> None:
+    def __call__(self, result: ItemResult) -> None:
         item, key = result.item, result.item.key
         row = {
             "at": wall_clock(),
@@ -164,7 +164,7 @@ class _Progress:
             tell(f"{place} {who}: of {item.count} {told}{why}")
 
 
-def _show_plan(plan: Plan, looked: list[Looked], as_json: bool) -> None:
+def _show_plan(plan: RepairPlan, looked: list[UpstreamCheck], as_json: bool) -> None:
     can_be = sum(one.there.size for one in looked)
     if as_json:
         told = {"copyable": can_be, "looked": [_as_looked(one) for one in looked]}
@@ -200,7 +200,7 @@ def _show_plan(plan: Plan, looked: list[Looked], as_json: bool) -> None:
         tell(f"{where}: {one.count} {one.state}, left as it is: {one.reason}")
 
 
-def _promise(one: Looked) -> str:
+def _promise(one: UpstreamCheck) -> str:
     """What --apply would do with an item, as upstream is now."""
     item = one.item
     copy = f"copy {one.there.size} from {item.upstream} to {item.downstream} {item.topic}"
@@ -209,7 +209,7 @@ def _promise(one: Looked) -> str:
     return f"not possible: {one.reason}" if one.gone else one.reason
 
 
-def _as_looked(one: Looked) -> dict[str, Any]:
+def _as_looked(one: UpstreamCheck) -> dict[str, Any]:
     return {
         "edge": one.item.edge,
         **one.item.key._asdict(),
@@ -219,7 +219,9 @@ def _as_looked(one: Looked) -> dict[str, Any]:
     }
 
 
-def _show_results(results: list[Mended], still: list[Open], verify: bool, as_json: bool) -> None:
+def _show_results(
+    results: list[ItemResult], still: list[OpenWindow], verify: bool, as_json: bool
+) -> None:
     copied = sum(result.copied.size for result in results)
     if as_json:
         told: dict[str, Any] = {"copied": copied, "results": [_told(one) for one in results]}
@@ -238,7 +240,7 @@ def _show_results(results: list[Mended], still: list[Open], verify: bool, as_jso
         click.echo("all windows of the plan are good")
 
 
-def _told(result: Mended) -> dict[str, Any]:
+def _told(result: ItemResult) -> dict[str, Any]:
     return {
         "edge": result.item.edge,
         **result.item.key._asdict(),

@@ -1,30 +1,30 @@
 """Repair: copy exactly the missing messages from upstream.
 
 :mod:`.plan` says which, with :mod:`.refusals` where that cannot be and :mod:`.elsewhere` where they
-lie then, and is a file that a person can read first (:mod:`.plan_file`); :mod:`.looking` asks what
+lie then, and is a file that a person can read first (:mod:`.plan_file`); :mod:`.upstream` asks what
 upstream still has; :mod:`.apply` copies, :mod:`.placing` knows where to;
 :mod:`.verify` waits until the windows are judged again.
 """
 
-from tallymark_audit.repair.apply import Mended, apply_plan
-from tallymark_audit.repair.items import Item, Place
-from tallymark_audit.repair.looking import Clusters, Looked, look
-from tallymark_audit.repair.plan import Left, Plan, make_plan
+from tallymark_audit.repair.apply import ItemResult, apply_plan
+from tallymark_audit.repair.items import MissingRun, RepairItem
+from tallymark_audit.repair.plan import NotRepaired, RepairPlan, make_repair_plan
 from tallymark_audit.repair.plan_file import read_plan, to_json, write_plan
-from tallymark_audit.repair.verify import Open, still_open, wait_until_good
+from tallymark_audit.repair.upstream import Clusters, UpstreamCheck, check_upstream
+from tallymark_audit.repair.verify import OpenWindow, still_open, wait_until_good
 
 __all__ = [
     "Clusters",
-    "Item",
-    "Left",
-    "Looked",
-    "Mended",
-    "Open",
-    "Place",
-    "Plan",
+    "ItemResult",
+    "MissingRun",
+    "NotRepaired",
+    "OpenWindow",
+    "RepairItem",
+    "RepairPlan",
+    "UpstreamCheck",
     "apply_plan",
-    "look",
-    "make_plan",
+    "check_upstream",
+    "make_repair_plan",
     "read_plan",
     "still_open",
     "to_json",

@@ -20,31 +20,31 @@ from tallymark.protocol.topic_partition import LATEST
 from tallymark_audit.collector.judging.locate import OffsetRange, records_in
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.model.ranges import EMPTY, RangeSet
-from tallymark_audit.repair.items import Item
-from tallymark_audit.repair.looking import (
+from tallymark_audit.repair.items import RepairItem
+from tallymark_audit.repair.placing import layout_of, possible_partitions
+from tallymark_audit.repair.plan import RepairPlan
+from tallymark_audit.repair.upstream import (
     Clusters,
-    Identity,
     Reader,
-    Source,
-    identity_of,
+    RecordId,
+    UpstreamRecord,
     portions,
-    sequences_of,
+    record_id,
+    sequences_in,
     upstream_records,
     why_gone,
 )
-from tallymark_audit.repair.placing import layout_of, possible_partitions
-from tallymark_audit.repair.plan import Plan
 
 DELIVERY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class ItemResult:
     """What became of one item. ``copied`` and ``present`` are sequences: copied now, and found to
     be there already; ``gone`` are no longer upstream; of ``superseded`` a later record has the key,
     in a compacted topic. ``reason`` says why anything is left."""
 
-    item: Item
+    item: RepairItem
     copied: RangeSet = EMPTY
     present: RangeSet = EMPTY
     gone: RangeSet = EMPTY
@@ -65,31 +65,31 @@ class Mended:
 class _Seen:
     """What is downstream: which of the messages, and later records of their keys."""
 
-    present: set[Identity] = field(default_factory=set[Identity])
+    present: set[RecordId] = field(default_factory=set[RecordId])
     newest: dict[bytes, int] = field(default_factory=dict[bytes, int])
 
 
 def apply_plan(
-    plan: Plan, clusters: Clusters, done: Callable[[Mended], object] = lambda _: None
-) -> list[Mended]:
+    plan: RepairPlan, clusters: Clusters, done: Callable[[ItemResult], object] = lambda _: None
+) -> list[ItemResult]:
     """Carry the plan out; ``done`` hears of each item as it is finished. Trouble with one portion
     is the reason of its items and does not keep the others. ConnectError: a cluster cannot be
     reached; what was done is done, and the plan may be applied again."""
-    results: list[Mended] = []
+    results: list[ItemResult] = []
     for portion in portions(plan.items):
-        mended = (
-            [Mended(item, reason=item.refused) for item in portion]
+        found = (
+            [ItemResult(item, reason=item.refused) for item in portion]
             if portion[0].refused
             else _apply(portion, clusters)
         )
-        for one in mended:
+        for one in found:
             results.append(one)
             done(one)
     return results
 
 
-def _apply(items: list[Item], clusters: Clusters) -> list[Mended]:
-    copied: set[Identity] = set()
+def _apply(items: list[RepairItem], clusters: Clusters) -> list[ItemResult]:
+    copied: set[RecordId] = set()
     try:
         upstream, downstream = (
             clusters.reader(items[0].upstream),
@@ -104,7 +104,7 @@ def _apply(items: list[Item], clusters: Clusters) -> list[Mended]:
                 (items[0].downstream, items[0].topic),
             )
         )
-        later = _later(upstream, items[0], sources) if compacted else set[Identity]()
+        later = _later(upstream, items[0], sources) if compacted else set[RecordId]()
         # As late as can be: what came there since the plan was made is not copied again.
         seen = _downstream(downstream, items, sources, layout, compacted)
         later |= _outdated(sources, seen)
@@ -117,16 +117,16 @@ def _apply(items: list[Item], clusters: Clusters) -> list[Mended]:
     except ConnectError:
         raise
     except TallymarkError as error:
-        return [Mended(item, sequences_of(item, copied), reason=str(error)) for item in items]
+        return [ItemResult(item, sequences_in(item, copied), reason=str(error)) for item in items]
     return [
-        _mended(item, upstream, copied, seen.present, sources, later, trouble) for item in items
+        _result(item, upstream, copied, seen.present, sources, later, trouble) for item in items
     ]
 
 
 def _downstream(
     reader: Reader,
-    items: Sequence[Item],
-    sources: Mapping[Identity, Source],
+    items: Sequence[RepairItem],
+    sources: Mapping[RecordId, UpstreamRecord],
     layout: Layout,
     compacted: bool,
 ) -> _Seen:
@@ -148,24 +148,26 @@ def _downstream(
             continue
         for record in records_in(reader, items[0].topic, OffsetRange(partition, first, end - 1)):
             stamp = stamp_of(record.headers)
-            if isinstance(stamp, Stamp) and identity_of(stamp) in wanted:
-                seen.present.add(identity_of(stamp))
+            if isinstance(stamp, Stamp) and record_id(stamp) in wanted:
+                seen.present.add(record_id(stamp))
             elif record.key is not None and record.key in keys:
                 newest = seen.newest.get(record.key, -1)
                 seen.newest[record.key] = max(newest, record.timestamp)
     return seen
 
 
-def _later(reader: LogReader, item: Item, sources: Mapping[Identity, Source]) -> set[Identity]:
+def _later(
+    reader: LogReader, item: RepairItem, sources: Mapping[RecordId, UpstreamRecord]
+) -> set[RecordId]:
     """Those of which a later record upstream has the key, unless that one is copied, too."""
-    found: set[Identity] = set()
+    found: set[RecordId] = set()
     for partition in sorted({source.partition for source in sources.values()}):
         mine = {
             identity: source.record
             for identity, source in sources.items()
             if source.partition == partition
         }
-        by_key: dict[bytes | None, list[Identity]] = {}
+        by_key: dict[bytes | None, list[RecordId]] = {}
         for identity, record in mine.items():
             by_key.setdefault(record.key, []).append(identity)
         copied = {record.offset for record in mine.values()}
@@ -174,7 +176,7 @@ def _later(reader: LogReader, item: Item, sources: Mapping[Identity, Source]) ->
         for record in records_in(reader, item.key.topic, OffsetRange(partition, first, end - 1)):
             if record.key in by_key and record.offset not in copied:
                 stamp = stamp_of(record.headers)
-                again = identity_of(stamp) if isinstance(stamp, Stamp) else None
+                again = record_id(stamp) if isinstance(stamp, Stamp) else None
                 found |= {
                     one
                     for one in by_key[record.key]
@@ -183,7 +185,7 @@ def _later(reader: LogReader, item: Item, sources: Mapping[Identity, Source]) ->
     return found
 
 
-def _outdated(sources: Mapping[Identity, Source], seen: _Seen) -> set[Identity]:
+def _outdated(sources: Mapping[RecordId, UpstreamRecord], seen: _Seen) -> set[RecordId]:
     """Those of which downstream has a record of the key that is younger."""
     return {
         identity
@@ -194,10 +196,10 @@ def _outdated(sources: Mapping[Identity, Source], seen: _Seen) -> set[Identity]:
 
 def _copy(
     producer: Producer,
-    item: Item,
-    wanted: Mapping[Identity, Source],
+    item: RepairItem,
+    wanted: Mapping[RecordId, UpstreamRecord],
     layout: Layout,
-    copied: set[Identity],
+    copied: set[RecordId],
 ) -> str:
     """Send in the order upstream and wait for all to be acknowledged, which are in ``copied`` then;
     what went wrong with the others."""
@@ -228,20 +230,20 @@ def _copy(
     return trouble
 
 
-def _mended(
-    item: Item,
+def _result(
+    item: RepairItem,
     reader: LogReader,
-    copied: set[Identity],
-    present: set[Identity],
-    sources: Mapping[Identity, Source],
-    later: set[Identity],
+    copied: set[RecordId],
+    present: set[RecordId],
+    sources: Mapping[RecordId, UpstreamRecord],
+    later: set[RecordId],
     trouble: str,
-) -> Mended:
-    there = sequences_of(item, present)
-    gone = item.missing - sequences_of(item, sources) - there
-    superseded = sequences_of(item, later) - there
+) -> ItemResult:
+    there = sequences_in(item, present)
+    gone = item.missing - sequences_in(item, sources) - there
+    superseded = sequences_in(item, later) - there
     reasons = (
-        [trouble] if item.missing - there - gone - superseded - sequences_of(item, copied) else []
+        [trouble] if item.missing - there - gone - superseded - sequences_in(item, copied) else []
     )
     if gone:
         reasons.append(why_gone(item, gone, reader))
@@ -249,4 +251,4 @@ def _mended(
         reasons.append(
             f"{item.topic} is compacted and a later record has the key: sequences {superseded}"
         )
-    return Mended(item, sequences_of(item, copied), there, gone, superseded, "; ".join(reasons))
+    return ItemResult(item, sequences_in(item, copied), there, gone, superseded, "; ".join(reasons))

@@ -10,7 +10,7 @@ from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
 
 
-class Place(NamedTuple):
+class MissingRun(NamedTuple):
     """Missing messages that lie one after the other upstream; first and last are included."""
 
     partition: int
@@ -21,7 +21,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class RepairItem:
     """The missing messages of one cell on one edge. ``topic`` is what it is called downstream;
     upstream it is ``key.topic``. ``places``: where they lie upstream, as far as that was found out;
     ``within``: where all of the cell lies. ``by_key``: the mirror lets keys decide on partitions.
@@ -35,7 +35,7 @@ class Item:
     missing: RangeSet
     count: int
     within: tuple[OffsetRange, ...]
-    places: tuple[Place, ...] = ()
+    places: tuple[MissingRun, ...] = ()
     by_key: bool = False
     source: str = ""
     revision: int = 0

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.model.log_reader import LogReader, partitions_of
-from tallymark_audit.repair.items import Item
+from tallymark_audit.repair.items import RepairItem
 
 
-def layout_of(item: Item, upstream: LogReader, downstream: LogReader) -> Layout:
+def layout_of(item: RepairItem, upstream: LogReader, downstream: LogReader) -> Layout:
     """How the item's topic lies downstream. KafkaError: it is not there."""
     there = downstream.topics().get(item.topic)
     if there is None:
@@ -24,7 +24,7 @@ def layout_of(item: Item, upstream: LogReader, downstream: LogReader) -> Layout:
     return Layout(item.topic, count, keeps=not item.by_key and count >= needed)
 
 
-def possible_partitions(layout: Layout, items: Iterable[Item]) -> list[int]:
+def possible_partitions(layout: Layout, items: Iterable[RepairItem]) -> list[int]:
     """Where records of the items may be already."""
     if not layout.keeps:
         return list(range(layout.partitions))

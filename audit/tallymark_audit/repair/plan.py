@@ -18,18 +18,18 @@ from tallymark_audit.collector.judging.locate import OffsetRange, offset_ranges
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.repair.elsewhere import Elsewhere, elsewhere
-from tallymark_audit.repair.items import Item, Place
+from tallymark_audit.repair.items import MissingRun, RepairItem
 from tallymark_audit.repair.refusals import left_alone, refusal
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema.rows import Row, cell_from_json
 
-MOST: Final = 100_000
+MOST_VERDICTS: Final = 100_000
 """Verdicts in one plan."""
-WRONG: Final = (State.LOSS, State.MIXED, State.DUPLICATION, State.CORRUPT)
+REPAIRED_STATES: Final = (State.LOSS, State.MIXED, State.DUPLICATION, State.CORRUPT)
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class NotRepaired:
     """A window with something wrong that copying does not mend: why it is left as it is."""
 
     edge: str
@@ -41,12 +41,12 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RepairPlan:
     """What is to be repaired, and what is not; ``made_at`` in ms."""
 
     made_at: int
-    items: tuple[Item, ...]
-    left: tuple[Left, ...] = ()
+    items: tuple[RepairItem, ...]
+    left: tuple[NotRepaired, ...] = ()
 
     @property
     def count(self) -> int:
@@ -54,7 +54,7 @@ class Plan:
         return sum(item.count for item in self.items if not item.refused)
 
 
-def make_plan(
+def make_repair_plan(
     connection: Connection,
     edges: Iterable[Edge],
     now_ms: int,
@@ -62,7 +62,7 @@ def make_plan(
     end: int | None = None,
     edge: str | None = None,
     topic: str | None = None,
-) -> Plan:
+) -> RepairPlan:
     """Every loss in the store, of windows from ``start`` to ``end`` (ms, excluded), on one edge or
     all, of one topic (as the edge calls it) or all. Where Spark has judged, its verdict counts.
     UserError: there is no such edge."""
@@ -71,15 +71,15 @@ def make_plan(
         raise UserError(
             f"there is no edge {edge!r}", f"the settings make these: {', '.join(by_name)}"
         )
-    rows = queries.windows(connection, edge, topic, start, end, WRONG, MOST)
+    rows = queries.windows(connection, edge, topic, start, end, REPAIRED_STATES, MOST_VERDICTS)
     rows = [row for row in rows if row["edge"] in by_name]
     rows.sort(key=lambda row: (row["window"], row["edge"], row["topic"]))
     items = [item for row in rows for item in _items(connection, by_name, row)]
     left = [one for row in rows for one in _left(row)]
-    return Plan(now_ms, tuple(items), tuple(left))
+    return RepairPlan(now_ms, tuple(items), tuple(left))
 
 
-def _items(connection: Connection, edges: Mapping[str, Edge], row: Row) -> Iterator[Item]:
+def _items(connection: Connection, edges: Mapping[str, Edge], row: Row) -> Iterator[RepairItem]:
     edge = edges[row["edge"]]
     cells = [(cell_from_json(raw), raw) for raw in row["cells"] if raw["missing_count"]]
     for cell, raw in sorted(cells, key=lambda pair: pair[0].key):
@@ -105,10 +105,10 @@ def _item(
     row: Row,
     cell: CellVerdict,
     within: Sequence[OffsetRange],
-    places: Sequence[Place],
+    places: Sequence[MissingRun],
     refused: str,
-) -> Item:
-    return Item(
+) -> RepairItem:
+    return RepairItem(
         edge=edge.name,
         upstream=edge.upstream,
         downstream=edge.downstream,
@@ -127,11 +127,11 @@ def _item(
 
 def _where(
     connection: Connection, edge: Edge, cell: CellVerdict, raw: Row
-) -> tuple[list[OffsetRange], list[Place]]:
+) -> tuple[list[OffsetRange], list[MissingRun]]:
     if edge.kind == "producer" or not cell.key.stamped:
         return [], []
     places = [
-        Place(*(place[name] for name in Place._fields))
+        MissingRun(*(place[name] for name in MissingRun._fields))
         for place in raw["located"]
         if place["cluster"] == edge.upstream
     ]
@@ -140,7 +140,7 @@ def _where(
     return sorted(set(within)), sorted(set(places))
 
 
-def _left(row: Row) -> Iterator[Left]:
+def _left(row: Row) -> Iterator[NotRepaired]:
     """What else is wrong with the window, once a state."""
     for state, count in (
         (State.DUPLICATION, row["duplicates"]),
@@ -148,4 +148,4 @@ def _left(row: Row) -> Iterator[Left]:
     ):
         if count:
             reason = left_alone(state, row["cells"])
-            yield Left(row["edge"], row["topic"], row["window"], str(state), count, reason)
+            yield NotRepaired(row["edge"], row["topic"], row["window"], str(state), count, reason)

@@ -21,13 +21,13 @@ from tallymark.errors import UserError
 from tallymark_audit.collector.judging.locate import OffsetRange
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.repair.items import Item, Place
-from tallymark_audit.repair.plan import Left, Plan
+from tallymark_audit.repair.items import MissingRun, RepairItem
+from tallymark_audit.repair.plan import NotRepaired, RepairPlan
 
 VERSION: Final = 2
 
 
-def write_plan(plan: Plan, path: Path) -> None:
+def write_plan(plan: RepairPlan, path: Path) -> None:
     """Save the plan. UserError: the file cannot be written."""
     try:
         path.write_text(json.dumps(to_json(plan), indent=2) + "\n", encoding="utf-8")
@@ -35,7 +35,7 @@ def write_plan(plan: Plan, path: Path) -> None:
         raise UserError(f"cannot write the plan {path}: {error.strerror}") from error
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> RepairPlan:
     """The inverse of :func:`write_plan`. UserError: it cannot be read, or is no plan."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -46,26 +46,26 @@ def read_plan(path: Path) -> Plan:
     try:
         if raw["version"] != VERSION:
             raise UserError(f"{path} is a plan of version {raw['version']}", "make a new plan")
-        return Plan(
+        return RepairPlan(
             int(raw["made_at"]),
             tuple(_item(item) for item in raw["items"]),
-            tuple(Left(**one) for one in raw["left"]),
+            tuple(NotRepaired(**one) for one in raw["left"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not a repair plan: {error!r}", "make a new plan") from error
 
 
-def to_json(plan: Plan) -> dict[str, Any]:
+def to_json(plan: RepairPlan) -> dict[str, Any]:
     """The plan as JSON values; ranges are flat lists."""
     return {
         "version": VERSION,
         "made_at": plan.made_at,
-        "items": [_told(item) for item in plan.items],
+        "items": [_item_to_json(item) for item in plan.items],
         "left": [asdict(one) for one in plan.left],
     }
 
 
-def _told(item: Item) -> dict[str, Any]:
+def _item_to_json(item: RepairItem) -> dict[str, Any]:
     key = item.key
     return {
         "edge": item.edge,
@@ -88,12 +88,12 @@ def _told(item: Item) -> dict[str, Any]:
     }
 
 
-def _item(raw: dict[str, Any]) -> Item:
+def _item(raw: dict[str, Any]) -> RepairItem:
     where, to = raw["from"], raw["to"]
     cell = (raw[name] for name in ("partition", "window", "server", "instance"))
     key = CellKey(where["topic"], *cell)
     missing = RangeSet.from_list(raw["missing"])
-    return Item(
+    return RepairItem(
         edge=raw["edge"],
         upstream=where["cluster"],
         downstream=to["cluster"],
@@ -102,7 +102,7 @@ def _item(raw: dict[str, Any]) -> Item:
         missing=missing,
         count=missing.size or raw["count"],
         within=tuple(OffsetRange(*stretch) for stretch in where["within"]),
-        places=tuple(Place(*place) for place in where["places"]),
+        places=tuple(MissingRun(*place) for place in where["places"]),
         by_key=to["by_key"],
         source=raw["source"],
         revision=raw["revision"],

@@ -10,7 +10,7 @@ from tallymark_audit.collector.judging.locate import OffsetRange
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.repair.elsewhere import Elsewhere
-from tallymark_audit.repair.items import Place
+from tallymark_audit.repair.items import MissingRun
 from tallymark_audit.store.schema.rows import Row
 
 NAMED: Final = 5
@@ -21,7 +21,7 @@ def refusal(
     edge: Edge,
     cell: CellVerdict,
     within: Sequence[OffsetRange],
-    places: Sequence[Place],
+    places: Sequence[MissingRun],
     elsewhere: Sequence[Elsewhere] = (),
 ) -> str:
     """Why the missing messages of a cell cannot be copied; ``""``: they can. ``elsewhere``: which
@@ -88,7 +88,9 @@ def left_alone(state: State, cells: Sequence[Row]) -> str:
     )
 
 
-def _offsets(edge: Edge, topic: str, within: Sequence[OffsetRange], places: Sequence[Place]) -> str:
+def _offsets(
+    edge: Edge, topic: str, within: Sequence[OffsetRange], places: Sequence[MissingRun]
+) -> str:
     """Where to read again: exactly, or at least within which offsets."""
     exact = [(place.partition, place.first_offset, place.last_offset) for place in places]
     some = exact or [(stretch.partition, stretch.first, stretch.last) for stretch in within]

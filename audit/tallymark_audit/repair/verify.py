@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State
-from tallymark_audit.repair.plan import Plan
+from tallymark_audit.repair.plan import RepairPlan
 from tallymark_audit.store import Store
 from tallymark_audit.store.reading import queries
 
@@ -18,7 +18,7 @@ LEFT_ALONE = frozenset({State.DUPLICATION, State.CORRUPT})
 """What a plan leaves as it is."""
 
 
-class Open(NamedTuple):
+class OpenWindow(NamedTuple):
     """A window of the plan that is not good (yet). ``decided``: after the repair; waiting on will
     change nothing by itself. ``left_alone``: nothing is missing in it any more, and what is wrong
     is nothing that copying mends."""
@@ -32,15 +32,15 @@ class Open(NamedTuple):
     left_alone: bool = False
 
 
-def still_open(connection: Connection, plan: Plan, since: int) -> list[Open]:
+def still_open(connection: Connection, plan: RepairPlan, since: int) -> list[OpenWindow]:
     """The windows of which the plan copies something that are not good, as judged from ``since``
     (ms) on."""
     windows = sorted({(i.edge, i.key.topic, i.key.window) for i in plan.items if not i.refused})
-    found: list[Open] = []
+    found: list[OpenWindow] = []
     for edge, topic, window in windows:
         rows = queries.windows(connection, edge, topic, window, window + 1)
         if not rows:
-            found.append(Open(edge, topic, window, "", "it has no verdict any more", True))
+            found.append(OpenWindow(edge, topic, window, "", "it has no verdict any more", True))
         elif rows[0]["state"] not in GOOD:
             row = rows[0]
             judged = row["judged_at"] >= since
@@ -48,18 +48,18 @@ def still_open(connection: Connection, plan: Plan, since: int) -> list[Open]:
             told = "; ".join(row["reasons"]) or f"{row['missing']} missing"
             reason = told if judged else f"not judged again yet; before: {told}"
             alone = decided and row["state"] in LEFT_ALONE
-            found.append(Open(edge, topic, window, row["state"], reason, decided, alone))
+            found.append(OpenWindow(edge, topic, window, row["state"], reason, decided, alone))
     return found
 
 
 def wait_until_good(
     store: Store,
-    plan: Plan,
+    plan: RepairPlan,
     since: int,
     seconds: float,
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
-) -> list[Open]:
+) -> list[OpenWindow]:
     """Wait until all windows of the plan are good, or judged anew and not good, for ``seconds`` at
     most; what is still open then."""
     end = now() + seconds

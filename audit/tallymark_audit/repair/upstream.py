@@ -14,16 +14,16 @@ from tallymark.protocol.topic_partition import EARLIEST
 from tallymark_audit.collector.judging.locate import OffsetRange, records_between
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.model.ranges import EMPTY, RangeSet
-from tallymark_audit.repair.items import Item
-from tallymark_audit.repair.plan import Plan
+from tallymark_audit.repair.items import RepairItem
+from tallymark_audit.repair.plan import RepairPlan
 
 PORTION: Final = 5_000
 """Messages in memory at once, but for a cell that alone has more."""
 NEAR: Final = 5_000
 """Offsets between two stretches that are read as one."""
-Origin = tuple[str, int]
+RecordOrigin = tuple[str, int]
 """Instance as hex, origin partition."""
-Identity = tuple[str, int, int]
+RecordId = tuple[str, int, int]
 """The same and the sequence: a message, wherever it lies."""
 
 
@@ -43,47 +43,49 @@ class Clusters(Protocol):
         ...
 
 
-class Source(NamedTuple):
+class UpstreamRecord(NamedTuple):
     """A record with the partition it lies in upstream."""
 
     partition: int
     record: Record
 
 
-class Looked(NamedTuple):
+class UpstreamCheck(NamedTuple):
     """What upstream has of an item now: sequences that are there, and that are gone. ``reason``
     says why they are gone, or why nobody could look."""
 
-    item: Item
+    item: RepairItem
     there: RangeSet = EMPTY
     gone: RangeSet = EMPTY
     reason: str = ""
 
 
-def look(plan: Plan, clusters: Clusters) -> list[Looked]:
+def check_upstream(plan: RepairPlan, clusters: Clusters) -> list[UpstreamCheck]:
     """Of every item that is not refused, what of it can be copied at all. A cluster that cannot be
     read is a reason, no error."""
-    found: list[Looked] = []
+    found: list[UpstreamCheck] = []
     for portion in portions([item for item in plan.items if not item.refused]):
         try:
             reader = clusters.reader(portion[0].upstream)
             sources = upstream_records(reader, portion)
-            found += [_looked(item, sources, reader) for item in portion]
+            found += [_checked(item, sources, reader) for item in portion]
         except TallymarkError as error:
             why = f"{portion[0].upstream} could not be looked at: {error}"
-            found += [Looked(item, reason=why) for item in portion]
+            found += [UpstreamCheck(item, reason=why) for item in portion]
     return found
 
 
-def _looked(item: Item, sources: Mapping[Identity, Source], reader: LogReader) -> Looked:
-    there = sequences_of(item, sources)
+def _checked(
+    item: RepairItem, sources: Mapping[RecordId, UpstreamRecord], reader: LogReader
+) -> UpstreamCheck:
+    there = sequences_in(item, sources)
     gone = item.missing - there
-    return Looked(item, there, gone, why_gone(item, gone, reader) if gone else "")
+    return UpstreamCheck(item, there, gone, why_gone(item, gone, reader) if gone else "")
 
 
-def portions(items: Sequence[Item]) -> Iterator[list[Item]]:
+def portions(items: Sequence[RepairItem]) -> Iterator[list[RepairItem]]:
     """Items in their order that go from one topic to another, a few thousand messages at once."""
-    portion: list[Item] = []
+    portion: list[RepairItem] = []
     for item in items:
         if portion and (
             _route(item) != _route(portion[0]) or sum(i.count for i in portion) >= PORTION
@@ -95,19 +97,21 @@ def portions(items: Sequence[Item]) -> Iterator[list[Item]]:
         yield portion
 
 
-def _route(item: Item) -> tuple[str, str, bool]:
+def _route(item: RepairItem) -> tuple[str, str, bool]:
     return item.edge, item.key.topic, bool(item.refused)
 
 
-def upstream_records(reader: LogReader, items: Sequence[Item]) -> dict[Identity, Source]:
+def upstream_records(
+    reader: LogReader, items: Sequence[RepairItem]
+) -> dict[RecordId, UpstreamRecord]:
     """The records to copy; of several copies the first. Where exactly they lie is asked first."""
-    found: dict[Identity, Source] = {}
+    found: dict[RecordId, UpstreamRecord] = {}
     for exactly in (True, False):
-        owing = [item for item in items if item.missing - sequences_of(item, found)]
-        wanted: dict[Origin, RangeSet] = {}
+        owing = [item for item in items if item.missing - sequences_in(item, found)]
+        wanted: dict[RecordOrigin, RangeSet] = {}
         for item in owing:
             origin = item.key.instance, item.key.partition
-            left = item.missing - sequences_of(item, found)
+            left = item.missing - sequences_in(item, found)
             wanted[origin] = wanted.get(origin, EMPTY) | left
         for stretch in _joined(
             OffsetRange(*place[:3])
@@ -115,7 +119,7 @@ def upstream_records(reader: LogReader, items: Sequence[Item]) -> dict[Identity,
             for place in (item.places if exactly else item.within)
         ):
             for stamp, record in records_between(reader, items[0].key.topic, stretch, wanted):
-                found.setdefault(identity_of(stamp), Source(stretch.partition, record))
+                found.setdefault(record_id(stamp), UpstreamRecord(stretch.partition, record))
     return found
 
 
@@ -132,7 +136,7 @@ def _joined(stretches: Iterable[OffsetRange]) -> list[OffsetRange]:
     return joined
 
 
-def why_gone(item: Item, gone: RangeSet, reader: LogReader) -> str:
+def why_gone(item: RepairItem, gone: RangeSet, reader: LogReader) -> str:
     """Why upstream no longer has them, as far as the log tells."""
     told = f"{gone.size} are no longer in {item.upstream}: sequences {gone}"
     for stretch in item.within:
@@ -147,7 +151,9 @@ def why_gone(item: Item, gone: RangeSet, reader: LogReader) -> str:
     return f"{told} (compacted, cut or made again)"
 
 
-def sequences_of(item: Item, identities: set[Identity] | Mapping[Identity, object]) -> RangeSet:
+def sequences_in(
+    item: RepairItem, identities: set[RecordId] | Mapping[RecordId, object]
+) -> RangeSet:
     """The sequences of the item among them."""
     key = item.key
     return RangeSet.of(
@@ -158,5 +164,5 @@ def sequences_of(item: Item, identities: set[Identity] | Mapping[Identity, objec
     )
 
 
-def identity_of(stamp: Stamp) -> Identity:
+def record_id(stamp: Stamp) -> RecordId:
     return stamp.instance.hex(), stamp.partition, stamp.sequence
