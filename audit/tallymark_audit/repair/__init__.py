@@ -1,9 +1,8 @@
 """Repair: copy exactly the missing messages from upstream.
 
-:mod:`.plan` says which, with :mod:`.refusals` where that cannot be and :mod:`.elsewhere` where they
-lie then, and is a file that a person can read first (:mod:`.plan_file`); :mod:`.upstream` asks what
-upstream still has; :mod:`.apply` copies, :mod:`.placing` knows where to;
-:mod:`.verify` waits until the windows are judged again.
+Read in this order: :mod:`.plan` (which messages, of :mod:`.items`; :mod:`.refusals` and
+:mod:`.elsewhere` where that cannot be) and its file :mod:`.plan_file`; :mod:`.upstream` (what is
+still there); :mod:`.apply` with :mod:`.portion` (read) and :mod:`.decide`; :mod:`.verify`.
 """
 
 from tallymark_audit.repair.apply import ItemResult, apply_plan
