@@ -16,7 +16,7 @@ import pytest
 from tallymark.errors import ConnectError, KafkaError, UserError
 from tallymark.net.client.broker_connection import Stream
 from tallymark.net.server.connection import ServerConnection
-from tallymark.net.server.handler import Connection, Handler
+from tallymark.net.server.handler import Answer, Connection, Handler
 from tallymark.net.server.limits import ServerLimits
 from tallymark.net.server.responses import Payload
 from tallymark.net.server.server import Server
@@ -284,7 +284,7 @@ async def _raw_slices(path: Path, data: bytes, size: int, sendfile: bool) -> Non
             assert isinstance(connection, ServerConnection)
             connection._writer._sendfile &= sendfile
             source = (file, file.fileno(), InMemory(data))[header.correlation_id % 3]
-            return [b"<", Slice(source, 50, size), b">"]
+            return Payload.of(b"<", Slice(source, 50, size), b">")
 
         async with serving(handler) as server:
             reader, writer = await asyncio.open_connection(*server.address)
@@ -306,7 +306,7 @@ def test_a_file_that_is_shorter_than_its_slice_closes_the_connection(
         with path.open("rb") as file:
 
             def handler(*_: Any) -> Payload:
-                return [Slice(file, 0, 200_000)]
+                return Payload.of(Slice(file, 0, 200_000))
 
             async with serving(handler) as server:
                 reader, writer = await asyncio.open_connection(*server.address)
@@ -323,14 +323,14 @@ def test_a_peer_that_does_not_read_stops_being_served_and_nobody_else_is() -> No
     handled = 0
     big = bytes(200_000)
 
-    def handler(header: RequestHeader, body: memoryview, connection: Connection) -> Payload:
+    def handler(header: RequestHeader, body: memoryview, connection: Connection) -> Answer:
         nonlocal handled
         if header.api_key == 18:
             return versions(header)
         if asked(header, body) != "big":
             return metadata(header, "small")
         handled += 1
-        return [big, big]
+        return Payload.of(big, big)
 
     async def scenario() -> None:
         async with serving(handler, write_buffer_bytes=100_000) as server:

@@ -166,9 +166,9 @@ def alter(
     return client.ask(m.AlterClientQuotasRequest(entries=[entry]), 1).entries[0].error_code
 
 
-def produce(client: WireClient, version: int) -> m.ProduceResponse:
+def produce(client: WireClient, version: int, partition: int = 0) -> m.ProduceResponse:
     batch = encode_batch([(None, bytes(1000), (), 1)])
-    part = m.ProduceRequestPartition(index=0, records=batch)
+    part = m.ProduceRequestPartition(index=partition, records=batch)
     topic = m.ProduceRequestTopic(name="t", partition_data=[part])
     request = m.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
     return client.ask(request, version)
@@ -195,6 +195,20 @@ def test_a_producer_is_told_and_held_back(broker: BrokerThread, version: int) ->
         assert time.monotonic() - began > 0.2
         assert alter(client, "client-id", "wire", "producer_byte_rate", 0, remove=True) == 0
         assert produce(client, version).throttle_time_ms == 0
+
+
+@pytest.mark.parametrize("version", [2, 3, 9, 10, 11])
+def test_a_producer_whose_records_are_refused_is_told_and_held_back(
+    broker: BrokerThread, version: int
+) -> None:
+    """From v10 on a refused Produce said that nobody was held back, while its connection was: the
+    time was written over the last bytes of a finished answer, which are others there."""
+    with WireClient(broker.bootstrap_servers) as client:
+        create(client)
+        assert alter(client, "client-id", "wire", "producer_byte_rate", 5_000) == 0
+        answers = [produce(client, version, partition=7) for _ in range(7)]
+        assert all(each.responses[0].partition_responses[0].error_code for each in answers)
+        assert answers[-1].throttle_time_ms > 0
 
 
 @pytest.mark.parametrize("version", [4, 11, 12])

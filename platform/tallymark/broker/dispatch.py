@@ -1,14 +1,17 @@
-"""From a request's bytes to its handler and back: decode, call, encode."""
+"""From a request's bytes to its handler and back: decode, call, encode, count.
+
+Handlers return what they have: a frame, a response or an awaitable of one. Only the dispatcher asks
+which of them it is; an awaitable goes on to the connection, which runs it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from bisect import bisect_left
 from collections.abc import Awaitable
 from functools import partial
 from time import perf_counter
-from typing import Any, Final
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from tallymark.broker.handlers import served
 from tallymark.broker.handlers.k18_api_versions import unsupported_version
@@ -18,19 +21,30 @@ from tallymark.broker.requests.decode import decode_request
 from tallymark.broker.requests.registry import Api, Call, Response
 from tallymark.broker.state import BrokerState
 from tallymark.broker.trail.entries import TRAILED
-from tallymark.broker.trail.trail import Trail
+from tallymark.broker.trail.trail import Trail, TrailedRequest
 from tallymark.errors import ProtocolError, RemoteProtocolError
 from tallymark.net.server.handler import Answer, Connection
+from tallymark.net.server.responses import Payload
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.frames import RequestHeader, encode_response
 from tallymark.protocol.schema import Message
 
-_READY: Final = frozenset((bytes, list, bytearray, tuple, memoryview, type(None)))
-"""Classes of answers that are there; anything else is to be awaited."""
+_Result: TypeAlias = Answer | Response
+"""What a handler has when it is done: a frame, or a response that is to be encoded."""
+_DONE: Final = (Payload, Message, type(None))
+
+
+class _Request(NamedTuple):
+    """A request under way. ``began``: when it arrived, by perf_counter()."""
+
+    header: RequestHeader
+    stats: ApiMetrics
+    began: float
+    trailed: TrailedRequest | None
 
 
 class Dispatcher:
-    """The handler that the server shell calls for every request."""
+    """The handler that the server calls for every request."""
 
     def __init__(self, state: BrokerState, trail: Trail | None = None) -> None:
         self._state = state
@@ -42,8 +56,8 @@ class Dispatcher:
     ) -> Answer | Awaitable[Answer]:
         """Requests that come while the broker starts wait until it serves.
 
-        Raises RemoteProtocolError for what is not served, which closes the connection: the
-        client has been told what is (ApiVersions), and no answer has a form it could read."""
+        Raises RemoteProtocolError for what is not served, which closes the connection: ApiVersions
+        has listed what is, and no answer has a form that the client could read."""
         if not self._state.serving.is_set():
             return self._when_serving(header, body, connection)
         return self._answer(header, body, connection)
@@ -58,111 +72,98 @@ class Dispatcher:
     def _answer(
         self, header: RequestHeader, body: memoryview, connection: Connection
     ) -> Answer | Awaitable[Answer]:
-        """Serve the request and count it."""
-        served = self._apis.get(header.api_key)
-        if served is None:
+        """Call the handler; answer now, or when what it returned is done."""
+        known = self._apis.get(header.api_key)
+        if known is None:
             self._state.metrics.bad_requests += 1
             raise RemoteProtocolError(f"API key {header.api_key} is not served")
-        api, stats = served
+        api, stats = known
         stats.requests += 1
         stats.received_bytes += len(body)
         began = perf_counter()
         try:
-            answer = self._serve(api, stats, header, body, connection)
+            result, trailed = self._call(api, header, body, connection)
+            if isinstance(result, bytes):  # what most are: ApiMetrics.answered() without its calls
+                seconds = perf_counter() - began
+                stats.buckets[bisect_left(BOUNDS, seconds)] += 1
+                stats.seconds += seconds
+                stats.sent_bytes += len(result)
+                return result
+            request = _Request(header, stats, began, trailed)
+            if isinstance(result, _DONE):
+                return self._finish(request, result)
         except Exception as error:
             self._count(error)
             raise
-        if isinstance(answer, bytes):  # what most are: ApiMetrics.answered() without its calls
-            seconds = perf_counter() - began
-            stats.buckets[bisect_left(BOUNDS, seconds)] += 1
-            stats.seconds += seconds
-            stats.sent_bytes += len(answer)
-            return answer
-        if answer.__class__ in _READY:
-            stats.answered(perf_counter() - began, _size(answer))
-            return answer
-        if isinstance(answer, asyncio.Future):  # a parked fetch: no task for it
-            answer.add_done_callback(partial(self._done, stats, began))
-            return answer
-        assert isinstance(answer, Awaitable)
-        return self._later(stats, began, answer)
+        if isinstance(result, asyncio.Future):  # a parked fetch: no task for it
+            parked = cast("asyncio.Future[Answer]", result)
+            parked.add_done_callback(partial(self._parked, request))
+            return parked
+        return self._later(request, result)
 
-    async def _later(self, stats: ApiMetrics, began: float, answer: Awaitable[Answer]) -> Answer:
+    def _call(
+        self, api: Api, header: RequestHeader, body: memoryview, connection: Connection
+    ) -> tuple[_Result | Awaitable[_Result], TrailedRequest | None]:
+        version = header.api_version
+        if not api.low <= version <= api.high:
+            if api.key is ApiKey.API_VERSIONS:
+                return self._encode(unsupported_version(), 0, header), None
+            raise RemoteProtocolError(
+                f"{api.key.name} version {version} is not served, {api.low} to {api.high} are"
+            )
+        if api.raw is not None:
+            return api.raw(self._state, body, header, connection), None
+        assert api.handle is not None
+        request = decode_request(api.request_class, version, body)
+        trailed = None
+        if self._trail is not None and api.key in TRAILED:
+            trailed = TrailedRequest(self._trail, api.key, request, header.client_id, connection)
+        call = Call(version, header.client_id, connection)
+        return api.handle(self._state, request, call), trailed
+
+    async def _later(self, request: _Request, result: Awaitable[_Result]) -> Answer:
         try:
-            ready = await answer
+            try:
+                done = await result
+            except BaseException as error:
+                if request.trailed is not None:
+                    request.trailed.failed(error)
+                raise
+            return self._finish(request, done)
         except Exception as error:
             self._count(error)
             raise
-        stats.answered(perf_counter() - began, _size(ready))
-        return ready
 
-    def _done(self, stats: ApiMetrics, began: float, answer: asyncio.Future[Answer]) -> None:
+    def _parked(self, request: _Request, answer: asyncio.Future[Answer]) -> None:
         if answer.cancelled():
             return
         error = answer.exception()
         if isinstance(error, Exception):
             self._count(error)
         else:
-            stats.answered(perf_counter() - began, _size(answer.result()))
+            self._finish(request, answer.result())
+
+    def _finish(self, request: _Request, result: _Result) -> Answer:
+        """The frame of what a handler returned; the request is counted, and in the trail."""
+        header, stats, began, trailed = request
+        if trailed is not None:
+            assert not isinstance(result, bytes | Payload)
+            trailed.answered(result)
+        if isinstance(result, Message):
+            answer: Answer = self._encode(result, header.api_version, header)
+        else:
+            answer = result
+        stats.answered(perf_counter() - began, 0 if answer is None else len(answer))
+        return answer
+
+    def _encode(self, response: Message, version: int, header: RequestHeader) -> bytes:
+        _, stats = self._apis[header.api_key]
+        for code in error_codes(response):
+            stats.failed(code)
+        return encode_response(response, version, header.correlation_id)
 
     def _count(self, error: Exception) -> None:
         if isinstance(error, ProtocolError):
             self._state.metrics.bad_requests += 1
         else:
             self._state.metrics.failed_requests += 1
-
-    def _serve(
-        self,
-        api: Api,
-        stats: ApiMetrics,
-        header: RequestHeader,
-        body: memoryview,
-        connection: Connection,
-    ) -> Answer | Awaitable[Answer]:
-        version = header.api_version
-        if not api.low <= version <= api.high:
-            if api.key is ApiKey.API_VERSIONS:
-                return _encode(unsupported_version(), stats, 0, header.correlation_id)
-            raise RemoteProtocolError(
-                f"{api.key.name} version {version} is not served, {api.low} to {api.high} are"
-            )
-        if api.raw is not None:
-            return api.raw(self._state, body, header, connection)
-        assert api.handle is not None
-        request = decode_request(api.request_class, version, body)
-        call = Call(version, header.client_id, connection)
-        trail = self._trail if api.key in TRAILED else None
-        if trail is None:
-            answer = api.handle(self._state, request, call)
-        else:
-            before = trail.before(api.key, request)
-            answer = api.handle(self._state, request, call)
-            answer = trail.served(api.key, request, header.client_id, connection, answer, before)
-        if answer is None:
-            return None
-        if isinstance(answer, Message):
-            return _encode(answer, stats, version, header.correlation_id)
-        assert inspect.isawaitable(answer)
-        return _encode_later(answer, stats, version, header.correlation_id)
-
-
-async def _encode_later(
-    answer: Awaitable[Response], stats: ApiMetrics, version: int, correlation_id: int
-) -> Answer:
-    response = await answer
-    return None if response is None else _encode(response, stats, version, correlation_id)
-
-
-def _encode(response: Message, stats: ApiMetrics, version: int, correlation_id: int) -> Answer:
-    for code in error_codes(response):
-        stats.failed(code)
-    return encode_response(response, version, correlation_id)
-
-
-def _size(answer: Any) -> int:
-    """Bytes of an answer: one buffer, or buffers and slices of files."""
-    if answer is None:
-        return 0
-    if answer.__class__ is list or answer.__class__ is tuple:
-        return sum(part.size if hasattr(part, "size") else len(part) for part in answer)
-    return len(answer)

@@ -32,7 +32,6 @@ from tallymark.broker.monitoring.endpoint import MetricsEndpoint
 from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.security.file_store import FileSecurityStore
 from tallymark.broker.security.live import Security
-from tallymark.broker.security.quotas_gate import QuotaGate
 from tallymark.broker.security.sasl_logins import Logins
 from tallymark.broker.security.zookeeper_store import ZooKeeperSecurityStore
 from tallymark.broker.settings.broker import BrokerSettings
@@ -172,9 +171,7 @@ class Broker:
         if isinstance(self._files, OsFiles) or settings.admin_trail_topic:
             self.trail = Trail(state, self._trail_file(), settings.admin_trail_topic)
             self.trail.start()
-        listeners = self._listeners = Listeners(
-            settings, QuotaGate(Dispatcher(state, self.trail), security), logins
-        )
+        listeners = self._listeners = Listeners(settings, Dispatcher(state, self.trail), logins)
         state.metrics.connections = listeners.quota
         await listeners.start()
         counts = state.metrics.upkeep

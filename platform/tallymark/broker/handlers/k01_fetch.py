@@ -22,56 +22,193 @@ if it is larger than asked for (KIP-74). Large pieces leave as slices of the seg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from secrets import randbelow
 from typing import Final
 
-from tallymark.broker.requests.fetch_parked import Fetching, park
-from tallymark.broker.requests.fetch_response import refused
-from tallymark.broker.requests.fetch_round import FetchRound
+from tallymark.broker.fetch_sessions import FetchSession, grouped
+from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.requests.fetch_response import error_response, response_of
+from tallymark.broker.requests.fetch_round import FetchRound, Wanted, length_of, resolve
 from tallymark.broker.requests.registry import register_raw
+from tallymark.broker.security.quota_charge import charge_quota
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.net.server.handler import Answer, Connection
+from tallymark.net.server.responses import Payload
+from tallymark.protocol.api import ApiKey
 from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.messages import FetchRequest
-from tallymark.protocol.wire.fetch import read_fetch
+from tallymark.protocol.wire.fetch import Ask, PlainFetch, Topic, read_fetch
 
 _LAST_ID: Final = 2**31 - 1
+_MOST_WAIT_MS: Final = 300_000
+"""A reader that names a longer wait is answered after this one; it asks again."""
 
 
 def handle(
     state: BrokerState, body: memoryview, header: RequestHeader, connection: Connection
 ) -> Answer | Awaitable[Answer]:
     """Answer at once if there is enough, an error or nothing to wait for; else park."""
-    request = read_fetch(body, header.api_version)
-    now_ms = state.now_ms()
+    fetching = _Fetching(state, header, connection, read_fetch(body, header.api_version))
     try:
-        session = state.fetch_sessions.continued(request, header.api_version, now_ms)
+        fetching.continue_session()
     except KafkaError as error:
-        return refused(header, error.code)
-    opening = session is None and request.session_epoch == 0
-    fetching = Fetching(
-        state, connection, header, request, session, randbelow(_LAST_ID) + 1 if opening else 0
-    )
+        return fetching.refused(error.code)
     found = fetching.look(wait=False)
     if found.cold:
         return _warmed(fetching, found)
-    return _enough(fetching, found) or park(fetching)
+    return fetching.answer(found) if fetching.is_enough(found) else _Parked(fetching).future
 
 
-async def _warmed(fetching: Fetching, found: FetchRound) -> Answer:
+async def _warmed(fetching: _Fetching, found: FetchRound) -> Answer:
     """An old segment's indexes are read beside the event loop: they are megabytes."""
     await asyncio.to_thread(found.warm)
-    return _enough(fetching, fetching.look()) or await park(fetching)
+    found = fetching.look()
+    return fetching.answer(found) if fetching.is_enough(found) else await _Parked(fetching).future
 
 
-def _enough(fetching: Fetching, found: FetchRound) -> Answer:
-    """The answer, where there is nothing to wait for."""
-    state, request = fetching.state, fetching.request
-    if found.complete or request.max_wait_ms <= 0 or state.stopping.is_set():
-        return fetching.answer(found)
-    return None
+class _Fetching:
+    """One request under way. ``partitions``: those that the last look has found here."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        header: RequestHeader,
+        connection: Connection,
+        request: PlainFetch,
+    ) -> None:
+        self.partitions: list[Partition] = []
+        self.wait_ms = min(request.max_wait_ms, _MOST_WAIT_MS)
+        self._state = state
+        self._header = header
+        self._connection = connection
+        self._request = request
+        self._session: FetchSession | None = None
+        self._new_id = 0
+        """Id of the session that the reader is to get, 0 for none."""
+        self._asked: list[tuple[Topic, Ask]] = []
+        self._wanted: list[Wanted] = []
+
+    def continue_session(self) -> None:
+        """Find what is asked for: in the session that the request continues, or in the request.
+        KafkaError where the session is gone, or the request is not its next one."""
+        request, state = self._request, self._state
+        session = self._session = state.fetch_sessions.continued(
+            request, self._header.api_version, state.now_ms()
+        )
+        if session is not None:
+            self._asked = [(key[0], each.ask) for key, each in session.partitions.items()]
+            return
+        self._asked = [(topic, ask) for topic, asks in request.topics for ask in asks]
+        if request.session_epoch == 0:
+            self._new_id = randbelow(_LAST_ID) + 1
+
+    def look(self, *, wait: bool = True) -> FetchRound:
+        """Read. Partitions are looked up anew each time: one may have been deleted, or its topic
+        made again. ``wait`` is that of :class:`FetchRound`."""
+        wanted = self._wanted = resolve(self._state, self._connection, self._asked)
+        self.partitions = [each.found for each in wanted if isinstance(each.found, Partition)]
+        version, listener = self._header.api_version, self._connection.listener
+        return FetchRound(self._state, self._request, version, wanted, listener, wait)
+
+    def is_enough(self, found: FetchRound, *, time_is_up: bool = False) -> bool:
+        """Whether ``found`` is the answer; otherwise the fetch waits for more."""
+        return found.complete or time_is_up or self.wait_ms <= 0 or self._state.stopping.is_set()
+
+    def answer(self, found: FetchRound) -> Answer:
+        """The whole frame of a response with ``found``."""
+        self._count(found)
+        session, news = self._session, found.found
+        if session is not None:
+            news = session.told(news)
+        elif self._new_id:
+            state, version = self._state, self._header.api_version
+            session = state.fetch_sessions.open(
+                self._request, version, state.now_ms(), self._new_id
+            )
+            if session is not None:
+                session.told(news)
+        session_id = 0 if session is None else session.session_id
+        return self._charged(
+            partial(response_of, self._header, self._request, session_id, grouped(news), found)
+        )
+
+    def refused(self, error_code: int) -> Answer:
+        """The whole frame of a response to a request that fails as a whole."""
+        return self._charged(partial(error_response, self._header, error_code))
+
+    def _charged(self, write: Callable[[int], bytes | Payload]) -> Answer:
+        """What ``write(throttle_ms)`` makes. A quota counts its bytes, so a client that is to be
+        throttled has its response written twice."""
+        response = write(0)
+        throttle_ms = charge_quota(
+            self._state.security, self._header, self._connection, len(response)
+        )
+        return write(throttle_ms) if throttle_ms else response
+
+    def _count(self, found: FetchRound) -> None:
+        for wanted, (_, each) in zip(self._wanted, found.found, strict=True):
+            if isinstance(wanted.found, Partition):
+                wanted.found.traffic.sent_bytes += length_of(each)
+            if each.error_code:
+                self._state.metrics.api(ApiKey.FETCH).failed(each.error_code)
+
+
+class _Parked:
+    """Waits until there is enough, something fails, the time is up or the broker stops; ``future``
+    is the answer then. Cancelling it ends the fetch.
+
+    A parked fetch is no task: it is a future, a timer and a place among the watchers of its
+    partitions. (Measured: 15 us instead of 20 to park and wake one; a consumer at the end of a log
+    is woken by every append.)
+    """
+
+    def __init__(self, fetching: _Fetching) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        self._fetching = fetching
+        self._watched = fetching.partitions
+        self._woken = False
+        self.future: asyncio.Future[Answer] = loop.create_future()
+        self.future.add_done_callback(self._end)
+        self._timer = loop.call_later(fetching.wait_ms / 1000, self._look, True)
+        for partition in self._watched:
+            partition.watch(self)
+
+    def set(self) -> None:
+        """Something changed (:meth:`tallymark.broker.partitions.partition.Partition.watch`).
+        Appends of one turn of the event loop wake once."""
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon(self._look)
+
+    def _look(self, time_is_up: bool = False) -> None:
+        self._woken = False
+        if self.future.done():
+            return
+        fetching = self._fetching
+        try:
+            found = fetching.look()
+            if fetching.is_enough(found, time_is_up=time_is_up):
+                self.future.set_result(fetching.answer(found))
+                return
+        except Exception as error:  # the connection logs it and closes
+            self.future.set_exception(error)
+            return
+        if fetching.partitions != self._watched:
+            self._unwatch()
+            self._watched = fetching.partitions
+            for partition in self._watched:
+                partition.watch(self)
+
+    def _unwatch(self) -> None:
+        for partition in self._watched:
+            partition.unwatch(self)
+
+    def _end(self, _: asyncio.Future[Answer]) -> None:
+        self._timer.cancel()
+        self._unwatch()
 
 
 register_raw(FetchRequest, handle)

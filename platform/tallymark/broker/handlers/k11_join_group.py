@@ -21,7 +21,6 @@ from collections.abc import Awaitable
 from typing import Final
 
 from tallymark.broker.requests.group_coordinator import authorized_shard
-from tallymark.broker.requests.group_replies import when
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
@@ -47,14 +46,10 @@ def handle(
     state: BrokerState, request: JoinGroupRequest, call: Call
 ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     """Park, decide; the answer comes now or later."""
-
-    def respond(reply: JoinReply) -> JoinGroupResponse:
-        return _response(reply, call.version)
-
     try:
         shard = authorized_shard(state, call.connection, Operation.READ, request.group_id)
     except KafkaError as error:
-        return respond(JoinReply(error.code, member_id=request.member_id))
+        return _response(JoinReply(error.code, member_id=request.member_id), call.version)
     if request.reason:
         log.info(
             "group=%.249r member=%.300r joins: %.255r",
@@ -62,7 +57,11 @@ def handle(
             request.member_id,
             request.reason,
         )
-    return when(shard.join(request.group_id, _join(request, call)), respond)
+    return _later(shard.join(request.group_id, _join(request, call)), call.version)
+
+
+async def _later(reply: Awaitable[JoinReply], version: int) -> JoinGroupResponse:
+    return _response(await reply, version)
 
 
 def _join(request: JoinGroupRequest, call: Call) -> Join:

@@ -15,7 +15,6 @@ from collections.abc import Awaitable
 from typing import Final
 
 from tallymark.broker.requests.group_coordinator import authorized_shard
-from tallymark.broker.requests.group_replies import when
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
@@ -48,7 +47,11 @@ def handle(
         protocol=request.protocol_name,
         assignments={each.member_id: bytes(each.assignment) for each in request.assignments},
     )
-    return when(shard.sync(request.group_id, sync), _response)
+    return _later(shard.sync(request.group_id, sync))
+
+
+async def _later(reply: Awaitable[SyncReply]) -> SyncGroupResponse:
+    return _response(await reply)
 
 
 def _response(reply: SyncReply) -> SyncGroupResponse:

@@ -1,5 +1,5 @@
-"""What the handlers of several APIs share: reading a request, serving it, writing the answer.
+"""What the handlers of several APIs share, and the parts of a Fetch.
 
-Read :mod:`.registry` (what a handler is) first, then :mod:`.produce` and :mod:`.fetch_parked`,
-which serve the two APIs that matter most.
+Read :mod:`.registry` (what a handler is) and :mod:`.decode` first, then :mod:`.fetch_round` and
+:mod:`.fetch_response`; the others serve groups, topics and configs.
 """

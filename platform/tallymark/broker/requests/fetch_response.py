@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from tallymark.broker.requests.fetch_round import FetchRound
-from tallymark.net.server.handler import Answer
+from tallymark.net.server.responses import Part, Payload
 from tallymark.protocol.frames import RequestHeader, encode_response_parts
 from tallymark.protocol.messages import (
     FetchResponse,
@@ -23,28 +23,41 @@ _READ_COMMITTED: Final = 1
 Topics = Sequence[tuple[Topic, Sequence[Found]]]
 
 
-def answer(
+def response_of(
     header: RequestHeader,
     request: PlainFetch,
     session_id: int,
     topics: Topics,
     found: FetchRound,
-) -> Answer:
-    """The frame of the answer. What is rare goes through the codec of all messages."""
+    throttle_ms: int,
+) -> bytes | Payload:
+    """The whole frame of a response. What is rare goes through the codec of all messages."""
     committed = request.isolation_level == _READ_COMMITTED
     if found.diverging or found.leaders:
-        parts = _with_tags(header, session_id, topics, found, committed)
-    else:
-        parts = write_fetched(
-            header.api_version, header.correlation_id, session_id, topics, committed=committed
-        )
-    return _joined(parts)
-
-
-def refused(header: RequestHeader, error_code: int) -> Answer:
-    """The answer to a request that fails as a whole."""
+        return _joined(_with_tags(header, session_id, topics, found, committed, throttle_ms))
     return _joined(
-        write_fetched(header.api_version, header.correlation_id, 0, (), error_code=error_code)
+        write_fetched(
+            header.api_version,
+            header.correlation_id,
+            session_id,
+            topics,
+            committed=committed,
+            throttle_ms=throttle_ms,
+        )
+    )
+
+
+def error_response(header: RequestHeader, error_code: int, throttle_ms: int) -> bytes | Payload:
+    """The response to a request that fails as a whole."""
+    return _joined(
+        write_fetched(
+            header.api_version,
+            header.correlation_id,
+            0,
+            (),
+            error_code=error_code,
+            throttle_ms=throttle_ms,
+        )
     )
 
 
@@ -54,8 +67,10 @@ def _with_tags(
     topics: Topics,
     found: FetchRound,
     committed: bool,
+    throttle_ms: int,
 ) -> list[Any]:
     response = FetchResponse(
+        throttle_time_ms=throttle_ms,
         session_id=session_id,
         responses=[
             FetchResponseTopic(
@@ -88,18 +103,22 @@ def _partition(
     )
 
 
-def _joined(parts: Sequence[Any]) -> Answer:
+def _joined(parts: Sequence[Any]) -> bytes | Payload:
     """Buffers that follow one another as one: each part is a system call."""
-    whole: list[Any] = []
-    run: list[Any] = []
+    whole: list[Part] = []
+    run: list[Buffer] = []
+    size = 0
     for part in parts:
         if isinstance(part, bytes | bytearray | memoryview):
             run.append(part)
             continue
-        whole += (b"".join(run), part)
+        before = b"".join(run)
+        whole += (before, part)
+        size += len(before) + part.size
         run = []
+    rest = b"".join(run)
     if not whole:
-        return b"".join(run)
-    if run:
-        whole.append(b"".join(run))
-    return whole
+        return rest
+    if rest:
+        whole.append(rest)
+    return Payload(whole, size + len(rest))

@@ -1,9 +1,10 @@
 """The trail of this broker: what administrators asked of it goes to a file, and to a topic.
 
-The dispatcher hands every request of :data:`~.entries.TRAILED` over before it is served, and
-its answer afterwards. Neither waits: lines go into two queues of bounded length. A thread writes
-the file; a task appends to a partition of the topic that this broker leads. What finds a queue
-full, or cannot be written, is counted (``dropped``, in ``/metrics``) and told.
+The dispatcher makes a :class:`TrailedRequest` of every request of :data:`~.entries.TRAILED` before
+it is served, and gives it the answer afterwards. Neither waits: lines go into two queues of bounded
+length. A thread writes the file; a task appends to a partition of the topic that this broker leads.
+A line that finds a queue full, or cannot be written, is counted (``dropped``, in ``/metrics``) and
+logged.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +47,7 @@ class Trail:
 
     def __init__(self, state: BrokerState, file: TrailFile | None, topic: str) -> None:
         self.counts = state.metrics.trail = TrailMetrics()
-        self._state = state
+        self.state = state
         self._file = file
         self._topic = topic
         self._lines: queue.Queue[bytes | None] = queue.Queue(MAX_WAITING)
@@ -84,97 +84,8 @@ class Trail:
             if thread.is_alive():
                 self._drop("file", self._lines.qsize(), "the disk does not take them")
 
-    # -- what the dispatcher calls ----------------------------------------------------------------
-
-    def served(
-        self,
-        api: ApiKey,
-        request: Any,
-        client_id: str | None,
-        connection: Connection,
-        answer: Message | Awaitable[Message | None] | None,
-        before: Mapping[tuple[str, str], Any],
-    ) -> Message | Awaitable[Message | None] | None:
-        """The answer as it is, or one that is awaited; its lines are on their way then."""
-        if answer is None or isinstance(answer, Message):
-            self._record(api, request, client_id, connection, answer, before)
-            return answer
-        return self._later(api, request, client_id, connection, answer, before)
-
-    def before(self, api: ApiKey, request: Any) -> Mapping[tuple[str, str], Any]:
-        """What is there before ``request`` is served."""
-        return known_before(self._state, api, request)
-
-    async def _later(
-        self,
-        api: ApiKey,
-        request: Any,
-        client_id: str | None,
-        connection: Connection,
-        answer: Awaitable[Message | None],
-        before: Mapping[tuple[str, str], Any],
-    ) -> Message | None:
-        try:
-            response = await answer
-        except BaseException as error:
-            self._failed(api, client_id, connection, error)
-            raise
-        self._record(api, request, client_id, connection, response, before)
-        return response
-
-    def _record(
-        self,
-        api: ApiKey,
-        request: Any,
-        client_id: str | None,
-        connection: Connection,
-        answer: Message | None,
-        before: Mapping[tuple[str, str], Any],
-    ) -> None:
-        try:
-            for change in changes(api, request, answer, before):
-                self._put(
-                    self._entry(api, client_id, connection, change.kind, change.name)(
-                        before=change.before,
-                        after=change.after,
-                        result=result_of(change.code),
-                        message=change.message,
-                    )
-                )
-        except Exception as error:  # the request is served, whatever the trail thinks of it
-            log.exception("a request of %s is not understood by the trail", api.name)
-            self._failed(api, client_id, connection, error)
-
-    def _failed(
-        self, api: ApiKey, client_id: str | None, connection: Connection, error: BaseException
-    ) -> None:
-        entry = self._entry(api, client_id, connection, "request", api.name)
-        self._put(entry(result="UNKNOWN_SERVER_ERROR", message=f"not answered: {error!r}"))
-
-    def _entry(
-        self,
-        api: ApiKey,
-        client_id: str | None,
-        connection: Connection,
-        kind: str,
-        name: str,
-    ) -> Any:
-        def made(**more: Any) -> Entry:
-            return Entry(
-                at=self._state.now_ms(),
-                process=f"broker-{self._state.settings.node_id}",
-                who=connection.principal,
-                host=connection.host,
-                client=client_id,
-                action=api.name,
-                resource_type=kind,
-                resource=name,
-                **more,
-            )
-
-        return made
-
-    def _put(self, entry: Entry) -> None:
+    def put(self, entry: Entry) -> None:
+        """Queue a line for the file and for the topic; a full queue drops it."""
         line = entry.line()
         if self._thread is not None:
             try:
@@ -226,7 +137,7 @@ class Trail:
     # -- the topic, on the loop ---------------------------------------------------------------
 
     async def _publish(self) -> None:
-        await self._state.serving.wait()
+        await self.state.serving.wait()
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -243,15 +154,15 @@ class Trail:
 
     def _led(self) -> Partition | None:
         """A partition of the topic that this broker leads."""
-        led = (each for each in self._state.partitions if each.topic == self._topic)
+        led = (each for each in self.state.partitions if each.topic == self._topic)
         return min(led, key=lambda each: each.index, default=None)
 
     async def _make_topic(self) -> None:
-        if self._topic not in self._state.image.topics:
-            partitions = max(1, len(self._state.image.brokers))
+        if self._topic not in self.state.image.topics:
+            partitions = max(1, len(self.state.image.brokers))
             configs = {"retention.ms": str(RETENTION_MS)}
             with contextlib.suppress(KafkaError):  # another broker does the same
-                await create_topic(self._state, self._topic, partitions, configs)
+                await create_topic(self.state, self._topic, partitions, configs)
         for _ in range(100):  # until it is led
             if self._led() is not None:
                 return
@@ -264,7 +175,7 @@ class Trail:
             code = CODES["NOT_LEADER_OR_FOLLOWER"]
             raise KafkaError(code, f"{self._topic} has no partition that this broker leads")
         while self._records:
-            now = self._state.now_ms()
+            now = self.state.now_ms()
             some = [self._records[at] for at in range(min(_BATCH, len(self._records)))]
             batch = encode_batch([(None, line, (), now) for line in some])
             partition.append(bytearray(batch), now)
@@ -275,6 +186,63 @@ class Trail:
     def _told(self, error: TallymarkError) -> None:
         if self._limit.passes("wait") is not None:
             log.warning("%d lines of the admin trail wait: %s", len(self._records), error)
+
+
+class TrailedRequest:
+    """One request of :data:`~.entries.TRAILED`, made before it is served: it keeps what the request
+    is about to change. Then :meth:`answered` or :meth:`failed` is called."""
+
+    def __init__(
+        self,
+        trail: Trail,
+        api: ApiKey,
+        request: Any,
+        client_id: str | None,
+        connection: Connection,
+    ) -> None:
+        self._trail = trail
+        self._api = api
+        self._request = request
+        self._client_id = client_id
+        self._connection = connection
+        self._before = known_before(trail.state, api, request)
+
+    def answered(self, answer: Message | None) -> None:
+        """Put a line into the trail for every change that was asked for."""
+        try:
+            for change in changes(self._api, self._request, answer, self._before):
+                self._put(
+                    change.kind,
+                    change.name,
+                    before=change.before,
+                    after=change.after,
+                    result=result_of(change.code),
+                    message=change.message,
+                )
+        except Exception as error:  # the request is served, whatever the trail thinks of it
+            log.exception("a request of %s is not understood by the trail", self._api.name)
+            self.failed(error)
+
+    def failed(self, error: BaseException) -> None:
+        """Put one line into the trail: the request was not answered."""
+        result, message = "UNKNOWN_SERVER_ERROR", f"not answered: {error!r}"
+        self._put("request", self._api.name, result=result, message=message)
+
+    def _put(self, kind: str, name: str, **more: Any) -> None:
+        state = self._trail.state
+        self._trail.put(
+            Entry(
+                at=state.now_ms(),
+                process=f"broker-{state.settings.node_id}",
+                who=self._connection.principal,
+                host=self._connection.host,
+                client=self._client_id,
+                action=self._api.name,
+                resource_type=kind,
+                resource=name,
+                **more,
+            )
+        )
 
 
 def trail_file(setting: str, folder: Path, max_bytes: int, kept: int) -> TrailFile | None:

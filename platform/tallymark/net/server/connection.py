@@ -29,7 +29,7 @@ from tallymark.net.limits.request_memory import RequestMemory
 from tallymark.net.sasl.server_session import SaslSession
 from tallymark.net.server.handler import BARE, Answer, Handler
 from tallymark.net.server.limits import ServerLimits
-from tallymark.net.server.responses import CutFileError, PayloadWriter
+from tallymark.net.server.responses import CutFileError, Payload, PayloadWriter
 from tallymark.net.tls.contexts import peer_name
 from tallymark.net.tls.handshake import names_of
 from tallymark.net.tls.principals import PrincipalRules
@@ -37,7 +37,6 @@ from tallymark.protocol.frames import decode_request_header
 
 log: Final = logging.getLogger(__name__)
 
-_IN_MEMORY: Final = (bytes, bytearray, memoryview, list, tuple)
 _TURN: Final = 128
 """Requests handled in one turn of the event loop: what comes behind them lets others go first."""
 _TURN_SECONDS: Final = 0.002
@@ -345,7 +344,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         slot = Slot(header.api_key, len(frame))
         self._slots.append(slot)
         self._unanswered_bytes += slot.size
-        if answer is None or isinstance(answer, _IN_MEMORY) or not inspect.isawaitable(answer):
+        if answer is None or isinstance(answer, bytes | Payload):
             slot.answer, slot.ready = answer, True
             self._collect_ready()
             return

@@ -12,7 +12,7 @@ from tallymark.protocol.frames import RequestHeader
 BARE: Final = RequestHeader(-1, 0, 0, None)
 """Stands for the header of a frame that has none."""
 
-Answer: TypeAlias = Payload | None
+Answer: TypeAlias = bytes | Payload | None
 """None: the request has no response (Produce with acks=0)."""
 
 
