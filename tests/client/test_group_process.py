@@ -85,11 +85,11 @@ def test_a_static_member_comes_back_without_a_rebalance(rig: Rig) -> None:
     eventually(lambda: len(other.assignment.get(topic, ())) == 2)
     had = named.assignment
     side = other._engine.coordination  # type: ignore[union-attr] # there are streams
-    generation = side._state.generation  # type: ignore[union-attr] # of the brokers' coordinator
+    generation = side._driver.state.generation  # type: ignore[union-attr] # of the brokers' coordinator
     named.shutdown()
     again, _ = rig.stream(topic, group_instance_id="two", **static)
     assert again.assignment == had
-    assert side._state.generation == generation  # type: ignore[union-attr] # the same
+    assert side._driver.state.generation == generation  # type: ignore[union-attr] # the same
     rig.stream(topic, group_instance_id="two", **static)
 
     def is_fenced() -> bool:

@@ -46,21 +46,9 @@ class ZooKeeperGroupProtocol:
 
     def coordinate(self, parts: Parts) -> Coordination:
         """The thread that runs the state machine."""
+        settings = self._settings
         return Coordinator(
-            self._zookeeper,
-            self._settings.group,
-            self.member,
-            parts.subscription,
-            streams=parts.streams,
-            first_stream=parts.first_stream,
-            gate=parts.gate,
-            link=parts.link,
-            fetcher=parts.fetcher,
-            positions=parts.positions,
-            committer=parts.committer,
-            auto_commit_interval_ms=self._settings.auto_commit_ms,
-            before_release=parts.before_release,
-            on_error=parts.on_error,
+            self._zookeeper, settings.group, self.member, parts, settings.auto_commit_ms
         )
 
     def close(self) -> None:

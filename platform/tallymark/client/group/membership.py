@@ -10,29 +10,23 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Unpack
 
 from tallymark.client.consuming.settings import ConsumerSettings
 from tallymark.client.core.bootstrap import Bootstrap
 from tallymark.client.core.security.security import SecuritySettings, client_security
 from tallymark.client.group.coordinator_connection import CoordinatorConnection
-from tallymark.client.group.coordinator_requests import CoordinatorRequests, GroupRequest
+from tallymark.client.group.driver import GroupDriver
 from tallymark.client.group.state_machine import actions as act
 from tallymark.client.group.state_machine import events as ev
 from tallymark.client.group.state_machine.assignors import COOPERATIVE
-from tallymark.client.group.state_machine.machine import decide
 from tallymark.client.group.state_machine.state import NOBODY, Phase, Setup, State
-from tallymark.client.group.state_machine.timers import next_due_ms
-from tallymark.clock import monotonic_ms
 from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import (
-    ClosedError,
-    ConnectError,
     KafkaError,
     LocalProtocolError,
     TallymarkError,
-    TimedOutError,
 )
 from tallymark.protocol.topic_partition import TopicPartition
 
@@ -86,65 +80,40 @@ class GroupMembership:
             request_timeout_ms=request_timeout_ms,
         )
         secured = client_security(security, GroupMembership)
-        self._first = State(
-            Setup(
-                _Matching({".*": 1}, is_filter=True, picks=picks),
-                settings.strategies,
-                settings.session_ms,
-                settings.poll_interval_ms,
-                settings.heartbeat_ms,
-                settings.retry_backoff_ms,
-                settings.metadata_max_age_ms,
-            )
+        setup = Setup(
+            _Matching({".*": 1}, is_filter=True, picks=picks),
+            settings.strategies,
+            settings.session_ms,
+            settings.poll_interval_ms,
+            settings.heartbeat_ms,
+            settings.retry_backoff_ms,
+            settings.metadata_max_age_ms,
         )
-        self._state = self._first
         self.part: frozenset[TopicPartition] | None = None
         """What it has now; None until the group has answered for the first time."""
         self.sole = False
         """Whether there was no other member when it last was told."""
         self.problem: TallymarkError | None = None
+        self.look_at_ms: int | None = None
         self._ended = threading.Event()
-        self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         bootstrap = Bootstrap.of(bootstrap_servers, None, secured)
         self._connection = CoordinatorConnection(bootstrap, settings)
-        self._requests = CoordinatorRequests(self._connection, settings)
-        self._connection.io.call(self._tell, ev.Tick())
+        self._driver = GroupDriver(self, self._connection, settings, State(setup), client_id)
+        self._driver.submit(ev.Tick())
 
     def close(self) -> None:
         """Leave the group, so that others need not wait for the session to end. Idempotent."""
         if not self._connection.io.stopped:
-            self._connection.io.call(self._tell, ev.Stop())
+            self._driver.submit(ev.Stop())
             self._ended.wait(_LEAVE_SECONDS)
             self._connection.close()
 
-    # -- the loop -----------------------------------------------------------------------------
+    # -- of the driver ------------------------------------------------------------------------
 
-    def _tell(self, event: ev.Event) -> None:
-        """One event and everything that follows from it at once."""
-        if self._state.phase is Phase.CLOSED:
-            return
-        self._state, actions = decide(self._state, event, monotonic_ms())
-        for action in actions:
-            self._perform(action)
-        if self._state.phase is Phase.STABLE:
-            self.problem = None
-            self.sole = self._state.leads and len(self._state.members) == 1
-            if self.part is None:
-                self.part = frozenset()
-        self._keep_time()
+    def entered(self, before: State) -> None:
+        """See :class:`~tallymark.client.group.driver.DriverOwner`; so with the others."""
 
-    def _keep_time(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due = next_due_ms(self._state)
-        if self._state.phase is not Phase.CLOSED and due is not None:
-            seconds = max(0.0, (due - monotonic_ms()) / 1000)
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(seconds, self._tell, ev.Tick())
-
-    def _perform(self, action: act.Action) -> None:
+    def perform(self, action: act.Action) -> bool:
         soon = asyncio.get_running_loop().call_soon
         match action:
             case act.StartFetchers(places):
@@ -153,50 +122,45 @@ class GroupMembership:
             case act.StopFetchers(places):
                 self.part = (self.part or NOBODY) - frozenset(places)
             case act.Release(ticket, _) | act.Load(ticket, _):
-                soon(self._tell, ev.Done(ticket))
+                soon(self._driver.feed, ev.Done(ticket))
             case act.Forget() | act.Pause() | act.Resume():
                 pass
             case act.Fail(code):
-                self._give_up(KafkaError(code, f"group {self._settings.group}"))
+                self.failed(KafkaError(code, f"group {self._settings.group}"))
             case act.Close():
                 self._ended.set()
             case _:
-                self._begin(*self._requests.of(action))
+                return False
+        return True
 
-    def _begin(self, question: GroupRequest, otherwise: ev.Event) -> None:
-        """Ask the brokers, in a task, whose answer comes back as an event."""
-        task = asyncio.get_running_loop().create_task(self._answered(question, otherwise))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def handled(self, before: State, event: ev.Event) -> None:
+        state = self._driver.state
+        if state.phase is Phase.STABLE:
+            self.problem = None
+            self.sole = state.leads and len(state.members) == 1
+            if self.part is None:
+                self.part = frozenset()
 
-    async def _answered(self, question: GroupRequest, otherwise: ev.Event) -> None:
-        try:
-            event = await question
-        except (ClosedError, LocalProtocolError):
-            return  # by us, meanwhile
-        except (ConnectError, TimedOutError, KafkaError) as error:
-            self.problem = error
-            if isinstance(error, KafkaError) and not error.retriable:
-                self._give_up(error)
-                return
-            event = otherwise
-        except TallymarkError as error:
-            self._give_up(error)
-            return
-        self._tell(event)
+    def on_time(self, now_ms: int) -> None:
+        """Nothing but the machine waits for a time."""
 
-    def _give_up(self, error: TallymarkError) -> None:
-        """It has no part for now, and tries anew a while later."""
+    def may_pass(self, error: TallymarkError) -> bool:
+        self.problem = error
+        return True
+
+    def failed(self, error: TallymarkError) -> None:
+        """It has no part for now, and tries again a while later."""
+        if isinstance(error, LocalProtocolError):
+            return  # the connection was closed meanwhile, by close()
         LOG.warning("%s: not in the group: %s", self._settings.client_id, error)
-        stopping = self._state.phase in (Phase.LEAVING_RELEASE, Phase.LEAVING_GROUP)
+        leaving = self._driver.state.phase in (Phase.LEAVING_RELEASE, Phase.LEAVING_GROUP)
         self.problem, self.part, self.sole = error, None, False
-        self._state = replace(self._state, phase=Phase.CLOSED)
+        self._driver.close()
         self._ended.set()
-        if not stopping:
+        if not leaving:
             asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._again)
 
     def _again(self) -> None:
-        if self._state.phase is Phase.CLOSED:
+        if self._driver.state.phase is Phase.CLOSED:
             self._ended.clear()
-            self._state = replace(self._first, ticket=self._state.ticket + 1)
-            self._tell(ev.Tick())
+            self._driver.begin_again()

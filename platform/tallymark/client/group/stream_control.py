@@ -1,4 +1,4 @@
-"""What a group member's decisions do to streams, fetcher and positions: the machine's hands."""
+"""What a group member's decisions do to streams, fetcher and positions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tallymark.client.consuming.assignment import split_range
-from tallymark.client.consuming.commit import PASSING, OffsetCommitter
-from tallymark.client.consuming.fetcher import Fetcher
-from tallymark.client.consuming.stream import Gate, Stream
-from tallymark.client.consuming.subscription_state import SubscriptionState
+from tallymark.client.consuming.commit import PASSING
+from tallymark.client.consuming.coordination import Parts
 from tallymark.coordination.consumers.offsets import Position
 from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.errors import KafkaError
@@ -23,28 +21,16 @@ class StreamControl:
     """``stop``, ``start`` and ``pause`` are quick and do not wait for the network; ``release``,
     ``load``, ``forget`` and ``commit`` do, or for whoever does: they are for another thread."""
 
-    def __init__(
-        self,
-        subscription: Subscription,
-        streams: Sequence[Stream],
-        first_stream: Mapping[str, int],
-        *,
-        gate: Gate,
-        fetcher: Fetcher,
-        positions: SubscriptionState,
-        committer: OffsetCommitter,
-        auto_commit: bool,
-        before_release: Callable[[], Mapping[TopicPartition, int]] | None,
-    ) -> None:
-        self._subscription = subscription
-        self._streams = streams
-        self._first_stream = first_stream
-        self._gate = gate
-        self._fetcher = fetcher
-        self._positions = positions
-        self._committer = committer
+    def __init__(self, parts: Parts, *, auto_commit: bool) -> None:
+        self._subscription = parts.subscription
+        self._streams = parts.streams
+        self._first_stream = parts.first_stream
+        self._gate = parts.gate
+        self._fetcher = parts.fetcher
+        self._positions = parts.positions
+        self._committer = parts.committer
+        self._before_release = parts.before_release
         self._auto_commit = auto_commit
-        self._before_release = before_release
         self._stored: dict[TopicPartition, Position] = {}
 
     # -- quick --------------------------------------------------------------------------------

@@ -10,15 +10,11 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tallymark.client.consuming.brokers import BrokerLink
-from tallymark.client.consuming.commit import OffsetCommitter
-from tallymark.client.consuming.fetcher import Fetcher
-from tallymark.client.consuming.stream import Gate, Stream
-from tallymark.client.consuming.subscription_state import SubscriptionState
+from tallymark.client.consuming.coordination import Parts
 from tallymark.client.zookeeper_group import events as ev
 from tallymark.client.zookeeper_group.machine import decide
 from tallymark.clock import monotonic_ms
@@ -26,7 +22,6 @@ from tallymark.coordination import paths
 from tallymark.coordination.cluster.brokers import BrokerRegistry
 from tallymark.coordination.consumers.offsets import Position
 from tallymark.coordination.consumers.registry import ConsumerRegistry
-from tallymark.coordination.consumers.subscriptions import Subscription
 from tallymark.coordination.session.errors import CoordinationError, SessionLostError
 from tallymark.coordination.session.zookeeper import SessionEvent, SessionState, ZooKeeper
 from tallymark.coordination.topics.registry import TopicRegistry
@@ -57,40 +52,25 @@ class Coordinator:
     """See the module. Everything but ``start``, ``stop`` and ``join`` runs on its own thread."""
 
     def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        group: str,
-        consumer: str,
-        subscription: Subscription,
-        *,
-        streams: Sequence[Stream],
-        first_stream: Mapping[str, int],
-        gate: Gate,
-        link: BrokerLink,
-        fetcher: Fetcher,
-        positions: SubscriptionState,
-        committer: OffsetCommitter,
-        auto_commit_interval_ms: int,
-        before_release: Callable[[], Mapping[TopicPartition, int]] | None,
-        on_error: Callable[[Exception], None],
+        self, zookeeper: ZooKeeper, group: str, consumer: str, parts: Parts, auto_commit_ms: int
     ) -> None:
         self._zookeeper = zookeeper
-        self._subscription = subscription
-        self._streams = streams
-        self._first_stream = first_stream
-        self._gate = gate
-        self._link = link
-        self._fetcher = fetcher
-        self._positions = positions
-        self._committer = committer
-        self._auto_commit_ms = auto_commit_interval_ms
-        self._before_release = before_release
-        self._on_error = on_error
+        self._subscription = parts.subscription
+        self._streams = parts.streams
+        self._first_stream = parts.first_stream
+        self._gate = parts.gate
+        self._link = parts.link
+        self._fetcher = parts.fetcher
+        self._positions = parts.positions
+        self._committer = parts.committer
+        self._auto_commit_ms = auto_commit_ms
+        self._before_release = parts.before_release
+        self._on_error = parts.on_error
         self._consumer = consumer
         self._registry = ConsumerRegistry(zookeeper, group)
         self._brokers = BrokerRegistry(zookeeper)
         self._topics = TopicRegistry(zookeeper)
-        self._membership = self._registry.membership(consumer, subscription)
+        self._membership = self._registry.membership(consumer, parts.subscription)
         self._state = ev.State(consumer)
         self._inbox: queue.SimpleQueue[ev.Event | _Session] = queue.SimpleQueue()
         self._told_change = threading.Event()
