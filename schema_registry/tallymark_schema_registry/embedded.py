@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tallymark.closing import ClosedByWith
 from tallymark.net.web.access import WebAccess
 from tallymark.net.web.access_log import AccessLog, AccessLogFile
 from tallymark.net.web.guard import OwnNames
@@ -19,7 +20,7 @@ from tallymark_schema_registry.store import Store, open_engine
 from tallymark_schema_registry.web import create_app
 
 
-class RegistryServer:
+class RegistryServer(ClosedByWith):
     """Serves from construction on; ``url`` is where. ``port`` 0 takes a free one. ``access`` says
     how it is secured.
 
@@ -54,12 +55,6 @@ class RegistryServer:
             listener.close()
             self._close_log()
             raise
-
-    def __enter__(self) -> RegistryServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def check(self) -> None:
         """Raises if the server's thread is gone."""

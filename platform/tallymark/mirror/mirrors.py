@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 
-from tallymark.client.core.closing import ClosedByWith
+from tallymark.closing import ClosedByWith
 from tallymark.deployment import Deployment
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.mirror.mirror import Mirror

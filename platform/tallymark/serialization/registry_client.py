@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from tallymark.closing import ClosedByWith
 from tallymark.errors import UserError
 from tallymark.serialization.errors import RegistryError
 from tallymark.serialization.http_retry import Http
@@ -25,7 +26,7 @@ class RegisteredSchema:
     text: str
 
 
-class RegistryClient:
+class RegistryClient(ClosedByWith):
     """Thread-safe. Schemas never change, so ids and registrations are asked for once.
 
     ``timeout`` in seconds is that of one attempt; a request is sent up to ``attempts`` times, with
@@ -60,12 +61,6 @@ class RegistryClient:
         self._ids: dict[tuple[str, str], int] = {}
         # Many threads that need the same schema at the same moment ask once.
         self._lock = threading.Lock()
-
-    def __enter__(self) -> RegistryClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections."""

@@ -20,10 +20,10 @@ import contextlib
 import socket
 import struct
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Final, Literal, Self
 
 from tallymark.client.core.io_thread import IoThread
+from tallymark.closing import ClosedByWith
 from tallymark.net.addresses import parse_address
 
 Direction = Literal["both", "to_target", "to_client"]
@@ -53,7 +53,7 @@ class _Link:
     tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
 
 
-class FlakyProxy:
+class FlakyProxy(ClosedByWith):
     """See the module. Faults hold for present and later connections until :meth:`heal`; ``cut``
     and ``half_close`` happen once. All methods are for the test's thread."""
 
@@ -141,14 +141,6 @@ class FlakyProxy:
     def __enter__(self) -> Self:
         self.listen()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # -- in the I/O thread --------------------------------------------------------------------
 

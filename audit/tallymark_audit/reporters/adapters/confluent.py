@@ -16,8 +16,8 @@ from functools import partial
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
-from tallymark.client.core.closing import ClosedByWith
 from tallymark.clock import now_ms
+from tallymark.closing import ClosedByWith
 from tallymark_audit.reporters.adapters.confluent_delivery import (
     DeliveryCallback,
     delivery_reports,

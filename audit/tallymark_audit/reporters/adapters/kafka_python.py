@@ -19,10 +19,10 @@ from kafka.errors import BrokerResponseError
 from kafka.partitioner.default import DefaultPartitioner
 from kafka.partitioner.sticky import StickyPartitioner
 
-from tallymark.client.core.closing import ClosedByWith
 from tallymark.client.core.forks import tell_in_child
 from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.clock import now_ms
+from tallymark.closing import ClosedByWith
 from tallymark_audit.reporters.adapters.adoption import Adoption
 from tallymark_audit.reporters.adapters.kafka_python_reports import (
     KafkaPythonReports,

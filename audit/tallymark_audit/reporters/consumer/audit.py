@@ -34,13 +34,13 @@ from pathlib import Path
 from typing import Any, Final, Unpack
 
 from tallymark.client import Producer
-from tallymark.client.core.closing import ClosedByWith
 from tallymark.client.core.forks import tell_in_child
 from tallymark.client.core.security.deployment import connection_settings
 from tallymark.client.core.security.security import SecuritySettings
 from tallymark.client.producing.settings import server_name
 from tallymark.client.producing.stamps import INSTANCE_BYTES
 from tallymark.clock import now_ms
+from tallymark.closing import ClosedByWith
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark.protocol.records.columns import RecordColumns

@@ -15,11 +15,11 @@ from tallymark.client.admin.routes import (
     settle,
 )
 from tallymark.client.core.bootstrap import Bootstrap
-from tallymark.client.core.closing import ClosedByWith
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.io_thread import IoThread
 from tallymark.client.core.security.security import SecuritySettings, client_security
 from tallymark.client.metrics import Metrics
+from tallymark.closing import ClosedByWith
 from tallymark.errors import ConnectError
 from tallymark.net.addresses import Address
 from tallymark.protocol.topic_partition import TopicPartition

@@ -17,8 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Unpack
 
 from tallymark.client.connector.engine import Engine, Shared
 from tallymark.client.connector.group_protocols import (
@@ -35,6 +34,7 @@ from tallymark.client.consuming.subscription_state import SubscriptionState
 from tallymark.client.core.security.security import ClientSecurity, client_security
 from tallymark.client.core.setting_types import shows_options, split_options
 from tallymark.client.reading.simple_consumer import SimpleConsumer
+from tallymark.closing import ClosedByWith
 from tallymark.coordination import paths
 from tallymark.coordination.consumers.subscriptions import Subscription, topic_filter
 from tallymark.errors import ClosedError, UserError
@@ -43,7 +43,7 @@ from tallymark.protocol.topic_partition import TopicPartition
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 
 
-class ConsumerConnector:
+class ConsumerConnector(ClosedByWith):
     """One consumer of a group. Thread-safe, but each stream is for one thread.
 
     Which group: ``group`` names it; its consumers share the messages, every group gets all of them.
@@ -231,19 +231,8 @@ class ConsumerConnector:
         streams = self._engine.streams if self._engine is not None else ()
         self._shut_down(timeout, [stream for stream in streams if stream.reader == me])
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self.shutdown()
-        else:  # the message at hand is not dealt with
-            self._shut_down(10.0, ())
+    def _close_after(self, error: BaseException) -> None:
+        self._shut_down(10.0, ())  # the message at hand is not dealt with
 
     # -- details ------------------------------------------------------------------------------
 

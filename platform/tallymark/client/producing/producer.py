@@ -12,8 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Unpack
 
 from tallymark.client.core.bootstrap import Bootstrap
 from tallymark.client.core.forks import fork_lock, generation
@@ -27,6 +26,7 @@ from tallymark.client.producing.interceptors.chain import checked_interceptors, 
 from tallymark.client.producing.interceptors.queue_interceptor import OutgoingRecord
 from tallymark.client.producing.record_appender import RecordAppender
 from tallymark.client.producing.settings import ProducerOptions, ProducerSettings
+from tallymark.closing import ClosedByWith
 from tallymark.errors import ClosedError, LocalProtocolError, TimedOutError
 from tallymark.protocol.records.batch import Header
 
@@ -39,7 +39,7 @@ _inherited: list[ProducerCore] = []
 letting Python collect them would touch the parent's sockets."""
 
 
-class Producer:
+class Producer(ClosedByWith):
     """Publishes records to the topics of one cluster.
 
     Where: ``bootstrap_servers`` ("host:port,...") or ``zookeeper_connect`` ("host:port/chroot");
@@ -214,21 +214,10 @@ class Producer:
         if given_up:
             raise TimedOutError(f"close(): {given_up} records were not delivered in {timeout:g} s")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-            return
+    def _close_after(self, error: BaseException) -> None:
         try:
             self.close()
-        except TimedOutError as late:  # the first error is the one to be seen
+        except TimedOutError as late:  # the error of the block is the one to be seen
             log.error("%s", late)
 
     def _send_last(self, core: ProducerCore) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar, Unpack
 
 from tallymark.client.core.bootstrap import Bootstrap
-from tallymark.client.core.closing import ClosedByWith
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.io_thread import IoThread
 from tallymark.client.core.metadata import TopicInfo, topic_told
@@ -19,6 +18,7 @@ from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.fetching import Fetcher
 from tallymark.client.reading.isolation import Isolation, isolation_level
 from tallymark.client.reading.list_offsets import list_offset, offsets_before
+from tallymark.closing import ClosedByWith
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic
 from tallymark.protocol.topic_partition import EARLIEST, LATEST

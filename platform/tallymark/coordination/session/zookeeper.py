@@ -20,9 +20,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
 from typing import Final, Self
 
+from tallymark.closing import ClosedByWith
 from tallymark.coordination.session.access import Access
 from tallymark.coordination.session.errors import (
     NodeExistsError,
@@ -84,7 +84,7 @@ def parse_connect(text: str) -> tuple[str, str]:
     return "".join(hosts.split()), chroot
 
 
-class ZooKeeper:
+class ZooKeeper(ClosedByWith):
     """A session. All commands block, from any thread but the connection's own.
 
     ``connect`` may hold the chroot itself (``host:port/chroot``). ``command_timeout_ms`` bounds
@@ -150,14 +150,6 @@ class ZooKeeper:
 
     def __enter__(self) -> Self:
         return self if self._started else self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # -- session ------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Final, NamedTuple
 
-from tallymark.client.core.closing import ClosedByWith
 from tallymark.client.core.security.deployment import connection_settings
 from tallymark.client.reading.simple_consumer import SimpleConsumer
+from tallymark.closing import ClosedByWith
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark.mirror.offsets.offset_syncs import TOPIC, OffsetSync, decode, translate

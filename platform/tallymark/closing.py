@@ -22,4 +22,11 @@ class ClosedByWith:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._close_after(error)
+
+    def _close_after(self, error: BaseException) -> None:
+        """Close when the block has raised ``error``; override it where that differs."""
         self.close()
