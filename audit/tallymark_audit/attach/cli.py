@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -11,8 +12,28 @@ from tallymark.shell.confirm import destructive_options
 
 if TYPE_CHECKING:
     from tallymark.deployment import Deployment
+    from tallymark_audit.attach.asked import Asked, Place
+    from tallymark_audit.attach.logins import LogIn
 
 SETTINGS = "tallymark.toml"
+
+
+class AttachOptions(TypedDict):
+    """The argument and options of ``tallymark attach``."""
+
+    address: str
+    downstream: tuple[str, ...]
+    command_config: str | None
+    downstream_configs: tuple[str, ...]
+    topics: str
+    rename: str
+    window_ms: int | None
+    settings: str
+    data: str | None
+    free_ports: bool
+    no_start: bool
+    dry_run: bool
+    yes: bool
 
 
 @click.command("attach")
@@ -45,54 +66,47 @@ SETTINGS = "tallymark.toml"
 @click.option("--free-ports", is_flag=True, help="Dashboards on a free port.")
 @click.option("--no-start", is_flag=True, help="Write the settings, make the topics, and end.")
 @destructive_options
-def command(
-    address: str,
-    downstream: tuple[str, ...],
-    command_config: str | None,
-    downstream_configs: tuple[str, ...],
-    topics: str,
-    rename: str,
-    window_ms: int | None,
-    settings: str,
-    data: str | None,
-    free_ports: bool,
-    no_start: bool,
-    dry_run: bool,
-    yes: bool,
-) -> None:
+def command(**given: Unpack[AttachOptions]) -> None:
     """Audit a Kafka cluster that is there already.
 
     Looks at it, writes a settings file, makes the audit topic after asking, and keeps collectors
     and dashboards running until Ctrl-C. The same command goes on where it ended.
     """
-    from tallymark_audit.attach.asked import Asked, ClusterAsked, places
+    from tallymark_audit.attach.asked import places
     from tallymark_audit.attach.shell import Shell, log_ins_of
 
-    where = places(address, downstream)
-    path = Path(settings)
+    where = places(given["address"], given["downstream"])
+    path, data = Path(given["settings"]), Path(given["data"]) if given["data"] else None
     there = _load(path)
-    folder = Path(data) if data else there.data_dir if there else Path(".tallymark")
-    log_ins = log_ins_of(where, command_config, downstream_configs, folder / "secrets")
-    clusters = [
-        ClusterAsked(one, log_ins[one.name].security if one.name in log_ins else None)
-        for one in where
-    ]
-    asked = Asked(
-        clusters[0], tuple(clusters[1:]), Path(data) if data else None, window_ms, topics, rename
-    )
-    shell = Shell(path, there, asked, log_ins)
+    folder = data or (there.data_dir if there else Path(".tallymark"))
+    configs = given["command_config"], given["downstream_configs"]
+    log_ins = log_ins_of(where, *configs, folder / "secrets")
+    shell = Shell(path, there, _asked(where, log_ins, data, given), log_ins)
     decided = shell.decide()
-    if not no_start and not dry_run:
-        shell.refuse_early(decided, free_ports)
-    shell.make_topics(decided, dry_run=dry_run, yes=yes)
-    if dry_run:
+    if not given["no_start"] and not given["dry_run"]:
+        shell.refuse_early(decided, given["free_ports"])
+    shell.make_topics(decided, dry_run=given["dry_run"], yes=given["yes"])
+    if given["dry_run"]:
         click.echo(f"would {'go on with' if there else 'write'} {path}", err=True)
         return
     shell.keep(decided)
-    if no_start:
+    if given["no_start"]:
         shell.announce(decided.deployment, started=False)
     else:
-        shell.run(decided, free_ports)
+        shell.run(decided, given["free_ports"])
+
+
+def _asked(
+    where: Sequence[Place], log_ins: Mapping[str, LogIn], data: Path | None, given: AttachOptions
+) -> Asked:
+    from tallymark_audit.attach.asked import Asked, ClusterAsked
+
+    first, *others = (
+        ClusterAsked(one, log_ins[one.name].security if one.name in log_ins else None)
+        for one in where
+    )
+    texts = given["topics"], given["rename"]
+    return Asked(first, tuple(others), data, given["window_ms"], *texts)
 
 
 def _load(path: Path) -> Deployment | None:

@@ -6,7 +6,7 @@ import json
 import random
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 import click
 
@@ -26,6 +26,23 @@ from tallymark_audit.proof.harness.narrate import Narrator
 from tallymark_audit.tables import console
 
 NOT_SO: Final = 3
+
+
+class DrillOptions(TypedDict):
+    """The options of ``tallymark audit drill``; ``duration`` in seconds, ``rate`` in messages a
+    second of each producer."""
+
+    seed: int | None
+    runs: int
+    faults: str | None
+    hops: tuple[str, ...]
+    share: float | None
+    rate: float
+    duration: float
+    keep: Path
+    report: Path | None
+    json_file: Path | None
+    clean: int | None
 
 
 @click.command("drill")
@@ -74,46 +91,46 @@ NOT_SO: Final = 3
     help="No faults: so many messages as fast as they go, and not one alarm.",
 )
 @click.pass_context
-def drill(
-    context: click.Context,
-    seed: int | None,
-    runs: int,
-    faults: str | None,
-    hops: tuple[str, ...],
-    share: float | None,
-    rate: float,
-    duration: float,
-    keep: Path,
-    report: Path | None,
-    json_file: Path | None,
-    clean: int | None,
-) -> None:
+def drill(context: click.Context, **given: Unpack[DrillOptions]) -> None:
     """Make real faults in a real stack, and hold what the audit says against what was done.
 
     Exit code 0: every fault was found and named, and nothing else; 3: not so.
     """
     narrator = Narrator(console())
-    if clean is not None:
-        context.exit(0 if _clean(clean, keep, narrator, json_file) else NOT_SO)
+    if given["clean"] is not None:
+        good = _clean(given["clean"], given["keep"], narrator, given["json_file"])
+    else:
+        good = _drill(given, narrator)
+    context.exit(0 if good else NOT_SO)
+
+
+def _drill(given: DrillOptions, narrator: Narrator) -> bool:
+    """Drill with one seed after the other, up to the first one that is not perfect; whether all
+    were."""
+    seed, keep = given["seed"], given["keep"]
     seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
-    wanted = [name.strip() for name in (faults or "").split(",") if name.strip()]
+    wanted = [name.strip() for name in (given["faults"] or "").split(",") if name.strip()]
     outcomes: list[Outcome] = []
-    for number in range(seed, seed + runs):
-        plan = make_plan(number, duration, wanted, hops, share)
+    for number in range(seed, seed + given["runs"]):
+        plan = make_plan(number, given["duration"], wanted, given["hops"], given["share"])
         narrator.say(f"seed {number}, data and logs in {keep}, faults: {', '.join(plan.faults)}")
-        outcome = Drill(plan, build(keep, plan.orders), narrator, rate).run()
+        outcome = Drill(plan, build(keep, plan.orders), narrator, given["rate"]).run()
         outcomes.append(outcome)
         _tell(outcome, narrator)
-        if report is not None:
-            report.write_text(markdown(outcomes), encoding="utf-8")
-        if json_file is not None:
-            json_file.write_text(json.dumps(list(map(to_json, outcomes)), indent=2), "utf-8")
+        _write(outcomes, given)
         if not outcome.perfect:
             break  # its data and logs are wanted
-    if runs > 1:
+    if given["runs"] > 1:
         narrator.console.print(terminal_table(merged(outcomes)))
         narrator.console.print(side_table(merged(outcomes)))
-    context.exit(0 if all(outcome.perfect for outcome in outcomes) else NOT_SO)
+    return all(outcome.perfect for outcome in outcomes)
+
+
+def _write(outcomes: list[Outcome], given: DrillOptions) -> None:
+    if given["report"] is not None:
+        given["report"].write_text(markdown(outcomes), encoding="utf-8")
+    if given["json_file"] is not None:
+        given["json_file"].write_text(json.dumps(list(map(to_json, outcomes)), indent=2), "utf-8")
 
 
 def _tell(outcome: Outcome, narrator: Narrator) -> None:

@@ -171,42 +171,60 @@ def _orders(
     rate: float | None,
 ) -> dict[str, list[Order]]:
     """Every fault on the wire on one hop; loss and duplication also together, corruption also on
-    the other kind of hop."""
-    taken: dict[tuple[str, int], str] = {}
-    orders: dict[str, list[Order]] = {}
-
-    def place(kind: str, hop: str, slot: int) -> None:
-        taken[hop, slot] = kind
-        start, end = _slot(duration, slot)
-        share = _RATES[kind] if rate is None else rate
-        order = Order(kind, start, end, share, _MOST.get(kind, 1_000_000), _DELAY_SECONDS)
-        orders.setdefault(hop, []).append(order)
-
+    the other kind of hop. UserError: there are more faults than slots."""
+    schedule = _Schedule(chance, duration, rate)
     if kinds.DROP_FETCHED in chosen:
-        place(kinds.DROP_FETCHED, CONSUMER_HOP, chance.randrange(SLOTS))
+        schedule.place(kinds.DROP_FETCHED, CONSUMER_HOP, chance.randrange(SLOTS))
     on_wire = [kind for kind in chosen if kind in _ON_WIRE and kind != kinds.DROP_FETCHED]
     together = [kind for kind in on_wire if kind in (kinds.DROP, kinds.DUPLICATE)]
     if len(together) > 1:
         hop, slot = chance.choice(hops), chance.randrange(SLOTS)
         for kind in together:
-            place(kind, hop, slot)
-
-    def free(where: Sequence[str]) -> list[tuple[str, int]]:
-        return [(hop, slot) for hop in where for slot in range(SLOTS) if (hop, slot) not in taken]
-
+            schedule.place(kind, hop, slot)
     for kind in on_wire:
-        if not free(hops):
+        if not schedule.place_anywhere(kind, hops):
             raise UserError(f"there is no time left for {kind}", "drill fewer faults at once")
-        place(kind, *chance.choice(free(hops)))
     if kinds.CORRUPT in on_wire:
-        # Once more on the other side: a mirror that is killed makes copies, which hide it there.
-        (first,) = [hop for hop, slot in taken if taken[hop, slot] == kinds.CORRUPT]
-        there = [
-            hop for hop in hops if hop.startswith("producer-") != first.startswith("producer-")
-        ]
-        if free(there):
-            place(kinds.CORRUPT, *chance.choice(free(there)))
-    return orders
+        schedule.place_anywhere(kinds.CORRUPT, _other_side(schedule.hop_of(kinds.CORRUPT), hops))
+    return schedule.orders
+
+
+@dataclass(slots=True)
+class _Schedule:
+    """The orders so far, and which fault has which slot of a hop."""
+
+    chance: random.Random
+    duration: float
+    rate: float | None
+    orders: dict[str, list[Order]] = field(default_factory=dict[str, list[Order]])
+    taken: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
+
+    def place(self, kind: str, hop: str, slot: int) -> None:
+        """This fault, in this slot of the hop."""
+        self.taken[hop, slot] = kind
+        start, end = _slot(self.duration, slot)
+        share = _RATES[kind] if self.rate is None else self.rate
+        order = Order(kind, start, end, share, _MOST.get(kind, 1_000_000), _DELAY_SECONDS)
+        self.orders.setdefault(hop, []).append(order)
+
+    def place_anywhere(self, kind: str, hops: Sequence[str]) -> bool:
+        """This fault, in a free slot of one of the hops; False: there is none."""
+        free = [(hop, at) for hop in hops for at in range(SLOTS) if (hop, at) not in self.taken]
+        if free:
+            self.place(kind, *self.chance.choice(free))
+        return bool(free)
+
+    def hop_of(self, kind: str) -> str:
+        """The one hop that this fault is on."""
+        (hop,) = [hop for (hop, _), other in self.taken.items() if other == kind]
+        return hop
+
+
+def _other_side(first: str, hops: Sequence[str]) -> list[str]:
+    """The hops of mirrors if ``first`` is one of producers, and the other way round: a mirror that
+    is killed makes copies, which hide a changed value, so each kind of hop gets one."""
+    producers = first.startswith("producer-")
+    return [hop for hop in hops if hop.startswith("producer-") != producers]
 
 
 def _slot(duration: float, slot: int) -> tuple[int, int]:
