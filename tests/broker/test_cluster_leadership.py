@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tallymark.broker.groups.shards import OffsetsStore
+from tallymark.broker.groups.shards import GroupShards
 from tallymark.broker.leadership.apply_image import Leadership
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.metadata.leader_epoch import next_epoch
-from tallymark.broker.metadata.port import Claim
+from tallymark.broker.metadata.port import LeadershipClaim
 from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.listeners import Endpoint
@@ -43,7 +43,7 @@ class Told:
     async def forget_deleted(self, topic_ids: Set[uuid.UUID]) -> None:
         self.deleted -= topic_ids
 
-    async def lead(self, claims: Sequence[Claim]) -> list[int | KafkaError]:
+    async def lead(self, claims: Sequence[LeadershipClaim]) -> list[int | KafkaError]:
         for claim in claims:
             told = self.epochs.setdefault((claim.topic, claim.index), 0)
             epoch = next_epoch(told, claim.log_epoch, intact=claim.intact)
@@ -75,7 +75,7 @@ class World:
             cluster,
             self.manager,
             self.partitions,
-            OffsetsStore(SETTINGS, lambda: 0),
+            GroupShards(SETTINGS, lambda: 0),
             lambda: 0,
             lambda partition: None,
         )
@@ -171,13 +171,13 @@ def test_commits_on_a_deleted_topic_go_before_anybody_can_commit_on_the_next_one
     old, new = (TopicImage("t", uuid.uuid4(), ours, {"flush.messages": "1"}) for _ in range(2))
     world.apply(world.image.with_topic(old))
     forgotten: list[str] = []
-    monkeypatch.setattr(OffsetsStore, "forget_topic", lambda self, name: forgotten.append(name))
+    monkeypatch.setattr(GroupShards, "forget_topic", lambda self, name: forgotten.append(name))
 
     def stuck(keys: Sequence[object]) -> None:
         assert forgotten == ["t"]
         raise OSError("a file does not go")
 
-    monkeypatch.setattr(world.leadership._openings, "delete", stuck)
+    monkeypatch.setattr(world.leadership._opener, "delete", stuck)
     with pytest.raises(OSError, match="does not go"):
         world.apply(world.image.with_topic(new))
     assert forgotten == ["t"]

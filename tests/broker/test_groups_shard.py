@@ -14,7 +14,7 @@ import pytest
 from tallymark.broker.groups.expiry import OffsetsExpiry, expire_offsets
 from tallymark.broker.groups.log import append_records, replay_log
 from tallymark.broker.groups.shard import GroupShard
-from tallymark.broker.groups.shards import OffsetsStore, group_config, put_in_force
+from tallymark.broker.groups.shards import GroupShards, group_config, put_in_force
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import CODES, KafkaError
@@ -44,7 +44,7 @@ class Box:
         self.files.sync_dir("/d")
         self.wall = 1_000 * HOUR
         self.config = LogConfig(retention_ms=-1, **config)
-        self.store = OffsetsStore(SETTINGS, lambda: self.wall)
+        self.store = GroupShards(SETTINGS, lambda: self.wall)
 
     def partition(self) -> Partition:
         log = Log.open(self.files, FOLDER, self.config, clean=False, now_ms=self.wall)

@@ -16,7 +16,7 @@ from tallymark.broker.metadata.local_cluster import LocalCluster
 from tallymark.broker.settings.config_types import ConfigSource
 from tallymark.broker.settings.listeners import Endpoint
 from tallymark.broker.settings.topic_configs import RULES
-from tallymark.broker.timed_changes import Patience
+from tallymark.broker.timed_changes import TimedChanges
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     CreateTopicsRequest,
@@ -354,7 +354,7 @@ def test_a_change_that_fails_after_its_asker_has_gone_is_told(
     connection left an exception that nobody ever looked at."""
 
     async def scenario() -> None:
-        patience, gone = Patience(), asyncio.Event()
+        patience, gone = TimedChanges(), asyncio.Event()
 
         async def fails() -> None:
             await gone.wait()

@@ -1,4 +1,4 @@
-"""Stream.exchange: requests that are written and read without message objects, over loopback."""
+"""BrokerConnection.exchange: requests that are written and read without message objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tallymark.errors import CODES, KafkaError, TallymarkError
-from tallymark.net.client.broker_connection import Stream
+from tallymark.net.client.broker_connection import BrokerConnection
 from tallymark.net.server.handler import Connection
 from tallymark.net.server.server import Server
 from tallymark.protocol import frames
@@ -30,7 +30,7 @@ VERSION = 9
 class Asker:
     """Asks for a topic by name; what came back, in order."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: BrokerConnection) -> None:
         self.stream = stream
         self.answers: list[str] = []
         self.errors: list[TallymarkError] = []
@@ -73,7 +73,7 @@ def run(scenario: Callable[[Server, Asker], Awaitable[None]]) -> None:
         server = Server(answer)
         await server.start("127.0.0.1", 0)
         try:
-            stream = await Stream.connect(*server.address)
+            stream = await BrokerConnection.connect(*server.address)
             try:
                 async with asyncio.timeout(10):
                     await scenario(server, Asker(stream))

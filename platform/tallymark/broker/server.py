@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tallymark.broker.dispatch import Dispatcher
 from tallymark.broker.groups.expiry import OffsetsExpiry
-from tallymark.broker.groups.shards import OffsetsStore
+from tallymark.broker.groups.shards import GroupShards
 from tallymark.broker.leadership.apply_image import Leadership
 from tallymark.broker.listening import Listeners
 from tallymark.broker.live_settings import LiveSettings
@@ -150,7 +150,7 @@ class Broker:
     async def _start(self) -> None:
         settings = self.settings
         await self._watched.start()
-        partitions, offsets = Partitions(), OffsetsStore(settings, self._now_ms)
+        partitions, offsets = Partitions(), GroupShards(settings, self._now_ms)
         cluster = self._cluster = self._make_cluster()
         cluster_id = await cluster.cluster_id()
         manager = self._manager = await asyncio.to_thread(self._open_logs, cluster_id)
@@ -317,7 +317,7 @@ class Broker:
             await expiry.stop()
         if self.state is not None:
             self.state.offsets.close()
-            await self.state.patience.stop()
+            await self.state.timed_changes.stop()
             await self.state.logins.stop()
         leadership, self._leadership = self._leadership, None
         if leadership is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tallymark.broker.fetch_sessions import FetchSessionCache
-from tallymark.broker.groups.shards import OffsetsStore
+from tallymark.broker.groups.shards import GroupShards
 from tallymark.broker.metadata.image import MetadataImage
 from tallymark.broker.metadata.port import Cluster
 from tallymark.broker.metrics.counters import BrokerMetrics
@@ -17,7 +17,7 @@ from tallymark.broker.security.live import Security
 from tallymark.broker.security.sasl_logins import Logins
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.dynamic import Dynamic
-from tallymark.broker.timed_changes import Patience
+from tallymark.broker.timed_changes import TimedChanges
 from tallymark.log import LogManager
 from tallymark.net.limits.log_rate import RateLimit
 
@@ -30,7 +30,7 @@ class BrokerState:
     """Those in force, what was set at run time included."""
     partitions: Partitions
     cluster: Cluster
-    offsets: OffsetsStore
+    offsets: GroupShards
     now_ms: Callable[[], int]
     security: Security
     """Users and access-control lists."""
@@ -47,7 +47,7 @@ class BrokerState:
     """What is counted; see :mod:`tallymark.broker.metrics.counters`."""
     logs: LogManager | None = None
     """Every log of this broker, led or not; None in tests without a disk."""
-    patience: Patience = field(default_factory=Patience)
+    timed_changes: TimedChanges = field(default_factory=TimedChanges)
     """Runs changes that their client may stop waiting for."""
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
     """What readers with a session read."""
@@ -60,5 +60,5 @@ class BrokerState:
 
     @property
     def image(self) -> MetadataImage:
-        """The picture of the cluster that is in force."""
+        """The image of the cluster that is in force."""
         return self.partitions.image

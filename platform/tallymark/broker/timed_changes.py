@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Patience:
+class TimedChanges:
     """Runs changes that go on when their client has stopped waiting. ``stop`` ends them."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
-from tallymark.broker.groups.shards import OffsetsStore
+from tallymark.broker.groups.shards import GroupShards
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import KafkaError
 
@@ -19,7 +19,7 @@ _MINUTE_MS: Final = 60_000
 class OffsetsExpiry:
     """The background task, between :meth:`start` and :meth:`stop`."""
 
-    def __init__(self, store: OffsetsStore, settings: BrokerSettings) -> None:
+    def __init__(self, store: GroupShards, settings: BrokerSettings) -> None:
         self._store = store
         self._interval = settings.offsets_retention_check_interval_ms / 1000
         self._retention_ms = settings.offsets_retention_minutes * _MINUTE_MS
@@ -46,7 +46,7 @@ class OffsetsExpiry:
                 log.exception("looking for old offsets failed")
 
 
-async def expire_offsets(store: OffsetsStore, retention_ms: int) -> None:
+async def expire_offsets(store: GroupShards, retention_ms: int) -> None:
     """Look all groups over once."""
     for shard in store.shards():
         gone = 0

@@ -19,7 +19,7 @@ from tallymark.groups.placement import partition_of_group
 log = logging.getLogger(__name__)
 
 
-class OffsetsStore:
+class GroupShards:
     """The groups whose partition of ``__consumer_offsets`` is led here."""
 
     def __init__(self, settings: BrokerSettings, now_ms: Callable[[], int]) -> None:

@@ -98,7 +98,7 @@ class _Answer:
 
     @property
     def image(self) -> MetadataImage:
-        """The picture in force now; another one after a topic was created."""
+        """The image in force now; another one after a topic was created."""
         return self.state.image
 
     def may_describe(self, name: str, *, quiet: bool = False) -> bool:

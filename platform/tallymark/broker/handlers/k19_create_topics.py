@@ -6,7 +6,7 @@ Served 2-7.
 * v5 flexible; tells what the topic got, configs with where they come from (KIP-525)
 * v6 no change on the wire (KIP-599); v7 the topic's id (KIP-516)
 
-Kept: every topic succeeds or fails by itself; the answer comes when this broker's picture has the
+Kept: every topic succeeds or fails by itself; the answer comes when this broker's image has the
 topic with its leaders, or REQUEST_TIMED_OUT after the asker's timeout, the creation going on (a
 timeout of 0 sets it off and asks for no more). ``validate_only`` creates nothing. More than 10,000
 partitions in one request are a POLICY_VIOLATION. Who may not DESCRIBE_CONFIGS is not told what the
@@ -94,7 +94,7 @@ async def _create(
     wanted = (state, topic.name, topic.num_partitions, configs, assignment)
     count, topic_id = check_topic(*wanted), ZERO_UUID
     if not validate_only:
-        topic_id = (await state.patience.within(left_ms, create_topic(*wanted))).topic_id
+        topic_id = (await state.timed_changes.within(left_ms, create_topic(*wanted))).topic_id
     if not state.authorizer.may(
         call.connection, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, quiet=True
     ):

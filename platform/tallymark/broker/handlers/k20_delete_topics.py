@@ -4,7 +4,7 @@ Served 1-6.
 
 * v4 flexible; v5 the error in words; v6 topics by name or id (KIP-516)
 
-Kept: the answer comes when this broker's picture has the topic no more, or REQUEST_TIMED_OUT after
+Kept: the answer comes when this broker's image has the topic no more, or REQUEST_TIMED_OUT after
 the asker's timeout, the deletion going on; fetches parked on it are woken with
 UNKNOWN_TOPIC_OR_PARTITION, and what groups committed on it is forgotten. Topics of one request go
 together; their logs have other names then, durably, and the files go in the background. Who may not
@@ -64,7 +64,7 @@ async def _delete(
 ) -> Mapping[str, KafkaError]:
     """Those that were not deleted, and why."""
     try:
-        return await state.patience.within(timeout_ms, state.cluster.delete_topics(names))
+        return await state.timed_changes.within(timeout_ms, state.cluster.delete_topics(names))
     except KafkaError as error:  # some may be gone all the same, and those are
         return {name: error for name in names if name in state.image.topics}
 

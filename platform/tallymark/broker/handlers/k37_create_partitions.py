@@ -5,7 +5,7 @@ Served 0-3.
 * v2 flexible; v1 and v3 no change on the wire
 
 Kept: ``count`` is the number afterwards; assignments place the new ones, in order; every topic
-succeeds or fails by itself; the answer comes when this broker's picture has them, or
+succeeds or fails by itself; the answer comes when this broker's image has them, or
 REQUEST_TIMED_OUT after the asker's timeout, the creation going on. ``validate_only`` creates
 nothing. Refused for ``__consumer_offsets``: another number would send groups to other
 coordinators. Records already there stay where they are, so keys may move to other partitions.
@@ -53,7 +53,7 @@ async def handle(
                 raise KafkaError(CODES["INVALID_REQUEST"], f"{topic.name[:80]!r} is named twice")
             assignment = _check(state, topic, call)
             if not request.validate_only:
-                await state.patience.within(
+                await state.timed_changes.within(
                     int((deadline - loop.time()) * 1000),
                     state.cluster.create_partitions(topic.name, topic.count, assignment),
                 )

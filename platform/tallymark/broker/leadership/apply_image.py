@@ -1,4 +1,4 @@
-"""Making the partitions of this broker fit the picture of the cluster."""
+"""Making the partitions of this broker fit the image of the cluster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from uuid import UUID
 
-from tallymark.broker.groups.shards import OffsetsStore
-from tallymark.broker.leadership.open_logs import Failed, Opened, Openings, Wanted
+from tallymark.broker.groups.shards import GroupShards
+from tallymark.broker.leadership.open_logs import Failed, LogOpener, Opened, Wanted
 from tallymark.broker.metadata.image import MetadataImage, TopicImage
 from tallymark.broker.metadata.port import Cluster
 from tallymark.broker.metrics.counters import TopicTraffic
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 
 class Leadership:
-    """Opens what this broker is to lead, deletes what is gone, puts the picture in force.
+    """Opens what this broker is to lead, deletes what is gone, puts the image in force.
 
     :meth:`apply` is called by one caller at a time. It looks only at topics that are other objects
-    than in the picture before, so a change costs what has changed. The disk is waited for in a
+    than in the image before, so a change costs what has changed. The disk is waited for in a
     thread; the table of partitions changes on the loop only. ``preparers`` are the partitions'.
     """
 
@@ -39,7 +39,7 @@ class Leadership:
         cluster: Cluster,
         manager: LogManager,
         partitions: Partitions,
-        offsets: OffsetsStore,
+        offsets: GroupShards,
         now_ms: Callable[[], int],
         flush_wanted: Callable[[Partition], None],
         traffic_of: Callable[[str], TopicTraffic] = lambda _: TopicTraffic(),
@@ -50,7 +50,7 @@ class Leadership:
         self._manager = manager
         self._partitions = partitions
         self._offsets = offsets
-        self._openings = Openings(settings, manager, now_ms)
+        self._opener = LogOpener(settings, manager, now_ms)
         self._flush_wanted = flush_wanted
         self._traffic_of = traffic_of
         self._preparers = preparers
@@ -62,7 +62,7 @@ class Leadership:
         self._stopping = False
 
     async def apply(self, image: MetadataImage) -> None:
-        """Act by ``image``. Partitions are open before the picture says that we lead them, and
+        """Act by ``image``. Partitions are open before the image says that we lead them, and
         said to be gone before their files go."""
         before = self._partitions.image
         changed, missing, gone = _difference(before, image)
@@ -111,7 +111,7 @@ class Leadership:
                     yield Wanted(topic, index, self._told and index >= known)
 
     def _offline(self, image: MetadataImage) -> Iterable[Wanted]:
-        """What could not be opened before is tried again with every picture."""
+        """What could not be opened before is tried again with every image."""
         for name, index in self._partitions.offline():
             topic = image.topics.get(name)
             if (
@@ -136,7 +136,7 @@ class Leadership:
         if not wanted:
             return
         began = time.monotonic()
-        opened, failed = await asyncio.to_thread(self._openings.open, wanted)
+        opened, failed = await asyncio.to_thread(self._opener.open, wanted)
         epochs = await self._cluster.lead([each.claim for each in opened])
         led: list[tuple[Opened, int]] = []
         for each, epoch in zip(opened, epochs, strict=True):
@@ -144,7 +144,7 @@ class Leadership:
                 failed.append(Failed(each.wanted, epoch))
             else:
                 led.append((each, epoch))
-        for started in await asyncio.to_thread(self._openings.start_epochs, led):
+        for started in await asyncio.to_thread(self._opener.start_epochs, led):
             if isinstance(started, Failed):
                 failed.append(started)
             else:
@@ -152,7 +152,7 @@ class Leadership:
         for failure in failed:
             name, index = failure.wanted.topic.name, failure.wanted.index
             known = self._offline_told.get((name, index)) == str(failure.error)
-            level = logging.DEBUG if known else logging.ERROR  # it is tried with every picture
+            level = logging.DEBUG if known else logging.ERROR  # it is tried with every image
             log.log(level, "partition offline partition=%s-%d: %s", name, index, failure.error)
             self._offline_told[name, index] = str(failure.error)
             self._partitions.set_offline(name, index, str(failure.error))
@@ -194,7 +194,7 @@ class Leadership:
             had = before.topics.get(topic.name)
             if had is None or had.configs == topic.configs:
                 continue
-            config = self._openings.config_of(topic)
+            config = self._opener.config_of(topic)
             for index in range(len(topic.partitions)):
                 partition = self._partitions.get(topic.name, index)
                 if partition is not None:
@@ -204,7 +204,7 @@ class Leadership:
     def take_settings(self, settings: BrokerSettings) -> None:
         """The broker's settings are others now: every log whose topic does not set them by itself
         goes by them at once."""
-        self._openings.settings = settings
+        self._opener.settings = settings
         made: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         for partition in self._partitions:
             topic = self._partitions.image.topics.get(partition.topic)
@@ -212,7 +212,7 @@ class Leadership:
                 continue
             key = tuple(sorted(topic.configs.items()))
             if key not in made:
-                made[key] = self._openings.config_of(topic)
+                made[key] = self._opener.config_of(topic)
             partition.log.config = made[key]
 
     def _load(self, partition: Partition) -> None:
@@ -228,7 +228,7 @@ class Leadership:
 
     async def sweep_strays(self, delete: bool) -> None:
         """At a start: logs that belong to no topic. Those of topics that are known to be deleted
-        (while this broker was down, or before it was done) go. Of the others it may be the picture
+        (while this broker was down, or before it was done) go. Of the others it may be the image
         that is wrong, where it comes from elsewhere: their files stay and are told, unless
         ``delete``."""
         image = self._partitions.image
@@ -249,14 +249,14 @@ class Leadership:
 
     async def _delete_logs(self, gone: set[UUID]) -> None:
         """By topic id, led or not: while the nodes of a topic with very many partitions go in
-        steps, a picture taken in between has the topic without its leaders."""
+        steps, an image taken in between has the topic without its leaders."""
         if gone:
             doomed = [key for key in self._manager if self._manager.topic_id(*key) in gone]
             await self._delete_by_key(doomed, gone)
 
     async def _delete_by_key(self, doomed: list[LogKey], gone: set[UUID]) -> None:
         """A disk that is away may have more of them: then the list is kept for the next start."""
-        done = await asyncio.to_thread(self._openings.delete, doomed)
+        done = await asyncio.to_thread(self._opener.delete, doomed)
         if self._removing is None or self._removing.done():
             self._removing = asyncio.create_task(self._remove_files(), name="remove files")
         if gone and done and not self._manager.offline_dirs:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tallymark.broker.metadata.image import TopicImage
-from tallymark.broker.metadata.port import Claim
+from tallymark.broker.metadata.port import LeadershipClaim
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.topic_configs import log_config, understood
 from tallymark.errors import CODES, KafkaError, TallymarkError
@@ -25,7 +25,7 @@ _FLUSHERS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A partition to be opened; ``is_new``: the topic has it since this very picture."""
+    """A partition to be opened; ``is_new``: the topic has it since this very image."""
 
     topic: TopicImage
     index: int
@@ -41,7 +41,7 @@ class Opened:
 
     wanted: Wanted
     log: Log
-    claim: Claim
+    claim: LeadershipClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Failed:
     error: TallymarkError
 
 
-class Openings:
+class LogOpener:
     """Opens, configures, starts epochs and deletes. One call at a time."""
 
     def __init__(
@@ -126,7 +126,7 @@ class Openings:
         # A log that is gone though the partition is not new has lost what was read from it.
         intact = opened.recovered is None and (had_one or wanted.is_new)
         told = topic.partitions[index].leader_epoch
-        claim = Claim(topic.name, index, told, opened.next_epoch - 1, intact)
+        claim = LeadershipClaim(topic.name, index, told, opened.next_epoch - 1, intact)
         return Opened(wanted, opened, claim)
 
 

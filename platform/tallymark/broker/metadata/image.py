@@ -1,6 +1,6 @@
-"""What the cluster looks like: an immutable picture of brokers, topics and leaders.
+"""What the cluster looks like: an immutable image of brokers, topics and leaders.
 
-Handlers read one picture per request; a change makes a new picture. Pure.
+Handlers read one image per request; a change makes a new image. Pure.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TopicImage:
 
 @dataclass(frozen=True)
 class MetadataImage:
-    """The picture. ``controller_id`` is -1 while there is none."""
+    """The image. ``controller_id`` is -1 while there is none."""
 
     cluster_id: str
     controller_id: int = NO_LEADER
@@ -100,13 +100,13 @@ class MetadataImage:
                     yield topic, index, partition
 
     def with_topic(self, topic: TopicImage) -> MetadataImage:
-        """The picture with one topic added or changed."""
+        """The image with one topic added or changed."""
         return replace(self, topics={**self.topics, topic.name: topic})
 
     def without_topic(self, name: str) -> MetadataImage:
-        """The picture without one topic."""
+        """The image without one topic."""
         return self.without_topics({name})
 
     def without_topics(self, names: Set[str]) -> MetadataImage:
-        """The picture without these topics."""
+        """The image without these topics."""
         return replace(self, topics={k: v for k, v in self.topics.items() if k not in names})

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 def next_epoch(told: int, log_epoch: int, *, intact: bool) -> int:
     """The epoch to lead in. ``told`` is what the cluster's truth has; ``log_epoch`` and
-    ``intact`` are as in :class:`~tallymark.broker.metadata.port.Claim`."""
+    ``intact`` are as in :class:`~tallymark.broker.metadata.port.LeadershipClaim`."""
     if intact and told >= log_epoch:
         return told
     return max(told, log_epoch) + 1

@@ -22,7 +22,7 @@ from typing import Any, Final
 from tallymark.broker.metadata.assignment import grow, place
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.metadata.leader_epoch import next_epoch
-from tallymark.broker.metadata.port import Claim, OnChange
+from tallymark.broker.metadata.port import LeadershipClaim, OnChange
 from tallymark.broker.metadata.topic_names import check_collision
 from tallymark.coordination.cluster.cluster_id import new_cluster_id
 from tallymark.errors import CODES, KafkaError, UserError
@@ -138,7 +138,7 @@ class LocalCluster:
     async def forget_deleted(self, topic_ids: Set[uuid.UUID]) -> None:
         """There is no list of them."""
 
-    async def lead(self, claims: Sequence[Claim]) -> Sequence[int]:
+    async def lead(self, claims: Sequence[LeadershipClaim]) -> Sequence[int]:
         """The log itself remembers the epochs; a partition begins with epoch 0."""
         return [next_epoch(max(c.log_epoch, 0), c.log_epoch, intact=c.intact) for c in claims]
 

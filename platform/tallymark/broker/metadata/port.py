@@ -2,7 +2,7 @@
 
 The broker asks here for changes (create, grow, configure, delete, lead) and is told the outcome as
 a new :class:`~tallymark.broker.metadata.image.MetadataImage`; it then makes its logs fit the
-picture. Two implementations: :mod:`~tallymark.broker.metadata.local_cluster` and
+image. Two implementations: :mod:`~tallymark.broker.metadata.local_cluster` and
 :mod:`~tallymark.broker.metadata.zookeeper_cluster`.
 """
 
@@ -17,14 +17,14 @@ from tallymark.broker.metadata.image import BrokerImage, MetadataImage
 from tallymark.errors import KafkaError
 
 OnChange = Callable[[MetadataImage], Awaitable[None]]
-"""Called with every new picture, one call at a time; has returned when the broker acts by it."""
+"""Called with every new image, one call at a time; has returned when the broker acts by it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class LeadershipClaim:
     """A partition that this broker is to lead and has opened.
 
-    ``told`` is the leader epoch of the picture that said so. ``log_epoch`` is the highest epoch
+    ``told`` is the leader epoch of the image that said so. ``log_epoch`` is the highest epoch
     that the log was ever in, -1 before the first; one that a crash has cut off counts too, or a
     reader could not tell the cut. ``intact``: the log holds all that was ever read from it (it was
     closed cleanly, or the partition is new).
@@ -45,7 +45,7 @@ class Cluster(Protocol):
         ...
 
     async def join(self, me: BrokerImage, on_change: OnChange) -> None:
-        """Register this broker; returns when ``on_change`` has had the first picture."""
+        """Register this broker; returns when ``on_change`` has had the first image."""
         ...
 
     async def create_topic(
@@ -55,7 +55,7 @@ class Cluster(Protocol):
         configs: Mapping[str, str],
         assignment: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """Create a topic; returns when this broker's picture has it with its leaders.
+        """Create a topic; returns when this broker's image has it with its leaders.
 
         Raises TOPIC_ALREADY_EXISTS, or what :mod:`~tallymark.broker.metadata.assignment` raises.
         """
@@ -65,7 +65,7 @@ class Cluster(Protocol):
         self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None
     ) -> None:
         """Let a topic have ``count`` partitions; ``assignment`` places the new ones, in order.
-        Returns when this broker's picture has them.
+        Returns when this broker's image has them.
 
         Raises UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS unless ``count`` is more than there
         are; INVALID_REPLICA_ASSIGNMENT where the assignment is of another number; what
@@ -79,7 +79,7 @@ class Cluster(Protocol):
         ...
 
     async def delete_topics(self, names: Sequence[str]) -> Mapping[str, KafkaError]:
-        """Delete topics, all with one change of the picture; returns when this broker's has them no
+        """Delete topics, all with one change of the image; returns when this broker's has them no
         more. Those that were not deleted come back with the reason: UNKNOWN_TOPIC_OR_PARTITION."""
         ...
 
@@ -93,7 +93,7 @@ class Cluster(Protocol):
         by :meth:`deleted_here`."""
         ...
 
-    async def lead(self, claims: Sequence[Claim]) -> Sequence[int | KafkaError]:
+    async def lead(self, claims: Sequence[LeadershipClaim]) -> Sequence[int | KafkaError]:
         """Become the leader of partitions: the leader epoch of each, or why not. See
         :func:`~tallymark.broker.metadata.leader_epoch.next_epoch` for when it rises."""
         ...

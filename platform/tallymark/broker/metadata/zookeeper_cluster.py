@@ -3,7 +3,7 @@
 Every command blocks, so all of them run on one thread of their own, in order. A change of what is
 watched (brokers, changes of topics, the controller, requests to delete) leads to one refresh: stand
 for controller, do the controller's work if elected, read what has changed, hand over the new
-picture.
+image.
 
 Only the controller deletes. Any broker creates topics and partitions and changes settings: the
 spreading is a pure function of what was read, and the transaction holds only if that still stands
@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
-from tallymark.broker.metadata.port import Claim, OnChange
+from tallymark.broker.metadata.port import LeadershipClaim, OnChange
 from tallymark.broker.metadata.zookeeper_registration import Registration
 from tallymark.broker.metadata.zookeeper_view import ZooKeeperView
 from tallymark.coordination import (
@@ -45,10 +45,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REFRESH_SECONDS: Final = 30.0
-"""The picture is looked at again this often even if no watch fires, so that what failed once
+"""The image is looked at again this often even if no watch fires, so that what failed once
 (a deletion, a partition whose disk was away) is tried again."""
 STOP_SECONDS: Final = 3.0
-"""How long a stop waits for each thing that may hang: a picture being acted upon, ZooKeeper."""
+"""How long a stop waits for each thing that may hang: an image being acted upon, ZooKeeper."""
 DELETE_SECONDS: Final = 15.0
 """How long a deletion waits for the controller."""
 
@@ -112,7 +112,7 @@ class ZooKeeperCluster:
         self._task.add_done_callback(_ended)
 
     async def refresh(self) -> MetadataImage:
-        """Read everything and hand it over; the picture is not older than the call."""
+        """Read everything and hand it over; the image is not older than the call."""
         async with self._refreshing:
             image = await self._run(self._view.read_in_office)
             assert self._on_change is not None, "join() comes first"
@@ -173,7 +173,7 @@ class ZooKeeperCluster:
         except (ConnectError, SessionLostError, CoordinationError) as error:
             log.warning("deleted topics stay in the list of this broker: %s", error)
 
-    async def lead(self, claims: Sequence[Claim]) -> Sequence[int | KafkaError]:
+    async def lead(self, claims: Sequence[LeadershipClaim]) -> Sequence[int | KafkaError]:
         """By compare-and-set of the partitions' state nodes."""
         return await self._answered(lambda: self._view.lead(claims))
 
@@ -214,7 +214,7 @@ class ZooKeeperCluster:
         self._thread.shutdown()
 
     async def _stop_following(self) -> None:
-        """A picture that is being acted upon is finished first, if that takes no longer than
+        """An image that is being acted upon is finished first, if that takes no longer than
         :data:`STOP_SECONDS`: logs are being opened in a thread that nobody can call back."""
         task, self._task = self._task, None
         self._stopping = True
@@ -252,9 +252,9 @@ class ZooKeeperCluster:
             try:
                 await self.refresh()
             except (ConnectError, SessionLostError) as error:
-                log.warning("the picture of the cluster stays as it is: %s", error)
+                log.warning("the image of the cluster stays as it is: %s", error)
             except TallymarkError as error:
-                log.error("the picture of the cluster cannot be read: %s", error)
+                log.error("the image of the cluster cannot be read: %s", error)
 
     async def _refreshed(self) -> MetadataImage:
         try:

@@ -1,6 +1,6 @@
-"""Reading the cluster's picture from ZooKeeper, and changing what a broker may. All of it blocks.
+"""Reading the cluster's image from ZooKeeper, and changing what a broker may. All of it blocks.
 
-The first picture reads everything; each later one reads the live brokers and the topics that the
+The first image reads everything; each later one reads the live brokers and the topics that the
 changes name (:mod:`tallymark.coordination.topics.changes`).
 """
 
@@ -19,7 +19,7 @@ from tallymark.broker.metadata.image import (
     TopicImage,
 )
 from tallymark.broker.metadata.leader_epoch import next_epoch
-from tallymark.broker.metadata.port import Claim
+from tallymark.broker.metadata.port import LeadershipClaim
 from tallymark.broker.metadata.topic_names import check_collision
 from tallymark.broker.settings.listeners import Endpoint
 from tallymark.coordination import (
@@ -66,7 +66,7 @@ class ZooKeeperView:
     # -- reading ------------------------------------------------------------------------------
 
     def read(self) -> MetadataImage:
-        """The picture as it is now; topics that have not changed are the same objects."""
+        """The image as it is now; topics that have not changed are the same objects."""
         identity = self.check_identity()
         touched = self._changes.unseen()
         before = self._image.topics
@@ -118,7 +118,7 @@ class ZooKeeperView:
             for name in self._topics.deletions():
                 try:
                     self._writer.delete(name, controller.fence)
-                except KafkaError as error:  # deposed, or tried again with the next picture
+                except KafkaError as error:  # deposed, or tried again with the next image
                     log.warning("topic not removed name=%s: %s", name, error)
                 except (UserError, MalformedNodeError, ValueError) as error:
                     self._topics.malformed.left_out(f"{paths.DELETE_TOPICS}/{name}", str(error))
@@ -127,7 +127,7 @@ class ZooKeeperView:
         return self.read()
 
     def watch(self, callback: Callable[[], None]) -> list[Watch]:
-        """Hear of all that calls for a new picture: brokers that come and go, topics that change,
+        """Hear of all that calls for a new image: brokers that come and go, topics that change,
         the controller's coming and going, and requests to delete (which only it need heed)."""
         watches = [self._election.watch(callback), self._brokers.watch(callback)]
         watches.append(self._changes.watch(callback))
@@ -142,7 +142,7 @@ class ZooKeeperView:
         self, names: Iterable[str], found: Mapping[str, TopicImage]
     ) -> dict[str, TopicImage]:
         """Topics of these whose nodes are there and are not what they were: they stay as they were
-        known, since a topic that is not in the picture is deleted."""
+        known, since a topic that is not in the image is deleted."""
         missing = [n for n in names if n not in found and n in self._image.topics]
         there = self._zookeeper.read_many([paths.topic(name) for name in missing])
         return {
@@ -220,9 +220,9 @@ class ZooKeeperView:
         """This broker has no partitions of these any more."""
         self._deleted.forget(topic_ids)
 
-    def lead(self, claims: Sequence[Claim]) -> list[int | KafkaError]:
+    def lead(self, claims: Sequence[LeadershipClaim]) -> list[int | KafkaError]:
         """Become leader, by compare-and-set of the states whose epoch rises. The others are left
-        as the picture has them: with one replica nobody else leads a partition of ours, so there
+        as the image has them: with one replica nobody else leads a partition of ours, so there
         is nothing that could have changed."""
         outcomes: dict[tuple[str, int], int | KafkaError] = {
             (claim.topic, claim.index): claim.told for claim in claims
@@ -232,7 +232,9 @@ class ZooKeeperView:
             outcomes |= self._raise_epochs(rising)
         return [outcomes[claim.topic, claim.index] for claim in claims]
 
-    def _raise_epochs(self, claims: Sequence[Claim]) -> dict[tuple[str, int], int | KafkaError]:
+    def _raise_epochs(
+        self, claims: Sequence[LeadershipClaim]
+    ) -> dict[tuple[str, int], int | KafkaError]:
         guard = self._writer.guard()
         parts: dict[str, dict[int, tuple[int, ...]]] = {}
         for claim in claims:

@@ -12,7 +12,7 @@ import asyncio
 from tallymark.errors import KafkaError
 
 
-class Exposure:
+class FlushWaiters:
     """The waiters of one partition. Belongs to the event loop."""
 
     __slots__ = ("_waiting",)

@@ -19,7 +19,7 @@ class LeaderNode(NamedTuple):
 
 
 class LeaderHint(NamedTuple):
-    """The leader as this broker's picture has it."""
+    """The leader as this broker's image has it."""
 
     node: LeaderNode
     epoch: int

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from tallymark.broker.metrics.counters import TopicTraffic
 from tallymark.broker.partitions.append_queue import AppendQueue
-from tallymark.broker.partitions.flush_waiters import Exposure
+from tallymark.broker.partitions.flush_waiters import FlushWaiters
 from tallymark.broker.partitions.producible import check_producible
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.disk.files import FileSlice
@@ -76,7 +76,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.traffic = traffic or TopicTraffic()
         self._flush_wanted = flush_wanted
-        self._exposure = Exposure()
+        self._exposure = FlushWaiters()
         self._queue = AppendQueue(preparers)
         self._waiting: set[Watcher] = set()
 

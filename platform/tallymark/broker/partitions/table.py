@@ -11,7 +11,7 @@ from tallymark.errors import CODES, KafkaError
 
 
 class Partitions:
-    """Led partitions by (topic, index). ``image`` is the picture in force."""
+    """Led partitions by (topic, index). ``image`` is the image in force."""
 
     def __init__(self) -> None:
         self.image = MetadataImage("")
@@ -52,7 +52,7 @@ class Partitions:
             raise KafkaError(CODES["UNKNOWN_TOPIC_ID"], str(topic_id)) from None
 
     def epoch_of(self, topic: str, index: int, told: int) -> int:
-        """The leader epoch: our own where we lead, else what the picture tells."""
+        """The leader epoch: our own where we lead, else what the image tells."""
         led = self._led.get((topic, index))
         return told if led is None else led.leader_epoch
 

@@ -24,7 +24,7 @@ from tallymark.errors import (
     WrongClusterError,
 )
 from tallymark.net.addresses import Address
-from tallymark.net.client.broker_connection import Stream
+from tallymark.net.client.broker_connection import BrokerConnection
 from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tallymark.protocol.schema import Message, Request
 
@@ -162,7 +162,7 @@ class Cluster:
         if known and found and known != found:
             raise WrongClusterError(address, known, found)
 
-    async def _check_cluster(self, stream: Stream) -> None:
+    async def _check_cluster(self, stream: BrokerConnection) -> None:
         """A broker that was connected to before may be one of another cluster now: a port was
         taken, a name moved. WrongClusterError before anything is sent there."""
         if self.metadata.cluster_id:
@@ -236,7 +236,7 @@ class Cluster:
         leader = self.metadata.leader(topic, partition)
         return None if leader is None else self.metadata.brokers.get(leader.broker)
 
-    async def leader_stream(self, topic: str, partition: int) -> Stream:
+    async def leader_stream(self, topic: str, partition: int) -> BrokerConnection:
         """A connection to the partition's leader.
 
         Raises KafkaError 3 (no such partition) or 5 (no leader), ConnectError.

@@ -12,7 +12,7 @@ from tallymark.client.core.security.security import PLAINTEXT, ClientSecurity
 from tallymark.client.metrics import Metrics, StreamMeter
 from tallymark.errors import ClosedError, ConnectError, KafkaError
 from tallymark.net.addresses import Address
-from tallymark.net.client.broker_connection import Stream
+from tallymark.net.client.broker_connection import BrokerConnection
 
 FIRST_BACKOFF: Final = 0.05
 LONGEST_BACKOFF: Final = 1.0
@@ -20,8 +20,8 @@ LONGEST_BACKOFF: Final = 1.0
 
 @dataclass(slots=True)
 class _Entry:
-    stream: Stream | None = None
-    opening: asyncio.Task[Stream] | None = None
+    stream: BrokerConnection | None = None
+    opening: asyncio.Task[BrokerConnection] | None = None
     opened: int = 0
     error: ConnectError | None = None
     backoff: float = 0.0
@@ -44,13 +44,13 @@ class Connections:
         self._timeout = connect_timeout
         self._entries: dict[Address, _Entry] = {}
         self._closed = False
-        self.verify: Callable[[Stream], Awaitable[None]] | None = None
+        self.verify: Callable[[BrokerConnection], Awaitable[None]] | None = None
         """Called with every connection to an address that was connected to before: somebody else
         may listen there now. What it raises (ConnectError) keeps the connection from being used."""
         self.origin: Callable[[Address], str] = lambda address: ""
         """Says where an address comes from, for the error of one that does not answer."""
 
-    def ready(self, address: Address) -> Stream | None:
+    def ready(self, address: Address) -> BrokerConnection | None:
         """The open connection to ``address``, if there is one now."""
         entry = self._entries.get(address)
         if entry is None or entry.stream is None or entry.stream.closed:
@@ -63,12 +63,12 @@ class Connections:
         entry = self._entries.get(address)
         return entry.opened if entry else 0
 
-    def open_streams(self) -> list[Stream]:
+    def open_streams(self) -> list[BrokerConnection]:
         """All open connections."""
         found = (self.ready(address) for address in list(self._entries))
         return [stream for stream in found if stream is not None]
 
-    async def get(self, address: Address) -> Stream:
+    async def get(self, address: Address) -> BrokerConnection:
         """The connection to ``address``, opened if need be (once for all who ask).
 
         Raises ConnectError; at once and without trying for a short while after the last failure,
@@ -86,7 +86,9 @@ class Connections:
             entry.opening = supervised.start(self._open(address, entry), "opening a connection")
         return await asyncio.shield(entry.opening)
 
-    async def _verify(self, verify: Callable[[Stream], Awaitable[None]], stream: Stream) -> None:
+    async def _verify(
+        self, verify: Callable[[BrokerConnection], Awaitable[None]], stream: BrokerConnection
+    ) -> None:
         try:
             async with asyncio.timeout(self._timeout):
                 await verify(stream)
@@ -107,12 +109,12 @@ class Connections:
         streams = [entry.stream for entry in self._entries.values() if entry.stream]
         await asyncio.gather(*(stream.close() for stream in streams))
 
-    async def _open(self, address: Address, entry: _Entry) -> Stream:
+    async def _open(self, address: Address, entry: _Entry) -> BrokerConnection:
         began = asyncio.get_running_loop().time()
         try:
             if entry.stream is not None:
                 await entry.stream.close()
-            stream = await Stream.connect(
+            stream = await BrokerConnection.connect(
                 address.host,
                 address.port,
                 self._timeout,

@@ -16,7 +16,7 @@ from tallymark.errors import (
     CorruptRecordError,
     KafkaError,
 )
-from tallymark.net.client.broker_connection import Stream
+from tallymark.net.client.broker_connection import BrokerConnection
 from tallymark.protocol.messages import (
     FetchRequest,
     FetchRequestPartition,
@@ -45,7 +45,7 @@ class FetchLimits:
 
 
 def build_request(
-    specs: Sequence[FetchSpec], limits: FetchLimits, stream: Stream, metadata: Metadata
+    specs: Sequence[FetchSpec], limits: FetchLimits, stream: BrokerConnection, metadata: Metadata
 ) -> tuple[int, FetchRequest]:
     """(version, request). KafkaError UNSUPPORTED_VERSION when the broker is too old."""
     topics: dict[str, list[FetchRequestPartition]] = {}

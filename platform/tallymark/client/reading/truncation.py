@@ -20,7 +20,7 @@ from tallymark.client.core.metadata import NO_EPOCH
 from tallymark.client.reading.fetched import FetchSpec
 from tallymark.errors import CODES, KafkaError, LogTruncatedError
 from tallymark.net.addresses import Address
-from tallymark.net.client.broker_connection import Stream
+from tallymark.net.client.broker_connection import BrokerConnection
 from tallymark.protocol.messages import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestPartition,
@@ -55,7 +55,11 @@ class TruncationCheck:
         self._trusted[spec.topic, spec.partition] = _Trusted(next_offset, leader_epoch, connection)
 
     async def check(
-        self, address: Address, stream: Stream, connection: int, specs: Sequence[FetchSpec]
+        self,
+        address: Address,
+        stream: BrokerConnection,
+        connection: int,
+        specs: Sequence[FetchSpec],
     ) -> Mapping[TopicPartition, KafkaError]:
         """What is wrong with positions: LogTruncatedError, or a retriable error when the leader
         is another one now. Positions without ``last_epoch`` are not looked at."""
@@ -98,7 +102,7 @@ class TruncationCheck:
         return trusted != _Trusted(spec.offset, epoch, connection)
 
     async def _ask(
-        self, stream: Stream, specs: Sequence[FetchSpec]
+        self, stream: BrokerConnection, specs: Sequence[FetchSpec]
     ) -> dict[TopicPartition, OffsetForLeaderEpochResponsePartition]:
         topics: dict[str, list[OffsetForLeaderEpochRequestPartition]] = {}
         for spec in specs:

@@ -11,7 +11,7 @@ from tallymark.client.producing.sending.produce_request import produce_version
 from tallymark.errors import CODES, KafkaError
 from tallymark.mirror.target.queue import TargetQueue
 from tallymark.mirror.target.ready_batch import ReadyBatch
-from tallymark.net.client.broker_connection import Stream
+from tallymark.net.client.broker_connection import BrokerConnection
 from tallymark.net.client.connection import Writer
 from tallymark.protocol.messages import ProduceResponse, ProduceResponsePartition
 from tallymark.protocol.wire.produce_client import Appended, Topic, write_produce
@@ -27,7 +27,7 @@ Answer: TypeAlias = tuple[TargetQueue, ReadyBatch, KafkaError | None, int]
 
 
 def request_writer(
-    stream: Stream, queued: Sequence[QueuedBatch], cluster: Cluster
+    stream: BrokerConnection, queued: Sequence[QueuedBatch], cluster: Cluster
 ) -> tuple[int, Writer]:
     """(version, what writes the request), acknowledged by all replicas; the records are not copied.
     KafkaError: the broker is too old."""

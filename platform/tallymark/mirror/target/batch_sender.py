@@ -36,7 +36,7 @@ from tallymark.mirror.target.producer_ids import Announce, ProducerIdPool
 from tallymark.mirror.target.queue import IN_FLIGHT, TargetQueue
 from tallymark.mirror.target.ready_batch import ReadyBatch
 from tallymark.net.addresses import Address
-from tallymark.net.client.broker_connection import Stream
+from tallymark.net.client.broker_connection import BrokerConnection
 from tallymark.protocol.messages import ProduceResponse
 from tallymark.protocol.wire.produce_client import Appended, read_produced
 
@@ -217,7 +217,9 @@ class BatchSender:
             room -= batch.size
         return queued
 
-    def _submit(self, address: Address, stream: Stream, queued: list[QueuedBatch]) -> bool:
+    def _submit(
+        self, address: Address, stream: BrokerConnection, queued: list[QueuedBatch]
+    ) -> bool:
         try:
             version, write = request_writer(stream, queued, self._cluster)
             stream.exchange(

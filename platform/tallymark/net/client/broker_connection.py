@@ -1,10 +1,11 @@
 """One asyncio connection to a broker: pipelined requests, each with a deadline.
 
-:class:`Stream` feeds a sans-io :class:`~tallymark.net.client.connection.ClientConnection` from a
-socket. It promises three things. Requests leave in the order of the calls of :meth:`Stream.submit`,
-which does not wait. Every request ends: with its response, or with a retriable KafkaError when the
-deadline passes (REQUEST_TIMED_OUT) or the connection dies (NETWORK_EXCEPTION). And a connection on
-which one request timed out is closed, since the answers behind it are just as late.
+:class:`BrokerConnection` feeds a sans-io
+:class:`~tallymark.net.client.connection.ClientConnection` from a socket. It promises three things.
+Requests leave in the order of the calls of :meth:`BrokerConnection.submit`, which does not wait.
+Every request ends: with its response, or with a retriable KafkaError when the deadline passes
+(REQUEST_TIMED_OUT) or the connection dies (NETWORK_EXCEPTION). And a connection on which one
+request timed out is closed, since the answers behind it are just as late.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _API_VERSIONS: Final = 3
 """The version we begin with: the first that names the client's software (KIP-511)."""
 
 
-class Stream(asyncio.BufferedProtocol):
+class BrokerConnection(asyncio.BufferedProtocol):
     """A connected stream; make one with :meth:`connect`. Belongs to one event loop."""
 
     def __init__(self, address: Address, connection: ClientConnection) -> None:
@@ -93,7 +94,7 @@ class Stream(asyncio.BufferedProtocol):
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         tls: ssl.SSLContext | None = None,
         sasl: SaslCredentials | None = None,
-    ) -> Stream:
+    ) -> BrokerConnection:
         """Open a connection, by ``tls`` if given, learn the broker's versions and log in with
         ``sasl`` if given, all within ``timeout`` seconds.
 
@@ -103,7 +104,7 @@ class Stream(asyncio.BufferedProtocol):
         address = Address(host, port)
         deadline = asyncio.get_running_loop().time() + timeout
         connection = ClientConnection(client_id, max_response_bytes)
-        stream = await dial(address, lambda: Stream(address, connection), deadline, tls)
+        stream = await dial(address, lambda: BrokerConnection(address, connection), deadline, tls)
         stage = "api"
         try:
             async with asyncio.timeout_at(deadline):

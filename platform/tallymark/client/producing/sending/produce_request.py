@@ -10,7 +10,7 @@ from tallymark.client.producing.batches.batch import ProducerBatch
 from tallymark.client.producing.batches.partition_queue import PartitionQueue
 from tallymark.errors import CODES, KafkaError
 from tallymark.net.addresses import Address
-from tallymark.net.client.broker_connection import Stream
+from tallymark.net.client.broker_connection import BrokerConnection
 from tallymark.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
     append_time_ms: int
 
 
-def produce_version(stream: Stream, compression: str) -> int:
+def produce_version(stream: BrokerConnection, compression: str) -> int:
     """The Produce version to use. KafkaError when the broker is too old for us or the codec."""
     version = stream.version_of(ProduceRequest)
     if version < LOWEST:

@@ -38,7 +38,7 @@ from tallymark.client.producing.sending.produce_request import (
 from tallymark.clock import now_ms
 from tallymark.errors import KafkaError, LocalProtocolError, TallymarkError, TimedOutError
 from tallymark.net.addresses import Address
-from tallymark.net.client.broker_connection import Stream
+from tallymark.net.client.broker_connection import BrokerConnection
 from tallymark.protocol.wire.produce_client import read_produced
 
 TICK: Final = 0.2
@@ -51,7 +51,7 @@ _NEVER: Final = float("inf")
 class _Dialect(NamedTuple):
     """The Produce version of a connection, and what reads its answers."""
 
-    stream: Stream
+    stream: BrokerConnection
     version: int
     read: Callable[[memoryview], Any]
 
@@ -258,7 +258,9 @@ class Sender:
             room -= batch.size
         return entries
 
-    def _submit(self, address: Address, stream: Stream, entries: list[Entry], now: float) -> bool:
+    def _submit(
+        self, address: Address, stream: BrokerConnection, entries: list[Entry], now: float
+    ) -> bool:
         """Hand one request over; False when nothing more may be sent to this broker now."""
         rules = self._rules
         if self._stages.batches:
@@ -302,7 +304,7 @@ class Sender:
                 self._stages.sent(batch)
         return True
 
-    def _dialect(self, address: Address, stream: Stream) -> _Dialect:
+    def _dialect(self, address: Address, stream: BrokerConnection) -> _Dialect:
         """How to speak on a connection; KafkaError if there is no way."""
         dialect = self._dialects.get(address)
         if dialect is None or dialect.stream is not stream:
