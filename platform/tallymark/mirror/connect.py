@@ -1,4 +1,4 @@
-"""The two clusters of a mirror, found at its start or named with what is wrong with them."""
+"""Connects to a cluster of a mirror at its start, or says why that is not possible."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PAUSE: Final = 0.25
 def connect(
     opened: ExitStack, cluster: Cluster, client_id: str, deadline: float
 ) -> tuple[Admin, str]:
-    """(an admin, closed with ``opened``, and the cluster's id, ``""`` if it does not tell).
+    """(an admin, closed with ``opened``, and the cluster's id, ``""`` if it has none).
 
-    Brokers that start at the same time are waited for until ``deadline`` (monotonic seconds).
+    Waits for brokers that start at the same time, until ``deadline`` (monotonic seconds).
     UserError: no broker of the cluster answers."""
     admin = opened.enter_context(
         closing(

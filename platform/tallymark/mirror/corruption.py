@@ -1,14 +1,14 @@
-"""Batches that cannot be read, and what becomes of them.
+"""Batches that cannot be read, and how a mirror handles them.
 
 ::
 
-    the CRC does not hold     read three times, then left out (or its partition waits, as the
-                              settings say), and told of; see tallymark.client.reading.behind
-    the CRC holds, and the    somebody sent that, and nothing will mend it. Passed on as it is
-    records do not decode,    where nobody has to open it; else, or where the target refuses it,
-    or hold too much          left out and told of
+    the CRC does not hold     fetched three times, then left out (or its partition waits, as the
+                              settings say) and reported; see tallymark.client.reading.behind
+    the CRC holds, and the    a producer sent it so, and nothing repairs it. Copied as it is where
+    records do not decode,    it need not be decoded; otherwise, or where the target refuses it,
+    or hold too much          left out and reported
 
-Whatever it is, it is the matter of its own partition.
+Other partitions are not affected.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _PERHAPS: Final = frozenset(
         "UNKNOWN_SERVER_ERROR",
     )
 )
-"""What brokers say of records that they cannot take apart, and of others."""
+"""Brokers return these for records that they cannot decode, and for other reasons, too."""
 
 
 class StoppedPartition(NamedTuple):
     """A partition of the source that is not copied from ``offset`` on, since the batch there cannot
-    be read; ``why`` says what does not hold."""
+    be read; ``why`` is the reason."""
 
     topic: str
     partition: int
@@ -48,18 +48,18 @@ class StoppedPartition(NamedTuple):
 
 
 class UnfitBatchError(Exception):
-    """The target refuses a batch for the records in it, and will whenever it is sent."""
+    """The target refuses a batch because of its records, and always will."""
 
 
 def as_kafka_error(stopped: StoppedPartition) -> KafkaError:
-    """What keeps a consumer from the partition for a while, and from no other: it tries again what
-    may pass, and somebody may mend the log."""
+    """An error with which a consumer leaves this partition alone for a while, and no other. The
+    consumer tries again, since an operator may repair the log."""
     return KafkaError(CODES["KAFKA_STORAGE_ERROR"], str(stopped))
 
 
 def is_unfit(batch: Batch, error: Exception) -> bool:
-    """Whether the target's ``error`` means the records of the batch: it says so, or they cannot be
-    taken apart here either."""
+    """Whether the target's ``error`` is about the records of the batch: it says so, or they cannot
+    be decoded here either."""
     if isinstance(error, CorruptRecordError) and not isinstance(error, KafkaError):
         return True
     if not isinstance(error, KafkaError) or error.code not in _PERHAPS:

@@ -40,14 +40,14 @@ from tallymark.mirror.settings import find_mirror
 from tallymark.mirror.source.source import SourceBatch
 
 STORE_SECONDS = 1.0
-"""How often offsets are stored at least, where there is news."""
+"""How often offsets are stored at least, where any have changed."""
 FULL_SECONDS = 0.05
-"""How long acknowledgements are waited for before it is tried again to store offsets, while
-nothing may be sent until then."""
+"""How long to wait for acknowledgements before the next attempt to store offsets, while nothing may
+be sent."""
 FULL_PATIENCE = 2.0
-"""How long nothing may arrive meanwhile before that is told."""
+"""How long nothing may be acknowledged meanwhile before that is reported."""
 TOPIC_CHECK_SECONDS = 2.0
-"""How often topics are looked at for having been made again."""
+"""How often to check whether topics were deleted and created again."""
 TICK_SECONDS = 0.5
 POLL_SECONDS = 0.2
 DRAIN_SECONDS = 5.0
@@ -61,9 +61,9 @@ _log = logging.getLogger("mirror")
 class Mirror:
     """Copies the topics of ``source`` that the settings name into ``target``, until closed.
 
-    Call :meth:`step` in a loop; it raises what cannot be mended by waiting. ConnectError or
+    Call :meth:`step` in a loop; it raises errors that waiting does not cure. ConnectError or
     UserError at construction, after about ``start_timeout_ms``: ZooKeeper or a cluster is not
-    there, or there is no such mirror. ``observers`` are told what is copied and what is not
+    there, or there is no such mirror. ``observers`` are called with what is copied and what is not
     (default: those installed under the entry point ``tallymark.mirror_observers``).
     """
 
@@ -84,7 +84,7 @@ class Mirror:
         self._full_since: float | None = None
         self._released: dict[Partition, int] = {}
         self._stopped: dict[Partition, StoppedPartition] = {}
-        """Those that were told of."""
+        """Those that were reported."""
         self._closed = False
         self._store_at = self._check_topics_at = self._tick_at = 0.0
         self._syncs = PendingSyncs(self._settings.name)
@@ -125,7 +125,7 @@ class Mirror:
         return self._observers.errors
 
     def step(self) -> None:
-        """Copy what has come, and store the offsets of what has arrived."""
+        """Copy batches that were read, and store the offsets of acknowledged ones."""
         if self._releasing.is_set():  # locks are not fair: let the connector's thread have it
             time.sleep(POLL_SECONDS / 10)
             return
@@ -164,7 +164,7 @@ class Mirror:
     # -- copying ------------------------------------------------------------------------------
 
     def _copy_waiting(self) -> set[Partition]:
-        """Copy what was read, oldest first; returns partitions that must be begun anew."""
+        """Copy what was read, oldest first. Returns the partitions that must start over."""
         stale = self._take_gaps()
         while self._waiting and not stale:
             piece = self._waiting[0]
@@ -174,7 +174,7 @@ class Mirror:
                 if stale:
                     break
             self._report_begun()
-            if not self._source.knows(partition):  # it went to somebody else, unsent
+            if not self._source.knows(partition):  # another consumer has it now; nothing was sent
                 self._waiting.popleft()
             elif not self._copier.copy(self._waiting):
                 self._make_room()
@@ -187,8 +187,8 @@ class Mirror:
         return stale
 
     def _make_room(self) -> None:
-        """As much is sent as may be there twice: store what has arrived. TimedOutError: nothing has
-        for a while."""
+        """Nothing more may be sent until offsets are stored: store those that were acknowledged.
+        TimedOutError: the target has not acknowledged anything for a while."""
         opened = self._copier.progress.open_count
         self._copier.settle(FULL_SECONDS)
         self._tried("store offsets", self._store)
@@ -199,7 +199,8 @@ class Mirror:
             raise self._target.not_taken()
 
     def _take_gaps(self) -> set[Partition]:
-        """What the connector has told of; it does so before it hands out what comes after."""
+        """Report the gaps that the connector has found. It reports a gap before it returns what
+        comes after the gap."""
         gaps, stale = self._source.gaps, set[Partition]()
         while gaps:
             gap = gaps[0]
@@ -219,8 +220,8 @@ class Mirror:
         return stale
 
     def _check_topics(self) -> set[Partition]:
-        """Begin the partitions that are new to this run; returns those whose topic was made again
-        since it was copied."""
+        """Begin the partitions that are new to this run. Returns those whose topic was deleted and
+        created again since it was copied."""
         began = time.monotonic()
         found = self._source.check_topics()
         progress = self._copier.progress
@@ -234,7 +235,7 @@ class Mirror:
         return set(found.stale)
 
     def _start_over(self, stale: set[Partition]) -> None:
-        """Topics were deleted and made again: copy them from their beginning."""
+        """Topics were deleted and created again: copy them from their beginning."""
         with self._lock:
             self._waiting.clear()
             reached = {partition: self._reached(partition) for partition in stale}
@@ -251,11 +252,12 @@ class Mirror:
         return max(copy.next if copy is not None else self._source.stored(partition), 0)
 
     def _before_release(self) -> Mapping[Partition, int]:
-        """The connector's thread, before it gives partitions up: the offsets to store."""
+        """Called in the connector's thread before it gives partitions up. Returns the offsets to
+        store."""
         self._releasing.set()
         try:
             with self._lock:
-                self._waiting.clear()  # read and not sent: whoever has the partition reads it again
+                self._waiting.clear()  # read and not sent: the next owner reads it again
                 if not self._copier.drain(DRAIN_SECONDS):
                     count = self._copier.progress.open_count
                     _log.warning("the target has not answered for %d batches yet", count)
@@ -308,7 +310,7 @@ class Mirror:
             self._copier.duplicates.stored(progress.unstored(owned))
 
     def _take_arrived(self) -> None:
-        """Which offset of the source is which of the target."""
+        """Note which offset of the source is which offset of the target."""
         arrived = self._copier.arrived
         while arrived:
             pending = arrived.popleft()
@@ -326,7 +328,7 @@ class Mirror:
 
     def _publish_syncs(self) -> None:
         for key, value in self._syncs.take(now_ms()):
-            # One that does not get there is no loss: the next one says more.
+            # One that gets lost does no harm: the next one holds more.
             self._target.publish_soon(SYNC_TOPIC, SYNC_CONFIGS, key, value)
 
     def _publish_last_syncs(self) -> None:
@@ -337,8 +339,8 @@ class Mirror:
         wait(last, LAST_SYNCS_SECONDS)
 
     def _report_begun(self) -> None:
-        """A partition without a stored offset begins where its log does: what stood before that was
-        deleted before it was copied, and nobody else will ever say so."""
+        """A partition without a stored offset begins where its log begins. What was before that was
+        deleted before it was copied. Nothing else reports this gap."""
         for partition, start in list(self._source.begun.items()):
             copy = self._copier.progress.get(partition)
             if copy is not None:
@@ -348,7 +350,7 @@ class Mirror:
                     self._observers.on_gap(*partition, 0, start, "retention")
 
     def _report_stopped(self) -> None:
-        """Which partitions cannot be read on, once each; and which can be again."""
+        """Report each partition that cannot be read on, once, and each that can be read again."""
         stopped = dict(self._source.stopped)
         for partition, one in sorted(stopped.items()):
             if self._stopped.get(partition) != one:
@@ -364,7 +366,8 @@ class Mirror:
         self._stopped = stopped
 
     def _pass_empty(self) -> None:
-        """What was left out at the end of a log is done with: nothing may ever come behind it."""
+        """What was left out at the end of a log counts as done: there may never be a batch behind
+        it."""
         waiting = {(piece.topic, piece.partition) for piece in self._waiting}
         for partition, end in self._source.empty_until().items():
             if partition not in waiting:
@@ -382,7 +385,7 @@ class Mirror:
             self._observers.on_passed(*partition, offset, self._source.topic_id(partition))
 
     def _tried(self, what: str, work: Callable[[], object]) -> bool:
-        """Do it; False when something stood in the way that passes: it is tried again."""
+        """Call ``work``. False after a temporary error: it is tried again later."""
         try:
             work()
         except _PASSING as error:

@@ -17,8 +17,8 @@ _log = logging.getLogger("mirror")
 
 
 class Mirrors(ClosedByWith):
-    """Runs the mirrors of ``settings`` until it is stopped or one of them cannot go on: then all of
-    them end, in order, and its error is raised. Errors of the start as for :class:`Mirror`."""
+    """Runs the mirrors of ``settings`` until it is stopped or one of them fails. Then all of them
+    stop, in order, and the error is raised. Errors of the start as for :class:`Mirror`."""
 
     def __init__(self, deployment: Deployment, settings: Sequence[MirrorSettings]) -> None:
         self._errors: list[Exception] = []
@@ -51,7 +51,7 @@ class Mirrors(ClosedByWith):
             raise self._errors[0]
 
     def close(self) -> None:
-        """What is in flight is waited for and stored. Idempotent."""
+        """Wait for what is in flight and store its offsets. Idempotent."""
         self._opened.close()
 
     def _run(self, mirror: Mirror, stopped: threading.Event) -> None:

@@ -1,9 +1,9 @@
-"""What listens to a mirror: the audit does, others may.
+"""The port for observers of a mirror. The audit is one.
 
-A class that has the methods of :class:`MirrorObserver` is told what was copied and what could not
-be. All calls come from the mirror's one thread, one at a time; they must be short and must not
-wait (``publish`` and ``create_topic`` return futures). What they raise is logged once, counted,
-and changes nothing for the copying.
+The mirror calls the methods of :class:`MirrorObserver` with what was copied and what could not be.
+All calls come from the mirror's one thread, one at a time. They must be short and must not wait
+(``publish`` and ``create_topic`` return futures). An exception in them is logged once and counted;
+it does not affect the copying.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ ENTRY_POINTS: Final = "tallymark.mirror_observers"
 """name = module:factory, factory() -> MirrorObserver. Loaded by every Mirror that names none."""
 
 DAMAGED: Final = "damaged"
-"""The reason of a gap where a partition stands still."""
+"""The reason of a gap where a partition is stopped."""
 
 _log = logging.getLogger("mirror")
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorContext:
-    """What an observer learns of its mirror, and may ask of it.
+    """What an observer knows about its mirror, and what it may use.
 
     ``source`` and ``target`` are the clusters' names in the settings. ``publish(topic, key, value,
     timestamp_ms)`` sends a record of the observer's own to the *target*; its future yields
-    RecordMetadata. ``create_topic(name, partitions, configs)`` makes a topic there; its future
-    yields True when it did, False when the topic was there. Neither blocks."""
+    RecordMetadata. ``create_topic(name, partitions, configs)`` creates a topic there; its future
+    yields True when it did, False when the topic existed. Neither blocks."""
 
     source: str
     target: str
     client_id: str
     source_cluster_id: str
-    """Empty when the cluster does not tell; so with ``target_cluster_id``."""
+    """Empty where the cluster has none; the same for ``target_cluster_id``."""
     target_cluster_id: str
     deployment: Deployment
     publish: Callable[[str, bytes | None, bytes | None, int | None], Future[Any]]
@@ -54,35 +54,35 @@ class MirrorObserver(Protocol):
         """Once, before anything is copied."""
 
     def on_copied(self, topic: str, partition: int, first_offset: int, last_offset: int) -> None:
-        """The target has acknowledged these offsets, all of them (a range without holes). A range
-        may be told again after a rebalance, and in other words after the source was cut."""
+        """The target has acknowledged all of these offsets (a range without gaps). A range may be
+        reported again after a rebalance. After the source was truncated it may overlap others."""
 
     def on_gap(
         self, topic: str, partition: int, from_offset: int, to_offset: int, reason: str
     ) -> None:
         """Offsets [``from_offset``, ``to_offset``) are not copied, or what was copied is no longer
-        in the source. May be told again after a rebalance. Reasons:
+        in the source. May be reported again after a rebalance. Reasons:
 
         * ``retention``: deleted before they were copied;
-        * ``truncation``: copied, and cut off since; other messages may stand there now;
-        * ``recreated``: the topic was deleted and made again; ``from_offset`` = ``to_offset`` is
-          how far the old one was copied, how much more it had nobody can tell;
+        * ``truncation``: copied, and cut off since; the offsets may hold other messages now;
+        * ``recreated``: the topic was deleted and created again; ``from_offset`` = ``to_offset`` is
+          how far the old one was copied; how much more it had is not known;
         * ``aborted``: messages of transactions that were aborted;
-        * ``corrupt``: cannot be read, and the settings say to leave that out;
-        * ``damaged``: the batch at ``from_offset`` cannot be read, and the partition stands still
-          there (``to_offset`` only closes the range); over when it has passed that;
-        * ``control``, ``compaction``, ``unknown``: never was a message, or is none any more; see
+        * ``corrupt``: cannot be read, and the settings say to leave such batches out;
+        * ``damaged``: the batch at ``from_offset`` cannot be read, and the partition is stopped
+          there (``to_offset`` only closes the range) until the batch is passed;
+        * ``control``, ``compaction``, ``unknown``: there never was a message, or it is gone; see
           :mod:`tallymark.mirror.source.gaps`;
-        * ``deleted``: the topic is gone, and was never made at the target.
+        * ``deleted``: the topic is gone, and was never created at the target.
         """
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         """About twice a second, unless the target keeps the mirror waiting. ``oldest_pending_ms``
         is the smallest timestamp among the batches that were read and are not acknowledged, each by
-        its first record (nobody looks at the others); None: there is none."""
+        its first record (the others are not decoded); None: there is none."""
 
     def on_close(self, now_ms: int) -> None:
-        """Nothing more will be copied. What is published now is waited for, for a moment."""
+        """Nothing more will be copied. The mirror waits a moment for what is published now."""
 
 
 @runtime_checkable
@@ -91,10 +91,10 @@ class PassedObserver(Protocol):
 
     def on_passed(self, topic: str, partition: int, offset: int, topic_id: str) -> None:
         """How far a partition is done: of the source's offsets below ``offset`` each was
-        acknowledged by the target, told of as a gap, or was not to be copied (it came from the
+        acknowledged by the target, reported as a gap, or was not to be copied (it came from the
         target). ``topic_id``: 32 hex digits, or empty. About twice a second for every partition
         that this process has, and once more when it gives one up. It falls back when the source was
-        cut, or the topic made again."""
+        truncated, or the topic created again."""
 
 
 def load_observers() -> list[MirrorObserver]:
@@ -109,8 +109,8 @@ def load_observers() -> list[MirrorObserver]:
 
 
 class ObserverChain:
-    """Several observers as one, none of which can hurt the copying. ``errors`` counts what they
-    raised."""
+    """Calls several observers; none of them can disturb the copying. ``errors`` counts their
+    exceptions."""
 
     def __init__(self, observers: Sequence[MirrorObserver]) -> None:
         self.errors = 0
@@ -118,7 +118,7 @@ class ObserverChain:
         self._logged: set[tuple[int, str]] = set()
 
     def attach(self, context: MirrorContext) -> None:
-        """See MirrorObserver; so with the other methods."""
+        """See MirrorObserver, for this method and the others."""
         self._each("attach", lambda one: one.attach(context))
 
     def on_copied(self, topic: str, partition: int, first_offset: int, last_offset: int) -> None:

@@ -1,4 +1,4 @@
-"""A mirror's start: both clusters found, and everything that talks to them made."""
+"""The start of a mirror: connects to both clusters, and creates the parts that use them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tallymark.mirror.copying.topics import TargetTopics
 from tallymark.mirror.observer import MirrorContext, ObserverChain
 from tallymark.mirror.progress import Partition
 from tallymark.mirror.source.catalog import BrokerCatalog, ZooKeeperCatalog
-from tallymark.mirror.source.source import Source, SourceSettings
+from tallymark.mirror.source.noting_consumer import SourceSettings
+from tallymark.mirror.source.source import Source
 from tallymark.mirror.source.topic_ids import TopicIds
 from tallymark.mirror.target.loop_guard import LoopGuard
 from tallymark.mirror.target.target import Target
@@ -30,8 +31,8 @@ from tallymark.mirror.target.target import Target
 
 @dataclass(frozen=True, slots=True)
 class ClusterPair:
-    """The two clusters: an admin of each, and their ids (of a cluster that does not tell, its name
-    in the settings)."""
+    """The two clusters: an admin of each, and their ids (of a cluster without one, its name in the
+    settings)."""
 
     source: Admin
     target: Admin
@@ -58,7 +59,8 @@ def open_parts(
     timeout_ms: int,
     before_release: Callable[[], Mapping[Partition, int]],
 ) -> MirrorParts:
-    """Everything but the group, which is joined by ``source.open()``; closed with ``opened``.
+    """All parts of a mirror; ``opened`` closes them. The group is joined later, by
+    ``source.open()``.
 
     UserError, ConnectError: after about ``timeout_ms``, a cluster or ZooKeeper is not there."""
     source, target = deployment.cluster(settings.source), deployment.cluster(settings.target)
@@ -117,7 +119,7 @@ def client_id_of(settings: MirrorSettings) -> str:
 
 
 def _is_foreign(source: Cluster) -> bool:
-    """Of Apache Kafka's cluster ZooKeeper has the mirror's group and nothing else."""
+    """Whether it is a cluster of Apache Kafka: ZooKeeper holds only the mirror's group for it."""
     return source.kind == "apache-kafka"
 
 
@@ -155,7 +157,7 @@ def _zookeeper_connect(deployment: Deployment, source: Cluster) -> str:
 def _context(
     deployment: Deployment, settings: MirrorSettings, clusters: ClusterPair, sends: Target
 ) -> MirrorContext:
-    """What observers are told."""
+    """What observers get to know of the mirror."""
     return MirrorContext(
         source=settings.source,
         target=settings.target,
@@ -169,8 +171,8 @@ def _context(
 
 
 def topics_pattern(deployment: Deployment, settings: MirrorSettings) -> str:
-    """The topics to read, as one regular expression on whole names. Left out are those to exclude,
-    and those that bear the prefix under which a mirror in the other direction brings ours back:
+    """The topics to read, as one regular expression on whole names. Excluded topics are left out,
+    and so are topics with the prefix that the mirror in the other direction gives to our topics:
     nothing in them would be copied."""
     denied = [settings.exclude] if settings.exclude else []
     for other in deployment.mirrors:

@@ -1,19 +1,20 @@
 """How far a source partition is safely copied, and what to do with the next message of it. Pure.
 
-Messages are handed over in *stretches*: the offsets of one batch of the source, or of several
-small ones. They are acknowledged by the target in any order (several are in flight, a retried one
-comes late), but the offset stored for the source must never pass one that is still open: a mirror
-that is killed starts again there. So the offset to store is that of the *oldest open* stretch, or
-the one after the newest when none is open.
+Messages are sent in *ranges*: the offsets of one batch of the source, or of several small ones. The
+target acknowledges them in any order (several are in flight, a retried one comes late). The offset
+stored for the source must never pass a range that is still open, since a mirror that is killed
+starts there. So the offset to store is that of the *oldest open* range, or the one after the newest
+when none is open.
 
-A partition that was given up and taken over again, after a rebalance or a lost session, begins at
-the stored offset, and this run may have sent some of that already. What a message is then::
+A partition that was given up and assigned again, after a rebalance or a lost session, begins at the
+stored offset. This process may have sent some of what follows already. What a message is then::
 
     offset     leader epoch                     it is
     >= next    any                              the next one: copy it
-    <  next    later than the newest copied     another message: the log was cut (KIP-320): copy it
-    <  next    the same or earlier              the same one again: if nobody else has moved the
-                                                stored offset meanwhile, leave it out
+    <  next    later than the newest copied     another message: the log was truncated (KIP-320):
+                                                copy it
+    <  next    the same or earlier              the same one again: leave it out, if no other
+                                                consumer has moved the stored offset meanwhile
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Range = tuple[int, int]
 """Offsets, first to last, included."""
 UNKNOWN = -1
 _NOTHING_COPIED = -2
-"""Below every leader epoch, the unknown one (-1) too."""
+"""Lower than every leader epoch, the unknown one (-1) included."""
 
 
 class CopyDecision(Enum):
@@ -36,17 +37,17 @@ class CopyDecision(Enum):
 
     COPY = "copy"
     SKIP = "skip"
-    """The target has it, or is about to."""
+    """The target has it, or it is in flight."""
     ASK = "ask"
-    """It was handed out before. Look at the stored offset, then :meth:`CopyProgress.again`."""
+    """It was read before. Read the stored offset, then call :meth:`CopyProgress.again`."""
 
 
 class PartitionCopy:
-    """One source partition as this run has copied it, until it is let go. Then it stays valid for
-    the acknowledgements under way, which count for nothing else.
+    """The progress of one source partition, until it is given up. After that it only takes the
+    acknowledgements that are still under way.
 
-    ``copied`` collects the ranges that were acknowledged: those of the partition's life in this
-    mirror, whatever happened to it in between."""
+    ``copied`` collects the ranges that were acknowledged since this mirror started, also from
+    before the partition was given up."""
 
     __slots__ = (
         "_copied",
@@ -62,38 +63,39 @@ class PartitionCopy:
 
     def __init__(self, stored: int = UNKNOWN, copied: list[Range] | None = None) -> None:
         self.next = stored
-        """After the newest message handed to the target; before the first one, the stored offset
-        (UNKNOWN: there is none)."""
+        """The offset after the newest message that was sent; before the first one, the stored
+        offset (UNKNOWN: there is none)."""
         self.stored = stored
         self.storing = stored
-        """What was last tried to be stored; whether it was, is not always known."""
+        """The offset that was last to be stored; whether it was is not always known."""
         self.epoch = _NOTHING_COPIED
         """The leader epoch of the newest message."""
         self._skip_below = UNKNOWN
         self._cuts = 0
         self._open: OrderedDict[int, tuple[int, int]] = OrderedDict()
-        """First offset of a stretch -> (timestamp, how many cuts there had been)."""
+        """First offset of a range -> (timestamp, number of truncations before it was sent)."""
         self._copied: list[Range] = [] if copied is None else copied
         self._unstored: deque[tuple[int, int, int]] = deque()
         """First offset, end and records of what was sent since the offset that is stored."""
 
     def is_duplicate(self, offset: int) -> bool:
-        """Whether the message was found to be one that this run has sent."""
+        """Whether this process has sent the message already."""
         return offset < self._skip_below
 
     def skip_sent(self) -> None:
-        """All that was sent is handed out once more."""
+        """All that was sent is read again now: skip it."""
         self._skip_below = self.next
 
     @property
     def cut_count(self) -> int:
-        """What the acknowledgement of a message that is sent now has to show."""
+        """How often the source's log was truncated. An acknowledgement counts only if the number is
+        the same as when the range was sent."""
         return self._cuts
 
     def sent(
         self, offset: int, epoch: int, timestamp: int, end: int | None = None, records: int = 1
     ) -> None:
-        """The stretch [``offset``, ``end``), default: one message, was handed to the target.
+        """The range [``offset``, ``end``), default: one message, was sent to the target.
         ``timestamp`` of its oldest message, in ms."""
         end = offset + 1 if end is None else end
         self._open[offset] = (timestamp, self._cuts)
@@ -101,15 +103,16 @@ class PartitionCopy:
         self.passed(end, epoch)
 
     def passed(self, end: int, epoch: int) -> None:
-        """Before ``end`` there is nothing more to copy."""
+        """There is nothing more to copy before ``end``."""
         self.next = end
         self.epoch = epoch
 
     def acknowledged(
         self, offset: int, cut_count: int, ranges: Iterable[Range] | None = None
     ) -> None:
-        """The target has the stretch that begins at ``offset``. (If another one has taken its place
-        at the source by now, that one is still open.) ``ranges``: the offsets of its messages."""
+        """The target has the range that begins at ``offset``. (If the source has truncated the log
+        and has a new range there now, that one is still open.) ``ranges``: the offsets of its
+        messages."""
         if self._open.get(offset, (0, UNKNOWN))[1] == cut_count:
             del self._open[offset]
         for first, last in ((offset, offset),) if ranges is None else ranges:
@@ -119,23 +122,24 @@ class PartitionCopy:
                 self._copied.append((first, last))
 
     def cut_at(self, offset: int) -> None:
-        """From ``offset`` on the log holds other messages now; what is open before it stays so."""
+        """The log was truncated: from ``offset`` on it holds other messages now. Ranges before it
+        stay open."""
         for at in [at for at in self._open if at >= offset]:
             del self._open[at]
         while self._unstored and self._unstored[-1][0] >= offset:
-            self._unstored.pop()  # the source has it no more, so it cannot come again
+            self._unstored.pop()  # the source no longer has it, so it is not read again
         self._cuts += 1
         self._skip_below = UNKNOWN
         self.next = offset
 
     def cut_somewhere(self) -> None:
-        """The source has cut the log. Where it tells no epochs by which to know its new messages,
-        whatever comes again has to be copied again."""
+        """The source has truncated the log. Without leader epochs new messages cannot be told from
+        old ones, so whatever is read again is copied again."""
         if self.epoch == UNKNOWN:
             self.epoch = _NOTHING_COPIED
 
     def was_stored(self, offset: int) -> None:
-        """The next start begins there."""
+        """The offset is stored: the next start begins there."""
         self.stored = offset
         while self._unstored and self._unstored[0][1] <= offset:
             self._unstored.popleft()
@@ -147,17 +151,17 @@ class PartitionCopy:
 
     @property
     def to_store(self) -> int:
-        """The next offset that may be stored, UNKNOWN before there is one."""
+        """The offset that may be stored, UNKNOWN before there is one."""
         return next(iter(self._open), self.next)
 
     @property
     def open_count(self) -> int:
-        """Stretches handed to the target and not acknowledged yet."""
+        """Ranges that were sent to the target and are not acknowledged yet."""
         return len(self._open)
 
     @property
     def oldest(self) -> int | None:
-        """The smallest timestamp among the open stretches."""
+        """The smallest timestamp among the open ranges."""
         return min((timestamp for timestamp, _ in self._open.values()), default=None)
 
 
@@ -173,13 +177,13 @@ class CopyProgress:
         return self._partitions.get(partition)
 
     def begin(self, partition: Partition, stored: int = UNKNOWN) -> PartitionCopy:
-        """Begin without a past, at the stored offset."""
+        """Begin at the stored offset; earlier progress does not count."""
         copied = self._copied.setdefault(partition, [])
         copy = self._partitions[partition] = PartitionCopy(stored, copied)
         return copy
 
     def forget(self, partition: Partition) -> None:
-        """Somebody else consumes it now, or its topic was made again."""
+        """Another consumer has the partition now, or its topic was created again."""
         self._partitions.pop(partition, None)
 
     def decide(self, partition: Partition, offset: int, epoch: int) -> CopyDecision:
@@ -194,17 +198,17 @@ class CopyProgress:
         return CopyDecision.SKIP if copy.is_duplicate(offset) else CopyDecision.ASK
 
     def again(self, partition: Partition, stored: int) -> CopyDecision:
-        """The answer to ASK: ``stored`` is the offset that is stored now (UNKNOWN: none)."""
+        """The decision after ASK: ``stored`` is the offset that is stored now (UNKNOWN: none)."""
         copy = self._partitions[partition]
         if stored in (copy.stored, copy.storing):
             copy.skip_sent()
             return CopyDecision.SKIP
-        self.begin(partition)  # somebody else had it: what we remember is of no use
+        self.begin(partition)  # another consumer had it: our progress does not count
         return CopyDecision.COPY
 
     def to_store(self, owned: Container[Partition]) -> dict[Partition, int]:
-        """Next offsets of ``owned`` partitions that moved since they were last stored. They are
-        about to be; :meth:`stored` is told if they were."""
+        """Next offsets of ``owned`` partitions that moved since they were last stored. Call
+        :meth:`stored` when they were stored."""
         found: dict[Partition, int] = {}
         for partition, copy in self._partitions.items():
             if partition in owned and copy.to_store not in (UNKNOWN, copy.stored):
@@ -212,8 +216,8 @@ class CopyProgress:
         return found
 
     def passed(self, owned: Container[Partition] | None = None) -> dict[Partition, int]:
-        """The offsets below which nothing is left to do, of ``owned`` partitions; default: of those
-        of which nothing is open."""
+        """For each of the ``owned`` partitions the offset below which nothing is left to copy;
+        default: for partitions without an open range."""
         return {
             partition: copy.to_store
             for partition, copy in self._partitions.items()
@@ -221,14 +225,14 @@ class CopyProgress:
         }
 
     def stored(self, offsets: Mapping[Partition, int]) -> None:
-        """The offsets are in the registry now."""
+        """The offsets were stored."""
         for partition, offset in offsets.items():
             if partition in self._partitions:
                 self._partitions[partition].was_stored(offset)
 
     def release(self) -> dict[Partition, int]:
-        """All partitions are given up: the offsets to store. Those with open messages are
-        remembered, in case they come back."""
+        """Give up all partitions. Returns the offsets to store. Partitions with open ranges are
+        remembered, since they may be assigned again."""
         offsets = self.to_store(self._partitions)
         for partition, copy in list(self._partitions.items()):
             if not copy.open_count:
@@ -248,18 +252,18 @@ class CopyProgress:
 
     @property
     def open_count(self) -> int:
-        """Stretches handed to the target and not acknowledged yet."""
+        """Ranges that were sent to the target and are not acknowledged yet."""
         return sum(copy.open_count for copy in self._partitions.values())
 
     @property
     def oldest(self) -> int | None:
-        """The smallest timestamp (ms) among the open stretches; None: none is open."""
+        """The smallest timestamp (ms) among the open ranges; None: none is open."""
         found = [copy.oldest for copy in self._partitions.values()]
         return min((each for each in found if each is not None), default=None)
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """The ranges ascending, those that adjoin or overlap as one."""
+    """The ranges ascending; those that overlap or are adjacent become one."""
     found: list[Range] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""The mirrors of the settings, by the names of their clusters."""
+"""Finds the mirrors in the settings by the names of their clusters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tallymark.errors import UserError
 
 
 def find_mirror(deployment: Deployment, source: str, target: str) -> Mirror:
-    """The mirror from ``source`` to ``target``. UserError names those there are."""
+    """The mirror from ``source`` to ``target``. UserError: there is none; it names those that
+    exist."""
     for mirror in deployment.mirrors:
         if (mirror.source, mirror.target) == (source, target):
             return mirror
@@ -18,7 +19,7 @@ def find_mirror(deployment: Deployment, source: str, target: str) -> Mirror:
 
 
 def find_mirrors(deployment: Deployment, sources: Sequence[str], target: str) -> list[Mirror]:
-    """Those from ``sources`` (none: from all there are) to ``target``. UserError as above."""
+    """The mirrors from ``sources`` (default: from all) to ``target``. UserError as above."""
     wanted = sources or [one.source for one in deployment.mirrors if one.target == target]
     if not wanted:
         return [find_mirror(deployment, "any cluster", target)]

@@ -1,10 +1,10 @@
-"""Batch by batch from the source to the target, and which of them have arrived.
+"""Copies batches from the source to the target, and counts those that have arrived.
 
-A batch is passed on *whole*, neither decompressed nor looked into, where that is the same as
-copying its records: see :func:`~tallymark.protocol.records.rebatch.is_dense`, and the target keeps
-the partition. Otherwise its records are decoded and put together anew (:mod:`.recoding`): where the
-key decides the partition, where compaction has left gaps, where only a part is to be copied, and
-where batches are so small that sending each by itself costs more than that.
+A batch is copied *whole*, without decompressing it, where that is the same as copying its records:
+it is dense (:func:`~tallymark.protocol.records.rebatch.is_dense`) and the target keeps its
+partition. Otherwise the mirror decodes its records and encodes new batches (:mod:`.recoding`). That
+is the case where the key decides the partition, where compaction has left gaps, where only a part
+of the batch is to be copied, and where batches are so small that sending each of them costs more.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _log = logging.getLogger("mirror")
 class Copier:
     """Copies batches of partitions that ``source`` knows, from the cluster ``source_id`` to
     ``target_id``. ``copied`` counts the records that have arrived, ``whole`` those in batches that
-    were passed on whole, ``returned`` those that were left out because they had come from the
-    target."""
+    were copied whole, ``returned`` those that were left out because they had come from the target.
+    """
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Copier:
         self.failure: UserError | None = None
         """A batch that the target refuses: the mirror cannot go on."""
         self.arrived: deque[PendingRange] = deque()
-        """What was acknowledged since somebody emptied this."""
+        """What the target has acknowledged; the mirror takes it from here."""
         self._source = source
         self._target = target
         self._topics = topics
@@ -78,10 +78,10 @@ class Copier:
         )
 
     def copy(self, waiting: deque[SourceBatch]) -> bool:
-        """Send on the first piece, and small ones behind it, unless this run has sent it already.
-        False: offsets have to be stored before it may be sent (:mod:`.duplicate_bound`). What
-        passes by itself (ConnectError, TimedOutError, retriable KafkaError ...) leaves it where it
-        is: try again. One that has to be taken apart and cannot is left out, and told of."""
+        """Send the first batch, and small ones behind it, unless this run has sent it already.
+        False: offsets have to be stored before it may be sent (:mod:`.duplicate_bound`). A
+        temporary error (ConnectError, TimedOutError, retriable KafkaError ...) leaves it where it
+        is: try again. A batch that must be decoded and cannot is left out and reported as a gap."""
         piece = waiting[0]
         partition = (piece.topic, piece.partition)
         header = piece.batch.header
@@ -111,7 +111,7 @@ class Copier:
         origin = came_from | {self._source_id}
         whole = layout.keeps and first == header.base_offset and is_dense(piece.batch)
         if not whole or self._copy_of(partition).next != first:
-            self._topics.is_compacted(piece.topic)  # asked before anything is sent: it may fail
+            self._topics.is_compacted(piece.topic)  # before anything is sent, since it may fail
         try:
             found = gather([one.batch for one in pieces], whole)
         except CorruptRecordError as error:
@@ -130,14 +130,14 @@ class Copier:
         return True
 
     def pass_over(self, partition: Partition, end: int) -> None:
-        """Before ``end`` there is nothing to copy, and nothing has come from behind it."""
+        """There is nothing to copy before ``end``, and no batch behind it was read yet."""
         copy = self.progress.get(partition)
         if copy is not None and copy.next != NONE and copy.next < end:
             self._report_gap(partition, copy.next, end)
             copy.passed(end, copy.epoch)
 
     def settle(self, seconds: float = 0.0) -> None:
-        """Take note of what has arrived; wait up to ``seconds`` for news."""
+        """Process the acknowledgements that have come; wait up to ``seconds`` for the first."""
         try:
             while True:
                 pending, error = self._settled.get(seconds > 0, seconds)
@@ -154,7 +154,7 @@ class Copier:
             return
 
     def drain(self, seconds: float) -> bool:
-        """Wait for what is in flight; whether all of it has arrived."""
+        """Wait up to ``seconds`` for what is in flight. Returns whether all of it has arrived."""
         deadline = time.monotonic() + seconds
         self.settle()
         while self.progress.open_count and self.failure is None:
@@ -163,7 +163,7 @@ class Copier:
             self.settle(_POLL_SECONDS)
         return not self.progress.open_count
 
-    # -- what is to be sent -------------------------------------------------------------------
+    # -- sending --------------------------------------------------------------------------------
 
     def _first_unsent(self, partition: Partition, piece: SourceBatch) -> int | None:
         """The first offset of the batch that this run has not sent; None: it has sent all."""
@@ -232,7 +232,7 @@ class Copier:
         layout: Layout,
         origin: Origin,
     ) -> None:
-        """``piece`` is the last that the records come from."""
+        """``piece`` is the last batch that the records come from."""
         last = piece.batch.header
         copy = self._copy_of(partition)
         holes = gaps_of(records, copy.next, last.next_offset)
@@ -248,26 +248,26 @@ class Copier:
                 ranges=ranges_of(records),
                 records=len(records),
             )
-            told = self._when_settled(pending)
+            on_settled = self._when_settled(pending)
             batches = [
-                ReadyBatch(layout.name, number, batch, origin, told)
+                ReadyBatch(layout.name, number, batch, origin, on_settled)
                 for number, batch in recode(records, layout, partition[1], last.codec)
             ]
             self._hand_over(pending, batches, last.partition_leader_epoch)
-        for gap in holes:  # once it is sent: what fails before that is tried again
+        for gap in holes:  # after sending: what fails before is tried again
             self._report_gap(partition, *gap)
 
     def _leave_out(self, partition: Partition, piece: SourceBatch, first: int, why: str) -> None:
-        """A batch that has to be taken apart, and cannot: nobody will ever read it."""
+        """Leave out a batch that must be decoded and cannot be. No consumer could read it."""
         copy, header = self._copy_of(partition), piece.batch.header
-        self._topics.is_compacted(piece.topic)  # asked before anything is told: it may fail
+        self._topics.is_compacted(piece.topic)  # before anything is reported, since it may fail
         self._source.gap_notes.corrupt(partition, first, header.next_offset)
         self._report_gap(partition, copy.next, header.next_offset)
         copy.passed(header.next_offset, header.partition_leader_epoch)
         self._log_left_out(partition, first, header.next_offset, why)
 
     def _log_left_out(self, partition: Partition, first: int, end: int, why: str) -> None:
-        """Whoever sends such batches does not choose how many lines they make."""
+        """Log it, at a limited rate: a sender of such batches must not fill the log."""
         before = self._lines.passes(partition)
         if before is not None:
             more = f" ({before} more batches of it since the last such line)" if before else ""
@@ -277,7 +277,7 @@ class Copier:
     def _alike(
         self, waiting: deque[SourceBatch], layout: Layout, came_from: Origin
     ) -> list[SourceBatch]:
-        """The first piece, and the small ones behind it that may go out in one batch with it."""
+        """The first batch, and the small ones behind it that may be merged with it."""
         pieces = [waiting[0]]
         head = waiting[0].batch.header
         size, count = head.size, head.record_count
@@ -313,7 +313,7 @@ class Copier:
         if pending.whole:
             self._report_gap(pending.partition, start, pending.first)
 
-    # -- what has become of it ----------------------------------------------------------------
+    # -- acknowledgements -----------------------------------------------------------------------
 
     def _when_settled(self, pending: PendingRange) -> Settled:
         def on_settled(error: Exception | None, base_offset: int) -> None:
@@ -328,8 +328,8 @@ class Copier:
         return copy
 
     def _report_gap(self, partition: Partition, start: int, end: int) -> None:
-        """Report that offsets [``start``, ``end``) hold nothing to copy, with what is known of the
-        reason."""
+        """Report that offsets [``start``, ``end``) hold nothing to copy, and why, as far as that is
+        known."""
         if start in (NONE, end):
             return
         otherwise = COMPACTION if self._topics.is_compacted(partition[0]) else UNKNOWN
@@ -338,8 +338,9 @@ class Copier:
             self._observers.on_gap(*partition, gap.start, gap.end, reason)
 
     def _refused(self, pending: PendingRange, error: Exception) -> None:
-        """Not acknowledged: its offset is never stored, so the next start copies it again; unless
-        the records are the reason, which no start will mend."""
+        """The target refuses the range. Its offset is not stored, so the next start copies it
+        again. Where the records themselves are the reason, no start would help: the range is left
+        out."""
         topic, number = pending.partition
         if isinstance(error, UnfitBatchError):
             pending.copy.acknowledged(pending.first, pending.cut_count, ())

@@ -1,14 +1,14 @@
-"""How much a killed mirror may leave there twice. Pure.
+"""How many records a killed mirror may leave in the target twice. Pure.
 
-Whoever goes on after a kill begins at the stored offsets, so what was handed to the target since
-those is copied again: in flight, acknowledged, or acknowledged and about to be stored. How much
-that is must not hang on how fast the mirror is, nor on how soon a busy machine lets it store. So it
-is counted, and at ``most`` nothing more is sent until something is stored::
+After a kill, a mirror begins at the stored offsets. It copies again what it has sent after these:
+records in flight, and records that were acknowledged and whose offset is not stored yet. Their
+number must not depend on the speed of the mirror or on the load of the machine. So the mirror
+counts them, and sends nothing more at ``most`` until it has stored offsets::
 
     stored ─────────────► sent                     a kill repeats
     │ acknowledged │ in flight │ ◄── at most ──►   all of this
 
-Offsets are stored whenever a part of it has come together, so that nobody has to wait for room.
+The mirror stores offsets at a quarter of that, so that it seldom has to wait.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _PARTS: Final = 4
 
 
 class DuplicateBound:
-    """Counts the records that were sent since the offsets that are stored, of one mirror."""
+    """Counts the records that one mirror has sent since it last stored offsets."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.count = 0
-        """What a kill now would repeat, or more: exact after :meth:`stored`."""
+        """How many records a kill now would duplicate, at most; exact after :meth:`stored`."""
         self._fresh = 0
 
     @property
@@ -33,12 +33,11 @@ class DuplicateBound:
         return self.most - self.count
 
     def may_send(self, records: int) -> bool:
-        """Whether so many may be sent now. A batch that is larger than ``most`` may when it is
-        the only one."""
+        """Whether so many may be sent now. A batch larger than ``most`` may be sent alone."""
         return self.count == 0 or records <= self.room
 
     def sent(self, records: int) -> None:
-        """So many were handed to the target."""
+        """Count records that were handed to the target."""
         self.count += records
         self._fresh += records
 
@@ -48,5 +47,5 @@ class DuplicateBound:
         return self._fresh * _PARTS >= self.most
 
     def stored(self, left: int) -> None:
-        """Offsets were stored, or could not be; ``left`` records were sent since."""
+        """Offsets were stored, or the attempt failed; ``left`` records are sent and not stored."""
         self.count, self._fresh = left, 0

@@ -1,10 +1,10 @@
-"""What goes out together: small batches that follow one another, as far as they are small when they
-are unpacked, too.
+"""Which small batches are merged into one: those that follow one another and are small when
+decompressed, too.
 
-A batch of few bytes may hold hundreds of megabytes, and several of them put together would be one
-that no consumer reads. So nothing is merged beyond :data:`MERGED_BYTES` of records, and a batch
-that is larger by itself goes out as it is, without being unpacked any further. One that has to be
-taken apart, since the key decides its partition for instance, is unpacked by itself, as far as
+A batch of few bytes may decompress to hundreds of megabytes, and no consumer could read several of
+them merged. So nothing is merged beyond :data:`MERGED_BYTES` of records, and a larger batch is sent
+as it is, without decompressing the rest of it. A batch that must be decoded, for instance because
+the key decides its partition, is decompressed alone, as far as
 :func:`~tallymark.protocol.records.compression.usual_max_size` allows.
 """
 
@@ -18,14 +18,14 @@ from tallymark.protocol.records.batch import HEADER_SIZE, Batch, Record
 from tallymark.protocol.records.reader import SMALLEST_RECORD
 
 MERGED_BYTES: Final = 256 * 1024
-"""Of records, unpacked."""
+"""Of records, decompressed."""
 MERGED_RECORDS: Final = 2000
 
 
 def gather(batches: Sequence[Batch], whole: bool) -> list[list[Record]] | None:
-    """The records of the first batch, and of those behind it that go out with it; None: the first
-    one goes out as it is, which it may if ``whole``. CorruptRecordError: it may not, and cannot be
-    taken apart."""
+    """The records of the first batch, and of the batches behind it that are merged with it. None:
+    the first one is sent as it is, which is possible if ``whole``. CorruptRecordError: it is not,
+    and the batch cannot be decoded."""
     if whole and len(batches) == 1:
         return None
     found: list[list[Record]] = []

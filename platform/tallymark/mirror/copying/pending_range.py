@@ -1,4 +1,5 @@
-"""Offsets of a source partition that are copied together, in one or several batches."""
+"""A range of source offsets that was sent and waits for its acknowledgement, in one or several
+batches."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tallymark.mirror.progress import Partition, PartitionCopy, Range
 class PendingRange:
     """Offsets [``first``, ``end``) of ``partition``; ``ranges`` are those that hold messages, in
     ``records`` records. ``oldest`` is a timestamp in ms: the smallest, or that of the first record
-    where nobody looked at the others."""
+    where the others were not decoded."""
 
     partition: Partition
     copy: PartitionCopy
@@ -22,7 +23,7 @@ class PendingRange:
     ranges: Sequence[Range]
     records: int
     whole: bool = False
-    """Passed on as it was."""
+    """Copied as it was, without decoding."""
     size: int = 0
     """Bytes on the wire."""
     cut_count: int = 0
@@ -31,13 +32,14 @@ class PendingRange:
     target: Partition | None = None
     """The target's topic and partition, if it went there in one batch."""
     base_offset: int = -1
-    """Where the target has it, if it went there in one batch and the target said so."""
+    """Its offset in the target, if it went there in one batch and the target returned it; else -1.
+    """
     _batches: int = 0
     _failed: bool = False
 
     def settled(self, error: Exception | None, base_offset: int) -> bool:
-        """One batch of it arrived, or was refused; whether that settles the stretch. In the
-        target's I/O thread."""
+        """One batch of it was acknowledged or refused. Returns whether that settles the range.
+        Called in the target's I/O thread."""
         self.open -= 1
         self._batches += 1
         self.base_offset = base_offset if self._batches == 1 else -1

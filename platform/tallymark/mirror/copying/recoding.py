@@ -1,4 +1,4 @@
-"""Records taken out of the source's batches, put together as batches for the target. Pure."""
+"""Encodes records of the source's batches as new batches for the target. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Makes the target's topics, and knows how each source topic lies in them: its name there, and
-which partition goes where."""
+"""Creates the target's topics, and maps each source topic to them: its name there, and which
+partition goes where."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEPT: Final = frozenset(
 )
 _log: Final = logging.getLogger("mirror")
 GROWTH_SECONDS: Final = 10.0
-"""How often it is asked again whether the target has the partition by now."""
+"""How often to ask again whether the target has the partition by now."""
 
 
 class TargetTopics:
@@ -34,9 +34,9 @@ class TargetTopics:
         self._target = target
 
     def layout(self, topic: str, partition: int) -> Layout:
-        """How the topic lies in the target, which has it from now on. KafkaError
-        UNKNOWN_TOPIC_OR_PARTITION: neither cluster has it (any more); other errors: it cannot be
-        made, now or ever."""
+        """The topic's name and partitions in the target, which has the topic from now on.
+        KafkaError UNKNOWN_TOPIC_OR_PARTITION: neither cluster has it (any more). Other errors: it
+        cannot be created; a retriable one says not now."""
         known = self._layouts.get(topic)
         if known is None:
             layout, count = self._read_layout(topic, partition)
@@ -54,7 +54,7 @@ class TargetTopics:
 
     def is_compacted(self, topic: str) -> bool:
         """Whether the source keeps only the latest record of each key, as far as the topic's own
-        settings tell. Errors: ZooKeeper does not answer."""
+        settings say. Errors: ZooKeeper does not answer."""
         known = self._compacted.get(topic)
         if known is None:
             policy = self._catalog.configs(topic).get("cleanup.policy", "")
@@ -62,8 +62,8 @@ class TargetTopics:
         return known
 
     def _grow(self, name: str, count: int) -> None:
-        """The source's topic has more partitions than when we began: so shall the target's have.
-        Where that is refused the key decides from now on."""
+        """The source's topic has more partitions than before, so the target's topic gets as many.
+        If the target refuses that, the key decides the partition from now on."""
         error = self._target.create_partitions({name: count}).errors.get(name)
         if isinstance(error, KafkaError) and error.retriable:
             raise error
@@ -82,7 +82,7 @@ class TargetTopics:
             }
             self._target.create_topic(name, here.partition_count, configs, if_not_exists=True)
             there = self._target.topics().get(name)
-            if there is None:  # brokers hear of it one after the other
+            if there is None:  # not all brokers know of it yet
                 raise KafkaError(CODES["LEADER_NOT_AVAILABLE"], name)
         count = max(partition + 1, here.partition_count if here else 0)
         keeps = self._settings.partitions == "keep" and there.partition_count >= count

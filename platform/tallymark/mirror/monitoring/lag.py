@@ -11,10 +11,11 @@ from tallymark.mirror.progress import UNKNOWN, CopyProgress, Partition
 
 
 class PartitionLag(NamedTuple):
-    """``next_offset`` is where a kill now would make the next start begin, ``end`` where the log
-    ended when it was last read. ``size`` (bytes) is the records' number times what those copied so
-    far took, None before there were any; ``seconds`` the age of the oldest record that was read and
-    has not arrived, 0 when nothing is behind, None when none of them was read yet."""
+    """``next_offset`` is the offset where the mirror would begin after a kill now, ``end`` the end
+    of the log when it was last read. ``size`` (bytes) is an estimate: the number of records times
+    the average size of those copied so far, None before there were any; ``seconds`` the age of the
+    oldest record that was read and has not arrived, 0 when nothing is behind, None when none of
+    them was read yet."""
 
     topic: str
     partition: int
@@ -45,11 +46,11 @@ class MirrorState:
     copied: int = 0
     copied_bytes: int = 0
     whole: int = 0
-    """Of the copied records, those in batches that were passed on as they were."""
+    """Of the copied records, those in batches that were copied whole."""
     returned: int = 0
     """Records that were left out because they had come from the target."""
     gaps: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Stretches of offsets that were not copied, by reason."""
+    """Ranges of offsets that were not copied, by reason."""
     open_batches: int = 0
     lags: tuple[PartitionLag, ...] = ()
     stopped: tuple[StoppedPartition, ...] = ()
@@ -62,7 +63,7 @@ class MirrorState:
 
     @property
     def seconds(self) -> float:
-        """The oldest of all."""
+        """The largest of all partitions."""
         return max((one.seconds or 0.0 for one in self.lags), default=0.0)
 
 

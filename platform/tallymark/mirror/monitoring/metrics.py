@@ -29,7 +29,7 @@ _LAGS: Final = (
 class MirrorMetrics(MetricsPage):
     """Serves ``/metrics`` from construction to ``close``. UserError where the port is taken.
 
-    ``states`` are asked at each scrape, in another thread: what they give must not change."""
+    ``states`` is called at each scrape, in another thread; what it returns must not change."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class _States(Collector):
 
 
 def families(states: Sequence[MirrorState]) -> list[Metric]:
-    """All there is to tell of some mirrors. Pure."""
+    """The metrics of these mirrors. Pure."""
     found: list[Metric] = []
     for name, field, text in _COUNTS:
         counter = CounterMetricFamily(PREFIX + name, text, labels=["mirror"])

@@ -1,4 +1,4 @@
-"""What a mirror tells of itself while it runs: its state for the metrics, a line in the log."""
+"""What a mirror reports while it runs: its state for the metrics, and a line in the log."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _log: Final = logging.getLogger("mirror")
 
 
 class ProgressLog:
-    """Of one mirror. An observer, so that it hears of gaps; ``state`` is replaced whole, so any
-    thread may read it."""
+    """The reports of one mirror. It is an observer, so that it is called for gaps. ``state`` is
+    replaced as a whole, so any thread may read it."""
 
     def __init__(self, name: str) -> None:
         self.state = MirrorState(name)
@@ -30,13 +30,13 @@ class ProgressLog:
         self._line_bytes = 0
 
     def arrived(self, pending: PendingRange) -> None:
-        """The target has it."""
+        """The target has acknowledged the range."""
         self._copied.setdefault(pending.partition, Copied()).add(pending.records, pending.size)
 
     def update(
         self, copier: Copier, source: Source, waiting: Mapping[Partition, int], now_ms: int
     ) -> None:
-        """Take note of the state, and log it once a minute if there is anything to tell."""
+        """Take the present state, and log it once a minute if anything was copied or is behind."""
         lags = lags_of(source.owned, copier.progress, source.ends, waiting, self._copied, now_ms)
         self.state = MirrorState(
             self.state.name,

@@ -1,4 +1,4 @@
-"""How far a mirror has come, asked of the clusters: it need not run."""
+"""How far a mirror has come, as the clusters know it: the mirror need not run."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tallymark.mirror.settings import find_mirror
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 MOST_AGES: Final = 200
-"""Partitions that are behind and are read one record of, to tell since when."""
+"""For at most so many partitions that are behind, one record is read to see since when."""
 
 
 class PartitionStatus(NamedTuple):
     """``copied``: the stored offset, None before there is one. ``lag`` counts offsets that are not
     stored as copied yet; ``lag_ms`` is the age of the first of them, None where it was not read.
-    ``owner`` is the consumer that copies the partition now, empty: nobody does. ``trouble``: why it
-    cannot be read there."""
+    ``owner`` is the consumer that copies the partition now, empty: none. ``trouble``: why it cannot
+    be read there."""
 
     mirror: str
     topic: str
@@ -102,7 +102,7 @@ def _with_ages(found: list[PartitionStatus], reader: SimpleConsumer) -> list[Par
             stopped = StoppedPartition(one.topic, one.partition, error.offset, error.reason)
             damaged[one.topic, one.partition] = str(stopped)
             continue
-        except KafkaError:  # gone meanwhile: the rest is worth telling
+        except KafkaError:  # gone meanwhile: report the rest
             continue
         if records:
             ages[one.topic, one.partition] = max(0, now - records[0].timestamp)

@@ -1,9 +1,9 @@
-"""Groups of the source that can go on at the target: their committed offsets, translated and
-committed there, again and again.
+"""Commits the translated offsets of the source's groups at the target, so that the groups can
+continue there.
 
-A thread of its own, since it asks both clusters and waits for them. What a group has at the target
-only moves forward, and not while somebody of the group consumes there: then it is the group that
-knows where it stands.
+It runs in a thread of its own, since it sends requests to both clusters and waits for them. The
+offsets of a group at the target only move forward, and they stay while a member of the group
+consumes there: then the group commits its own offsets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log: Final = logging.getLogger("mirror")
 
 
 class Groups(Protocol):
-    """A cluster's groups, those of the brokers or those in ZooKeeper."""
+    """A cluster's groups: those that brokers coordinate, or those in ZooKeeper."""
 
     def names(self) -> list[str]: ...
 
@@ -78,7 +78,7 @@ class RegisteredGroups:
 
 
 class Checkpoints:
-    """Carries the offsets of groups over, from :meth:`start` to :meth:`close`."""
+    """Translates and commits offsets of groups, from :meth:`start` to :meth:`close`."""
 
     def __init__(self, deployment: Deployment, source: str, target: str) -> None:
         self._deployment = deployment
@@ -94,7 +94,7 @@ class Checkpoints:
         self._thread.start()
 
     def close(self) -> None:
-        """End soon, and wait for it a moment. Twice does nothing."""
+        """Stop soon, and wait for that a moment. Idempotent."""
         self._stopped.set()
         if self._thread.ident is not None:
             self._thread.join(15.0)
@@ -139,8 +139,8 @@ class Checkpoints:
 
 
 def translate_group(translator: OffsetTranslator, here: Groups, there: Groups, group: str) -> int:
-    """Commit at the target what the group has at the source, as far as that is ahead; how many
-    partitions. Nothing happens while the group consumes there."""
+    """Commit the group's offsets at the target where they are ahead. Returns for how many
+    partitions. Commits nothing while the group consumes there."""
     wanted = translator.target_offsets(translator.translate_all(here.offsets(group)))
     known = there.offsets(group) if wanted else {}
     ahead = {at: offset for at, offset in wanted.items() if offset > known.get(at, -1)}

@@ -1,20 +1,21 @@
-"""Which offset of the source is which offset of the target: pairs, kept in the target. Pure.
+"""Which offset of the source is which offset of the target: pairs, stored in the target. Pure.
 
-Copies have offsets of their own. For each source partition the mirror keeps the *run* that is being
-copied: so many messages in a row that stand in a row at the target too. Where only this mirror
-writes, a run goes on and on; where others write in between, it is a batch. Once a second the run is
-published in the compacted topic ``_tallymark_mirror_offsets`` of the target::
+Copies have offsets of their own. For each source partition the mirror keeps the present *run*:
+consecutive messages of the source that are consecutive in the target, too. Where only this mirror
+writes, a run has no end; where others write in between, a run is one batch. Once a second the run
+is published in the compacted topic ``_tallymark_mirror_offsets`` of the target::
 
     key    mirror | topic | partition | slot
     value  {"source_offset": 1200, "count": 300, "target_topic": "dc1.clicks",
             "target_partition": 0, "target_offset": 5100, "source_topic_id": "...", "time_ms": ...}
 
 The slot is the number of trailing zeros of the second it is published in. Every other second
-overwrites slot 0, every fourth one slot 1 and so on, so what compaction leaves is dense for the
-last minutes and sparse for the last weeks, some twenty pairs a partition, without any memory.
+overwrites slot 0, every fourth one slot 1 and so on. So after compaction the pairs are dense for
+the last minutes and sparse for the last weeks: about twenty pairs a partition. The mirror itself
+has to remember none of them.
 
-A pair that is old is true still, or of no use, never wrong: :func:`translate` gives an offset from
-which nothing is missed, at the price of some messages twice.
+An old pair is still true or of no use, but never wrong: :func:`translate` returns an offset from
+which no message is missed, and some may be read twice.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class OffsetSync:
     time_ms: int = 0
 
     def joined(self, after: OffsetSync) -> OffsetSync | None:
-        """This run with ``after`` at its end; None: they do not adjoin on both sides."""
+        """This run with ``after`` at its end; None: they are not adjacent on both sides."""
         adjoins = (
             after.source_offset == self.source_offset + self.count
             and after.target_offset == self.target_offset + self.count
@@ -57,7 +58,7 @@ class OffsetSync:
 
 
 class PendingSyncs:
-    """The runs of a mirror, and which of them the target does not know yet."""
+    """The runs of a mirror, and which of them are not published yet."""
 
     def __init__(self, mirror: str) -> None:
         self._mirror = mirror
@@ -88,9 +89,9 @@ def slot_of(second: int) -> int:
 
 
 def translate(syncs: Iterable[OffsetSync], offset: int) -> tuple[str, int, int] | None:
-    """(topic, partition, offset) at the target from where a reader goes on that stands at the
-    source's ``offset``: all messages from there on are at or behind it. None: nothing is known that
-    reaches so far back, so only the beginning of the target's topic is safe."""
+    """(topic, partition, offset) at the target for a reader whose position in the source is
+    ``offset``: all messages from there on have that offset in the target, or a later one. None: no
+    pair is so old, so only the beginning of the target's topic is safe."""
     known = list(syncs)
     best = max(
         (sync for sync in known if sync.source_offset <= offset),
@@ -100,8 +101,8 @@ def translate(syncs: Iterable[OffsetSync], offset: int) -> tuple[str, int, int] 
     if best is None:
         return None
     found = best.target_offset + min(offset - best.source_offset, best.count)
-    # Whatever is said to stand at or behind the position has to be read: after the target's log was
-    # cut, later messages may have come to stand at lower offsets.
+    # Everything at or behind the position has to be read: after the target's log was truncated,
+    # later messages may have lower offsets.
     later = [sync.target_offset for sync in known if sync.source_offset >= offset]
     return best.target_topic, best.target_partition, min([found, *later])
 

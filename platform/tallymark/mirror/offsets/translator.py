@@ -1,4 +1,4 @@
-"""Where a consumer of the source goes on at the target."""
+"""Translates a position in the source to a position in the target."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ READ_SECONDS: Final = 60.0
 
 
 class Translated(NamedTuple):
-    """A position at the source, and where all that follows it stands at the target. ``offset`` is
-    None when only the beginning of the target's topic is safe."""
+    """A position in the source, and the position in the target from which all that follows can be
+    read. ``offset`` is None where only the beginning of the target's topic is safe."""
 
     topic: str
     partition: int
@@ -36,10 +36,10 @@ class Translated(NamedTuple):
 class OffsetTranslator(ClosedByWith):
     """Translates offsets of a mirror's source into those of its target. Close it, or use ``with``.
 
-    It reads the pairs that the mirror left in the target
-    (:mod:`~tallymark.mirror.offsets.offset_syncs`) at its making, and whatever came since with
-    :meth:`refresh`. The result is conservative: nothing is skipped, some messages may be read
-    twice. Raises UserError for an unknown mirror, ConnectError.
+    At construction it reads the pairs that the mirror has written in the target
+    (:mod:`~tallymark.mirror.offsets.offset_syncs`); :meth:`refresh` reads what was written since.
+    The result is conservative: nothing is skipped, some messages may be read twice. Raises
+    UserError for an unknown mirror, ConnectError.
     """
 
     def __init__(self, deployment: Deployment, source: str, target: str) -> None:
@@ -61,7 +61,7 @@ class OffsetTranslator(ClosedByWith):
             self._opened = opened.pop_all()
 
     def refresh(self) -> None:
-        """Read the pairs that were written since, and what the topics are by now."""
+        """Read the pairs that were written since, and the present ids of the topics."""
         topics = self._source.topics()
         self._ids = {
             name: "" if info.topic_id == ZERO_UUID else info.topic_id.hex
@@ -85,7 +85,7 @@ class OffsetTranslator(ClosedByWith):
         self._next = at
 
     def translate(self, topic: str, partition: int, offset: int) -> Translated:
-        """Where to go on at the target, coming from ``offset`` of the source."""
+        """The position in the target for ``offset`` of the source."""
         wanted = self._ids.get(topic, "")
         known = [
             sync
@@ -113,8 +113,8 @@ class OffsetTranslator(ClosedByWith):
         return self._target.start_offsets(one.target_topic).get(one.target_partition, 0)
 
     def target_offsets(self, found: Iterable[Translated]) -> dict[Partition, int]:
-        """What a group that goes on at the target has to commit. Topics that the target does not
-        have are left out: there is nothing to skip in them."""
+        """The offsets to commit for a group that continues at the target. Topics that the target
+        does not have are left out: there is nothing to skip in them."""
         there = self._target.topics()
         return {
             (one.target_topic, one.target_partition): self.start_of(one)
@@ -124,7 +124,7 @@ class OffsetTranslator(ClosedByWith):
         }
 
     def close(self) -> None:
-        """Disconnect. Twice does nothing."""
+        """Disconnect. Idempotent."""
         self._opened.close()
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:

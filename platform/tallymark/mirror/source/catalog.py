@@ -1,7 +1,7 @@
-"""What is known of the source's topics: their ids and settings, from ZooKeeper or from the brokers.
+"""The ids and settings of the source's topics, from ZooKeeper or from the brokers.
 
-Our brokers have them in ZooKeeper, where a change is seen at once. A cluster of Apache Kafka keeps
-them to itself, and is asked.
+Our brokers keep them in ZooKeeper, where a change is seen at once. Brokers of Apache Kafka return
+them on request.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tallymark.client.admin.configs import ConfigResource
 from tallymark.coordination import TopicConfigs, TopicRegistry, ZooKeeper
 
 NO_ID: Final = uuid.UUID(int=0)
-"""Of a topic that is gone, and of one made by a Kafka before 2.8."""
+"""The id of a topic that is gone, or that Apache Kafka before 2.8 created."""
 
 
 class Catalog(Protocol):
-    """The source's topics. KafkaError, ConnectError, SessionLostError: nobody answers."""
+    """The source's topics. KafkaError, ConnectError, SessionLostError: there is no answer."""
 
     def ids(self, topics: Iterable[str]) -> dict[str, uuid.UUID]:
         """The ids of these topics now; without those that are gone."""
@@ -46,7 +46,7 @@ class ZooKeeperCatalog:
 
 
 class BrokerCatalog:
-    """The topics as the brokers tell of them."""
+    """The topics that brokers return."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin

@@ -1,16 +1,16 @@
-"""Offsets that a source partition does not have, and what is known of the reason. Pure.
+"""Offsets that a source partition does not have, and the reason as far as it is known. Pure.
 
-Offsets of consecutive messages need not be consecutive. What is between them is told by the
-headers of the record batches they came in::
+Offsets of consecutive messages need not be consecutive. The headers of the record batches say what
+is between them::
 
-    control        a transaction marker stood there: no message at all
+    control        a transaction marker: never a message
     aborted        messages of a transaction that was aborted
-    corrupt        a batch that could not be read, and was to be left out then
+    corrupt        a batch that could not be read and was left out
     compaction     the batch that covers the offset lacks the record: a later one has its key
     unknown        no batch covers the offset. Compaction does that too, when no record of a batch
                    is left; on a topic that is not compacted nothing should.
 
-Only what is remarkable is noted, so a healthy log costs nothing.
+Only gaps are noted, so a log without gaps costs nothing.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ CORRUPT: Final = "corrupt"
 COMPACTION: Final = "compaction"
 UNKNOWN: Final = "unknown"
 REPORTED: Final = ""
-"""Not to be told: it has been."""
+"""The gap was reported already."""
 NOTES_KEPT: Final = 10_000
-"""A partition; holes of what was noted earlier are told as ``unknown``."""
+"""At most so many notes a partition; gaps whose note was dropped are reported as ``unknown``."""
 
 
 class OffsetGap(NamedTuple):
@@ -43,7 +43,7 @@ class OffsetGap(NamedTuple):
 
 
 class GapNotes:
-    """What was seen of fetched batches. The fetcher notes, the mirror asks: any thread."""
+    """Notes about fetched batches. The fetcher writes them, the mirror reads them: any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,12 +67,12 @@ class GapNotes:
         self._add(partition, start, end, CORRUPT)
 
     def reported(self, partition: Partition, start: int, end: int) -> None:
-        """Offsets [``start``, ``end``) whose absence is told otherwise."""
+        """Offsets [``start``, ``end``) whose absence is reported in another way."""
         self._add(partition, start, end, REPORTED)
 
     def explain(self, partition: Partition, start: int, end: int) -> list[OffsetGap]:
-        """The parts of the hole [``start``, ``end``), each with its reason; forgets what was noted
-        before ``end``."""
+        """The parts of the gap [``start``, ``end``), each with its reason. Drops the notes before
+        ``end``."""
         found: list[OffsetGap] = []
         at = start
         for note in self._take(partition, end):
@@ -99,7 +99,7 @@ class GapNotes:
             notes.append(OffsetGap(start, end, reason))
 
     def _take(self, partition: Partition, end: int) -> list[OffsetGap]:
-        """The notes that begin before ``end``, in order; kept is what reaches beyond it."""
+        """The notes that begin before ``end``, in order. Those that reach beyond it are kept."""
         with self._lock:
             notes = self._notes.get(partition, deque())
             taken = sorted(note for note in notes if note.start < end)

@@ -1,8 +1,8 @@
 """Which incarnation of a topic a stored offset belongs to.
 
-A topic that is deleted and made again has the same name, another id, and offsets that begin at 0
-anew. An offset stored for the old one means nothing in the new one: going on there would leave
-out its beginning. So the id under which a partition is copied is kept beside its offset::
+A topic that is deleted and created again has the same name, another id, and offsets that begin at
+0. An offset stored for the old topic means nothing in the new one: a mirror that continued there
+would leave out its beginning. So the topic id is stored beside the offset::
 
     /consumers/[group]/topic_ids/[topic]/[p]        32 hex digits
 """
@@ -23,7 +23,7 @@ _log = logging.getLogger("mirror")
 class TopicIds:
     """The ids of the source's topics, and those under which a group has copied them.
 
-    ConnectError and SessionLostError from everything: ZooKeeper does not answer; and what the
+    All methods raise ConnectError and SessionLostError (ZooKeeper does not answer), and what the
     ``catalog`` raises."""
 
     def __init__(self, zookeeper: ZooKeeper, group: str, catalog: Catalog) -> None:
@@ -43,7 +43,7 @@ class TopicIds:
         return topic in self._catalog.ids([topic])
 
     def copied(self, partitions: Iterable[Partition]) -> dict[Partition, uuid.UUID]:
-        """The ids under which the partitions were copied, of those that ever were."""
+        """The ids under which the partitions were copied; without partitions that never were."""
         wanted = sorted(partitions)
         nodes = self._zookeeper.read_many([self._path(partition) for partition in wanted])
         found: dict[Partition, uuid.UUID] = {}

@@ -1,4 +1,4 @@
-"""Ready batches to a Produce request, a Produce response to answers."""
+"""Writes ready batches as a Produce request, and reads the results of a Produce response."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from tallymark.protocol.messages import ProduceResponse, ProduceResponsePartitio
 from tallymark.protocol.wire.produce_client import Appended, Topic, write_produce
 
 NAMED_UNTIL: Final = 12
-"""Later versions of Produce name topics by id; a topic made anew meanwhile is found by its name."""
+"""Later versions of Produce identify topics by id; a topic that was created again meanwhile is
+found by its name."""
 _NO_ID: Final = uuid.UUID(int=0)
 _ALL: Final = -1
 
 QueuedBatch: TypeAlias = tuple[TargetQueue, ReadyBatch]
 Answer: TypeAlias = tuple[TargetQueue, ReadyBatch, KafkaError | None, int]
-"""Lane, batch, None or why it is not in the log, its base offset there (-1: not known)."""
+"""Queue, batch, None or why it is not in the log, its base offset there (-1: not known)."""
 
 
 def request_writer(
@@ -69,7 +70,7 @@ def read_response(
 
 
 def _read_short(queued: Sequence[QueuedBatch], appended: Iterable[Appended]) -> Iterator[Answer]:
-    """Of an answer about one topic, without its name: of use if the request was about one."""
+    """Results of a response without the topic's name: usable if the request had one topic."""
     one = len({queue.topic for queue, _ in queued}) == 1
     found = {answer.partition: answer.base_offset for answer in appended} if one else {}
     for queue, batch in queued:

@@ -1,10 +1,9 @@
-"""Takes ready batches to the leaders of their partitions: a producer's sending half, without the
-producer.
+"""Sends ready batches to the leaders of their partitions: the sending half of a producer.
 
 One function, :meth:`BatchSender._pump`, runs in the I/O thread whenever something may have become
-possible, and waits for nothing. The order of a partition is the business of its
-:class:`~tallymark.mirror.target.queue.TargetQueue`. What passes is tried for ever; a target
-that answers, and keeps refusing, is believed after :data:`PATIENCE`.
+possible, and never waits. :class:`~tallymark.mirror.target.queue.TargetQueue` keeps the order of a
+partition. Temporary errors are retried for ever. A target that answers and keeps refusing is given
+up after :data:`PATIENCE`.
 """
 
 from __future__ import annotations
@@ -45,13 +44,14 @@ PATIENCE: Final = 30.0
 BACKOFF: Final = 0.1
 MAX_REQUEST_BYTES: Final = 1024 * 1024
 BUFFER_BYTES: Final = 32 * 1024 * 1024
-"""What may be under way, before :meth:`BatchSender.wait_for_room` waits."""
+"""How much may be under way before :meth:`BatchSender.wait_for_room` waits."""
 _TICK: Final = 1.0
 _UNWRITABLE_PAUSE: Final = 0.005
 _REFUSALS: Final = frozenset(
     CODES[name] for name in ("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "CORRUPT_MESSAGE")
 )
-"""Retriable, and said by a broker that is well: waiting helps only while it has not heard yet."""
+"""Retriable, but returned by a broker that works: a retry helps only while the broker does not know
+the present metadata."""
 _log: Final = logging.getLogger("mirror")
 
 
@@ -63,7 +63,7 @@ class BatchSender:
         self._cluster = cluster
         self._background = BackgroundRefresh(cluster, BACKOFF, self._pump)
         self._ids = ProducerIdPool(cluster, BACKOFF, announce, self._pump)
-        self._progress_log: deque[ReadyBatch] = deque()
+        self._submitted: deque[ReadyBatch] = deque()
         self._queues: dict[tuple[str, int], TargetQueue] = {}
         self._active: dict[TargetQueue, None] = {}
         self._in_flight: dict[Address, int] = {}
@@ -85,7 +85,7 @@ class BatchSender:
                 raise self.not_taken()
 
     def not_taken(self) -> TimedOutError:
-        """What to say when the target has not answered for long."""
+        """The error to raise when the target has not answered for long."""
         last = f": {self._background.problem}" if self._background.problem else ""
         return TimedOutError(f"the target does not take what is sent{last}")
 
@@ -94,13 +94,13 @@ class BatchSender:
         end."""
         with self._room:
             self._used += batch.size
-        self._progress_log.append(batch)
+        self._submitted.append(batch)
         if not self._woken:
             self._woken = True
             self._io.call(self._pump)
 
     async def close(self) -> None:
-        """Send no more; what is not settled never will be. In the I/O thread."""
+        """Send no more. Batches that are not settled never will be. Call it in the I/O thread."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -138,9 +138,9 @@ class BatchSender:
             self._wake_at(min(due))
 
     def _collect(self) -> None:
-        news = self._progress_log
-        while news:
-            batch = news.popleft()
+        submitted = self._submitted
+        while submitted:
+            batch = submitted.popleft()
             place = (batch.topic, batch.partition)
             queue = self._queues.get(place)
             if queue is None:
@@ -168,7 +168,7 @@ class BatchSender:
             queue.pipeline.retry_at = now + BACKOFF
 
     def _learn(self, topic: str) -> None:
-        """Ask who leads the topic's partitions; from then on it is asked with all others."""
+        """Request the leaders of the topic's partitions; later refreshes include the topic."""
         if topic in self._learned:
             self._background.want_metadata()
         elif topic not in self._learning:
@@ -247,7 +247,7 @@ class BatchSender:
         self._timer = self._io.loop.call_at(at, self._pump)
 
     def _tick(self) -> None:
-        """Now and again, in case that nothing else wakes us."""
+        """Called periodically, in case that nothing else wakes us."""
         if not self._stopped:
             self._io.loop.call_later(_TICK, self._tick)
             self._cluster.refresh_if_old()
@@ -282,7 +282,7 @@ class BatchSender:
     def _refused(self, queue: TargetQueue, batch: ReadyBatch, error: TallymarkError) -> None:
         now = time.monotonic()
         unfit = is_unfit(batch.batch, error)
-        if unfit:  # whatever it was called: the next batch goes on, this one never will
+        if unfit:  # whatever the error code: the next batch may be sent, this one never
             if not isinstance(error, KafkaError) or error.code != CODES["INVALID_RECORD"]:
                 error = KafkaError(CODES["INVALID_RECORD"], str(error))
         else:
@@ -314,7 +314,8 @@ class BatchSender:
         return now - queue.refused_at >= PATIENCE
 
     def _give_up(self, queue: TargetQueue, error: TallymarkError) -> None:
-        """What stands first is refused; nothing overtakes it."""
+        """The first batch is refused for good, so all batches of the queue fail: none may overtake
+        it."""
         if not queue.failed:
             queue.failed = True
             for batch in queue.abandon():

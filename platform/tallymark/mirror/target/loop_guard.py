@@ -1,20 +1,20 @@
-"""Where records come from that a mirror has written, and so: which of them not to copy back.
+"""Prevents loops: knows from which clusters copied records come, so that they are not copied back.
 
-A mirror must not change records, and must not look at each of them. What it may choose is the
-producer id under which it writes, and that stands in the header of every batch, for as long as
-the batch lives, on any broker. So each mirror announces its ids in the cluster it writes to, before
-it uses them, in the compacted topic ``_tallymark_mirror_producers``::
+A mirror must not change records, and must not decode each of them. What it can choose is the
+producer id under which it writes. The id is in the header of every batch, as long as the batch
+exists, on any broker. So each mirror announces its ids in the cluster it writes to, before it uses
+them, in the compacted topic ``_tallymark_mirror_producers``::
 
     key    the producer id, decimal
     value  {"mirror": "dc1-to-dc2", "origin": ["<cluster id of dc1>", ...]}
 
-``origin`` names every cluster that the records have been in: the source, and for what the source
-itself had from a mirror, also where that came from. A mirror that reads a batch under such an id
-knows by that whether the records have been in its own target: then they are not copied, whatever
-way they took (A to B and back, or A to B to C and back to A), and under whatever name.
+``origin`` names every cluster that the records have been in: the source, and the origin of records
+that a mirror has copied to the source. So a mirror that reads a batch with such an id knows whether
+the records have been in its target. Then it does not copy them, whatever way they took (A to B and
+back, or A to B to C and back to A), and whatever the topic's name is.
 
-An announcement is in the log before the first batch of its id is. So an id that is not in the topic
-when its batch is there belongs to no mirror, now or ever, and is looked up once.
+An announcement is in the log before the first batch of its id. So an id of a batch that is not in
+the topic belongs to no mirror, now or ever, and is looked up once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read_announcement(key: bytes | None, value: bytes | None) -> tuple[int, Orig
 
 
 class LoopGuard:
-    """The announcements of one cluster, read as far as they are needed. For one thread."""
+    """The announcements of one cluster, read when they are needed. For one thread."""
 
     def __init__(self, consumer: SimpleConsumer) -> None:
         self._consumer = consumer
@@ -59,7 +59,8 @@ class LoopGuard:
         self._next: dict[int, int] = {}
 
     def of(self, producer_id: int) -> Origin:
-        """The clusters that records under this id were in before; NONE: it is no mirror's.
+        """The clusters that records with this producer id were in before; NONE: it is not a
+        mirror's id.
 
         ConnectError, KafkaError: the cluster does not answer, try again."""
         if producer_id < 0 or producer_id in self._others:

@@ -1,9 +1,8 @@
-"""The producer ids under which a mirror writes, each announced before it is used.
+"""The producer ids under which a mirror writes; each is announced before it is used.
 
-Copies tell by the producer id in the header of their batch where they come from: see
+The producer id in the header of a batch says where a copy comes from: see
 :mod:`tallymark.mirror.target.loop_guard`. So a mirror has one id for each *origin* (the clusters
-that the records were in before), and no batch goes out under an id of which the target does not
-hold the announcement yet.
+that the records were in before). No batch is sent before the target has the announcement of its id.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class _Entry:
 
 
 class ProducerIdPool:
-    """Lives in the sender's I/O thread. ``changed`` is called when there is a new id, or when
-    ``error`` says that the target gives none for good."""
+    """For the sender's I/O thread. ``changed`` is called when there is a new id, or when the target
+    refuses to give one for good; then ``error`` is set."""
 
     def __init__(
         self, cluster: Cluster, backoff: float, announce: Announce, changed: Callable[[], None]
@@ -53,7 +52,7 @@ class ProducerIdPool:
         return entry.newest if entry else NO_IDENTITY
 
     def want(self, origin: Origin) -> None:
-        """Get a new id in the background, unless that is under way."""
+        """Request a new id in the background, unless that is under way."""
         entry = self._entries.get(origin)
         if entry is None:
             entry = self._entries[origin] = _Entry()

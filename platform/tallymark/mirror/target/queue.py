@@ -1,8 +1,8 @@
-"""One partition of the target: what waits to be sent there, in order. Pure.
+"""The batches that wait to be sent to one partition of the target, in order. Pure.
 
-Within one producer id the client's pipeline keeps the order, also where the target found a batch
-too large and its two halves take its place. One thing is beyond it, and waits until nothing of the
-partition is in flight: the next batch has another origin, so goes out under another producer id.
+For one producer id the client's pipeline keeps the order, also where the target refuses a batch as
+too large and its two halves take its place. A change of the producer id is the matter of this
+class: when the next batch has another origin, it waits until nothing of the partition is in flight.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class TargetQueue:
         self.origin: Origin = frozenset()
         self.pipeline = _pipeline()
         self.failed = False
-        """Something was refused for good: nothing more is sent."""
+        """A batch was refused for good: nothing more is sent."""
         self.refused_at: float | None = None
-        """Since when (monotonic seconds) the target has been refusing, in a way that may pass."""
+        """Since when (monotonic seconds) the target has been refusing with a retriable error."""
         self._pipelines: dict[Origin, Pipeline] = {}
 
     @property
@@ -49,7 +49,8 @@ class TargetQueue:
         return not self.waiting and self.pipeline.idle
 
     def feed(self) -> bool:
-        """Hand the pipeline what it may have now; whether there is anything to be sent."""
+        """Move batches to the pipeline as far as it takes them. Returns whether there is anything
+        to send."""
         if self.failed:
             return False
         while self.waiting and len(self.pipeline.pending) < IN_FLIGHT:
@@ -61,8 +62,8 @@ class TargetQueue:
         return bool(self.pipeline.pending)
 
     def split(self, batch: ReadyBatch) -> int:
-        """The pipeline said so of this batch, which has left it. Returns the bytes of what takes
-        its place. CorruptRecordError: it cannot be divided."""
+        """Put two halves in the place of a batch for which the pipeline decided SPLIT. Returns
+        their bytes. CorruptRecordError: the batch cannot be divided."""
         halves = batch.halves()
         self.pipeline.replace(batch, halves)
         return sum(half.size for half in halves)

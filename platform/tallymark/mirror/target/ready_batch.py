@@ -1,4 +1,4 @@
-"""A batch that is ready for one partition of the target, but for the numbers of its producer."""
+"""A batch that is ready for one partition of the target, but for its producer id and sequence."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ NEVER: Final = float("inf")
 class ReadyBatch(ProducerBatch):
     """Ordered and numbered by the client's
     :class:`~tallymark.client.producing.batches.pipeline.Pipeline`, like a producer's own batches,
-    with the bytes of a batch that is there already. Never expires."""
+    with the bytes of an existing batch. Never expires."""
 
     __slots__ = ("batch", "on_settled", "origin")
 
     def __init__(
         self, topic: str, partition: int, batch: Batch, origin: Origin, on_settled: Settled
     ) -> None:
-        # Only what the pipeline looks at: there are no records to be filled in.
+        # Only what the pipeline needs: no records are appended to this batch.
         self.topic = topic
         self.partition = partition
         self.batch = batch
@@ -55,8 +55,8 @@ class ReadyBatch(ProducerBatch):
         return self.batch.header.codec
 
     def pieces(self, compression: str = "", level: int | None = None) -> tuple[bytes, Buffer]:
-        """The header that goes out, under the present identity and sequence, and the records as
-        they came in; they are compressed already."""
+        """The header with the present producer id and sequence, and the records as they were read;
+        they are compressed already."""
         producer_id, epoch = self.identity
         return rebatch(self.batch, producer_id, epoch, self.base_sequence)
 
@@ -95,6 +95,6 @@ def batch_of(records: Sequence[Record], compression: str) -> Batch:
 
 
 def built(builder: BatchBuilder, compression: str) -> Batch:
-    """What was put together, as a batch."""
+    """The batch that the builder has."""
     (batch,) = split_batches(builder.build(compression=compression))
     return batch

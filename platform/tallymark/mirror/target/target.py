@@ -1,7 +1,7 @@
-"""The target's side of a mirror: batches sent on as they are, and what the mirror writes of itself.
+"""The target's side of a mirror: sends copies, and writes the mirror's own records.
 
-Copies go through :mod:`.batch_sender`; reports, announcements and pairs of offsets through a plain
-producer beside it. Neither stamps nor tallies: a copy is the message it was.
+Copies go through :mod:`.batch_sender`; reports, announcements and pairs of offsets go through a
+plain producer beside it. Neither stamps nor tallies: a copy is the same message.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tallymark.mirror.target.batch_sender import BatchSender
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch
 
 DELIVERY_TIMEOUT_MS: Final = 2**31 - 1
-"""A target that is away for hours is waited for: giving up would only mean to copy again."""
+"""Wait also for a target that is away for hours: giving up would only mean to copy again."""
 MAX_BLOCK_MS: Final = 2000
-"""How long one batch waits for room while the target does not answer; then the mirror looks
-after its source, and tries again."""
+"""How long one batch waits for room while the target does not answer. Then the mirror polls its
+source again, and retries."""
 REQUEST_SECONDS: Final = 15.0
 CLOSE_SECONDS: Final = 5.0
 
@@ -70,7 +70,7 @@ class Target:
         self._sender.wait_for_room(MAX_BLOCK_MS / 1000)
 
     def not_taken(self) -> TimedOutError:
-        """What to say when it has not acknowledged anything for long."""
+        """The error to raise when the target has not acknowledged anything for long."""
         return self._sender.not_taken()
 
     def send(self, batch: ReadyBatch) -> None:
@@ -81,8 +81,8 @@ class Target:
     async def publish(
         self, topic: str, configs: Mapping[str, str], key: bytes, value: bytes | None
     ) -> None:
-        """Write a record of the mirror's own to a topic of one partition, made where it is not.
-        What the producer raises."""
+        """Write a record of the mirror's own to a topic of one partition, which is created if it
+        does not exist. Raises what the producer raises."""
         if topic not in self._made:
             await _is_made(self.context.create_topic(topic, 1, configs))
             self._made.add(topic)
@@ -95,7 +95,7 @@ class Target:
         return self._io.submit(self.publish(topic, configs, key, value))
 
     def close(self) -> None:
-        """Send what is under way, for a moment, and disconnect."""
+        """Wait a moment for what is under way, and disconnect."""
         if self._io.stopped:
             return
         try:
@@ -130,7 +130,7 @@ async def _is_made(making: Future[bool]) -> None:
 
 
 class _Attached:
-    """An interceptor that only takes the producer's context; nothing is tallied anyway."""
+    """An interceptor that only takes the producer's context; nothing is tallied."""
 
     def __init__(self, attached: Callable[[ProducerContext], None]) -> None:
         self._attached = attached
