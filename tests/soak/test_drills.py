@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 
 from tallymark_audit.proof.drill.clean import CleanRun
-from tallymark_audit.proof.drill.planning.plan import make_plan
+from tallymark_audit.proof.drill.planning.plan import make_drill_plan
 from tallymark_audit.proof.drill.planning.topology import build
 from tallymark_audit.proof.drill.run import Drill
-from tallymark_audit.proof.drill.scoring.report import markdown, to_json
+from tallymark_audit.proof.drill.scoring.report import markdown, outcome_to_json
 from tallymark_audit.proof.drill.truth.expected import CORRUPT, DUPLICATION, LOSS
 from tallymark_audit.proof.harness.narrate import Narrator
 
@@ -22,11 +22,11 @@ MESSAGES = 10_000_000
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_a_drill_finds_everything_and_nothing_else(tmp_path: Path, seed: int) -> None:
-    plan = make_plan(seed, 24)
+    plan = make_drill_plan(seed, 24)
     narrator = Narrator(Console(soft_wrap=True))
     outcome = Drill(plan, build(tmp_path / "drill", plan.orders), narrator, 100).run()
     print(markdown([outcome]))
-    assert outcome.perfect, to_json(outcome)
+    assert outcome.perfect, outcome_to_json(outcome)
     assert len(set(outcome.faults) - set(outcome.idle)) >= 5, outcome.hits
     for kind in (LOSS, DUPLICATION, CORRUPT):
         assert outcome.comparison.expected(kind), f"no {kind} was made: the drill proves nothing"

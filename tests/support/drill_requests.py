@@ -10,7 +10,7 @@ from tallymark.protocol.messages import (
 )
 from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.protocol.records.writer import RecordInput
-from tallymark_audit.proof.drill.applications.producer import value_of
+from tallymark_audit.proof.drill.applications.producer import message_value
 
 TOPIC = "orders"
 INSTANCE = bytes(range(8))
@@ -20,7 +20,7 @@ SERVER = "web-1"
 def stamped(sequence: int, partition: int = 0, timestamp: int = 1_000) -> RecordInput:
     """Key, value, headers and timestamp (ms) of one message."""
     stamp = encode_stamp(Stamp(INSTANCE, partition, sequence, SERVER))
-    return None, value_of(SERVER, partition, sequence), [(STAMP_HEADER, stamp)], timestamp
+    return None, message_value(SERVER, partition, sequence), [(STAMP_HEADER, stamp)], timestamp
 
 
 def request(partitions: Mapping[int, Iterable[int]], topic: str = TOPIC) -> ProduceRequest:

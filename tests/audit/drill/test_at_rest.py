@@ -10,7 +10,12 @@ from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import CorruptRecordError
 from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark_audit.proof.drill.faults import at_rest
-from tallymark_audit.proof.drill.truth.books_and_logs import Log, Origin, crc_is_right, read_files
+from tallymark_audit.proof.drill.truth.books_and_logs import (
+    Log,
+    SenderRun,
+    crc_is_right,
+    read_files,
+)
 from tallymark_audit.proof.harness.power_failure import CHECKPOINT
 
 BATCHES, RECORDS, SEGMENTS = 4, 10, 4
@@ -128,6 +133,6 @@ def test_a_broken_crc_is_of_one_batch_and_the_truth_reads_around_it(tmp_path: Pa
         held(segment)
     found: Log = {}
     read_files([segment], TOPIC, 0, found)
-    left = found[Origin(TOPIC, 0, SERVER, INSTANCE.hex())].keys()
+    left = found[SenderRun(TOPIC, 0, SERVER, INSTANCE.hex())].keys()
     gone = range(rotten.offset, rotten.offset + RECORDS)
     assert left == set(range(IN_SEGMENT, 2 * IN_SEGMENT)) - set(gone)

@@ -7,7 +7,7 @@ import pytest
 from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP
 from tallymark_audit.proof.drill.scoring.compare import compare
-from tallymark_audit.proof.drill.scoring.report import Outcome, markdown, merged
+from tallymark_audit.proof.drill.scoring.report import DrillOutcome, markdown, merged_outcome
 from tallymark_audit.proof.drill.scoring.side_scores import (
     SideScore,
     score_events,
@@ -15,7 +15,7 @@ from tallymark_audit.proof.drill.scoring.side_scores import (
     score_unreadable,
 )
 from tallymark_audit.proof.drill.truth.books_and_logs import Unreadable
-from tallymark_audit.proof.drill.truth.expected import DUPLICATION, LOSS, Cell, Expectation, Item
+from tallymark_audit.proof.drill.truth.expected import DUPLICATION, LOSS, Cell, Expectation, Finding
 
 EDGE = "dc1-to-aggregate"
 PLACE = Unreadable("aggregate", kinds.BROKEN_CRC, 0, 417, 4_000)
@@ -26,10 +26,10 @@ def cell(edge: str, topic: str) -> Cell:
 
 
 def test_findings_are_counted_where_their_fault_was_made() -> None:
-    gone = {Item(cell(EDGE, kinds.LOST_SEGMENT), LOSS, number) for number in range(5)}
-    twice = {Item(cell(CONSUMER_HOP, "orders"), DUPLICATION, number, 1) for number in range(3)}
+    gone = {Finding(cell(EDGE, kinds.LOST_SEGMENT), LOSS, number) for number in range(5)}
+    twice = {Finding(cell(CONSUMER_HOP, "orders"), DUPLICATION, number, 1) for number in range(3)}
     truth = Expectation(items=gone | twice)
-    false = Item(cell(EDGE, kinds.LOST_SEGMENT), DUPLICATION, 2, 1)
+    false = Finding(cell(EDGE, kinds.LOST_SEGMENT), DUPLICATION, 2, 1)
     missed = sorted(gone)[0]
     comparison = compare(truth, (gone | twice | {false}) - {missed})
     segment = score_items(kinds.LOST_SEGMENT, 5, truth, comparison)
@@ -101,8 +101,8 @@ def test_what_is_not_said_of_damage_is_missed(
     assert not score_unreadable([PLACE], rows, incidents).perfect
 
 
-def outcome(**more: Any) -> Outcome:
-    return Outcome(7, ("drop",), 10, 1.0, {"drop": 5}, compare(Expectation(), set()), **more)
+def outcome(**more: Any) -> DrillOutcome:
+    return DrillOutcome(7, ("drop",), 10, 1.0, {"drop": 5}, compare(Expectation(), set()), **more)
 
 
 def test_a_drill_with_a_miss_beside_an_alarm_taken_back_or_a_death_is_not_perfect() -> None:
@@ -116,7 +116,7 @@ def test_a_drill_with_a_miss_beside_an_alarm_taken_back_or_a_death_is_not_perfec
 def test_the_report_has_a_line_a_kind_and_what_must_not_be() -> None:
     one = outcome(beside=(SideScore(kinds.LOST_SEGMENT, 9, 9, 9, 0),), deaths=["it ended"])
     other = outcome(beside=(SideScore(kinds.LOST_SEGMENT, 1, 1, 0, 2),))
-    assert merged([one, other]).beside == (SideScore(kinds.LOST_SEGMENT, 10, 10, 9, 2),)
+    assert merged_outcome([one, other]).beside == (SideScore(kinds.LOST_SEGMENT, 10, 10, 9, 2),)
     text = markdown([one, other])
     assert "| lost-segment | 10 | 10 | 9 | 1 | 2 |" in text
     assert "| alarms taken back |  | 0 |  |  | 0 |" in text

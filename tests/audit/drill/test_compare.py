@@ -7,7 +7,7 @@ import pytest
 
 from tallymark_audit.proof.drill.findings.found import items_of, located, undecided
 from tallymark_audit.proof.drill.scoring.compare import Comparison, compare
-from tallymark_audit.proof.drill.scoring.report import Outcome, markdown, to_json
+from tallymark_audit.proof.drill.scoring.report import DrillOutcome, markdown, outcome_to_json
 from tallymark_audit.proof.drill.truth.expected import (
     CORRUPT,
     DUPLICATION,
@@ -15,7 +15,7 @@ from tallymark_audit.proof.drill.truth.expected import (
     UNCLAIMED,
     Cell,
     Expectation,
-    Item,
+    Finding,
 )
 
 WINDOW = 60_000
@@ -25,10 +25,10 @@ OTHER = CELL._replace(partition=1)
 TRUTH = Expectation(
     cells={CELL, OTHER, CELL._replace(window=0)},
     items={
-        Item(CELL, LOSS, 4),
-        Item(CELL, LOSS, 5),
-        Item(CELL, DUPLICATION, 9, 1),
-        Item(OTHER, CORRUPT, 0),
+        Finding(CELL, LOSS, 4),
+        Finding(CELL, LOSS, 5),
+        Finding(CELL, DUPLICATION, 9, 1),
+        Finding(OTHER, CORRUPT, 0),
     },
 )
 
@@ -146,29 +146,29 @@ def test_windows_that_have_not_ended_are_not_waited_for() -> None:
 def test_what_may_be_found_is_neither_missed_nor_invented() -> None:
     producer = CELL._replace(edge="producer-to-dc1")
     truth = Expectation(cells={producer}, untold={(CELL.instance, 0, 7)})
-    assert compare(truth, {Item(producer, LOSS, 7)}).perfect
+    assert compare(truth, {Finding(producer, LOSS, 7)}).perfect
     assert compare(truth, set()).perfect
-    assert not compare(truth, {Item(producer, LOSS, 8)}).perfect
-    assert not compare(truth, {Item(producer, UNCLAIMED, 7)}).perfect
+    assert not compare(truth, {Finding(producer, LOSS, 8)}).perfect
+    assert not compare(truth, {Finding(producer, UNCLAIMED, 7)}).perfect
 
 
 def test_a_percentage_is_never_rounded_up() -> None:
-    items = {Item(CELL, LOSS, number) for number in range(1_000_001)}
-    found = compare(Expectation(cells={CELL}, items=items), items - {Item(CELL, LOSS, 5)})
+    items = {Finding(CELL, LOSS, number) for number in range(1_000_001)}
+    found = compare(Expectation(cells={CELL}, items=items), items - {Finding(CELL, LOSS, 5)})
     assert not found.perfect
-    table = markdown([Outcome(1, ("drop",), 10, 1.0, {"drop": 5}, found)])
+    table = markdown([DrillOutcome(1, ("drop",), 10, 1.0, {"drop": 5}, found)])
     assert "| 99.9999 | 100 |" in table
 
 
 def test_the_report_names_what_went_wrong() -> None:
     found = judged((RIGHT[0] | {"missing": [4, 4]}, RIGHT[1]))
-    told = to_json(Outcome(7, ("drop",), 10, 1.0, {"drop": 5}, found))
+    told = outcome_to_json(DrillOutcome(7, ("drop",), 10, 1.0, {"drop": 5}, found))
     assert told["perfect"] is False
     assert told["missed"] == [f"LOSS {EDGE} orders-0 window 60000 web-1 {'ab' * 8} 5"]
 
 
 def test_a_copy_that_is_counted_and_not_named_is_not_found() -> None:
-    truth = Expectation(cells={CELL}, items={Item(CELL, DUPLICATION, 9, 1)})
+    truth = Expectation(cells={CELL}, items={Finding(CELL, DUPLICATION, 9, 1)})
     named = rows(raw(CELL, "DUPLICATION", duplicates=1, repeated=[[9, 9]]))
     assert compare(truth, items_of(named)).perfect
     counted = compare(truth, items_of(rows(raw(CELL, "DUPLICATION", duplicates=1))))

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tallymark_audit.proof.drill.planning.plan import make_plan
+from tallymark_audit.proof.drill.planning.plan import make_drill_plan
 from tallymark_audit.proof.drill.planning.topology import build
 from tallymark_audit.proof.drill.run import Drill
-from tallymark_audit.proof.drill.scoring.report import terminal_table, to_json
+from tallymark_audit.proof.drill.scoring.report import outcome_to_json, terminal_table
 from tallymark_audit.proof.drill.truth.expected import CORRUPT, DUPLICATION, LOSS
 from tallymark_audit.proof.harness.narrate import Narrator
 
@@ -18,11 +18,11 @@ FAULTS = ("drop", "duplicate", "corrupt", "drop-events", "kill-collector", "torn
 @pytest.mark.process
 @pytest.mark.timeout(900)  # it waits for what takes a minute on a machine that is not busy
 def test_one_seed_finds_everything_and_nothing_else(tmp_path: Path) -> None:
-    plan = make_plan(11, 14, FAULTS)
+    plan = make_drill_plan(11, 14, FAULTS)
     narrator = Narrator(Console(soft_wrap=True))
     outcome = Drill(plan, build(tmp_path / "drill", plan.orders), narrator, 80).run()
     narrator.console.print(terminal_table(outcome))
-    assert outcome.perfect, to_json(outcome)
+    assert outcome.perfect, outcome_to_json(outcome)
     for kind in (LOSS, DUPLICATION, CORRUPT):
         assert outcome.comparison.expected(kind), f"no {kind} was made: the drill proves nothing"
     assert set(outcome.idle) <= {"drop-events"}

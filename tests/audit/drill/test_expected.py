@@ -2,18 +2,18 @@
 
 import zlib
 
-from tallymark_audit.proof.drill.applications.producer import value_of
+from tallymark_audit.proof.drill.applications.producer import message_value
 from tallymark_audit.proof.drill.faults.kinds import RESTAMPED_AT_REST
 from tallymark_audit.proof.drill.scoring.compare import compare
 from tallymark_audit.proof.drill.truth.books_and_logs import (
+    AckedRecord,
     Book,
     Log,
     LostHost,
-    Origin,
+    MessageId,
     Seen,
-    Told,
+    SenderRun,
     Unreadable,
-    Who,
 )
 from tallymark_audit.proof.drill.truth.expected import (
     CORRUPT,
@@ -22,7 +22,7 @@ from tallymark_audit.proof.drill.truth.expected import (
     UNCLAIMED,
     Cell,
     Expectation,
-    Item,
+    Finding,
     expect,
     expect_gone,
     expect_nothing,
@@ -31,16 +31,16 @@ from tallymark_audit.proof.drill.truth.expected import (
 
 WINDOW = 1_000
 SERVER, INSTANCE, TOPIC = "web-1", "00" * 8, "orders"
-ORIGIN = Origin(TOPIC, 0, SERVER, INSTANCE)
+ORIGIN = SenderRun(TOPIC, 0, SERVER, INSTANCE)
 
 
 def crc(sequence: int) -> int:
-    return zlib.crc32(value_of(SERVER, 0, sequence))
+    return zlib.crc32(message_value(SERVER, 0, sequence))
 
 
 def book(*acked: int, ended: bool = True) -> Book:
     """Messages whose number is also their time, in hundreds of ms."""
-    told = {(0, sequence): Told(sequence * 100, crc(sequence)) for sequence in acked}
+    told = {(0, sequence): AckedRecord(sequence * 100, crc(sequence)) for sequence in acked}
     return Book("dc1", TOPIC, SERVER, INSTANCE, told, {0: max(acked) + 1} if ended else {})
 
 
@@ -57,9 +57,9 @@ def expected(one: Book, **logs: Log) -> Expectation:
     return expect([one], logs, [("dc1", "aggregate")] if "aggregate" in logs else [], WINDOW)
 
 
-def item(kind: str, number: int, window: int, copy: int = 0, edge: str = "") -> Item:
+def item(kind: str, number: int, window: int, copy: int = 0, edge: str = "") -> Finding:
     cell = Cell(edge or "producer-to-dc1", TOPIC, window, 0, SERVER, INSTANCE)
-    return Item(cell, kind, number, copy)
+    return Finding(cell, kind, number, copy)
 
 
 def test_all_is_well() -> None:
@@ -168,18 +168,18 @@ def test_what_a_message_lost_with_its_stamp_may_show_to_who_counted_it_before() 
     kinds = {(item.kind, item.number) for item in found.items}
     assert kinds == {(LOSS, 1), (DUPLICATION, 2)}
     cell = next(iter(found.items)).cell
-    assert found.allows(Item(cell, CORRUPT, 0))
-    assert not found.allows(Item(cell, CORRUPT, 1))
+    assert found.allows(Finding(cell, CORRUPT, 0))
+    assert not found.allows(Finding(cell, CORRUPT, 1))
 
 
 MIRROR = "dc1-to-aggregate"
 
 
-def who(sequence: int) -> Who:
-    return Who(TOPIC, INSTANCE, 0, sequence)
+def who(sequence: int) -> MessageId:
+    return MessageId(TOPIC, INSTANCE, 0, sequence)
 
 
-def deleted(now: Log, aggregate: Log, young: frozenset[Who] = frozenset()) -> Expectation:
+def deleted(now: Log, aggregate: Log, young: frozenset[MessageId] = frozenset()) -> Expectation:
     """The log of dc1 held 0, 1 and 2 when its topic was deleted; ``now`` is what came since."""
     old = log(0, 1, 2)
     both = {ORIGIN: old[ORIGIN] | now.get(ORIGIN, {})}

@@ -14,7 +14,7 @@ from tallymark_audit.proof.drill.findings.found import (
     read_verdicts,
     unnamed,
 )
-from tallymark_audit.proof.drill.truth.expected import SKEWED, Cell, Item
+from tallymark_audit.proof.drill.truth.expected import SKEWED, Cell, Finding
 from tallymark_audit.store import open_store
 from tallymark_audit.store.housekeeping.packing import Changed, collapse
 from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
@@ -39,7 +39,7 @@ def test_skew_is_what_producers_report_of_their_cells(tmp_path: Path) -> None:
         ]
         connection.execute(insert(claims), rows)
     cell = Cell("producer-to-dc1", KEY.topic, KEY.window, KEY.partition, KEY.server, KEY.instance)
-    assert read_skewed(address) == {Item(cell, SKEWED, 5)}
+    assert read_skewed(address) == {Finding(cell, SKEWED, 5)}
     assert read_reporters(address, KEY.instance) == []
 
 

@@ -21,8 +21,8 @@ from tallymark.protocol.records.writer import RecordInput
 from tallymark_audit.events.events import encode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.proof.drill.faults import kinds
-from tallymark_audit.proof.drill.faults.fault_injector import Meddler, swapped, with_feigned
-from tallymark_audit.proof.drill.faults.ground_truth import Note
+from tallymark_audit.proof.drill.faults.fault_injector import FaultInjector, swapped, with_feigned
+from tallymark_audit.proof.drill.faults.ground_truth import FaultNote
 from tallymark_audit.proof.drill.faults.kinds import Order, read_orders, write_orders
 from tallymark_audit.reporters.books.tally import ReporterIdentity, Tally
 
@@ -30,8 +30,8 @@ NOW = 10_000
 HOP = "producer-to-dc1"
 
 
-def meddler(*orders: Order) -> Meddler:
-    made = Meddler(HOP, random.Random(1))
+def meddler(*orders: Order) -> FaultInjector:
+    made = FaultInjector(HOP, random.Random(1))
     made.orders = list(orders)
     return made
 
@@ -40,7 +40,7 @@ def order(kind: str, rate: float = 1.0, most: int = 1_000, seconds: float = 0.0)
     return Order(kind, NOW, NOW + 1_000, rate, most, seconds)
 
 
-def noted(notes: list[Note]) -> list[int]:
+def noted(notes: list[FaultNote]) -> list[int]:
     return [
         sequence
         for note in notes

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tallymark.errors import UserError
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.proof.drill.faults import kinds
-from tallymark_audit.proof.drill.planning.plan import ALL_FAULTS, make_plan
+from tallymark_audit.proof.drill.planning.plan import ALL_FAULTS, make_drill_plan
 from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, all_hops
 
 SEED_7 = ("duplicate-batch", "kill-broker", "pause-producer", "reorder")
@@ -17,12 +17,12 @@ SEED_7 = ("duplicate-batch", "kill-broker", "pause-producer", "reorder")
 
 @given(st.integers(0, 10_000))
 def test_the_same_seed_gives_the_same_plan(seed: int) -> None:
-    assert make_plan(seed, 20) == make_plan(seed, 20)
+    assert make_drill_plan(seed, 20) == make_drill_plan(seed, 20)
 
 
 @given(st.integers(0, 10_000))
 def test_every_seed_has_five_kinds_and_loss_meets_duplication(seed: int) -> None:
-    plan = make_plan(seed, 20)
+    plan = make_drill_plan(seed, 20)
     assert len(set(plan.faults)) >= 5
     together = [
         hop
@@ -36,7 +36,7 @@ def test_every_seed_has_five_kinds_and_loss_meets_duplication(seed: int) -> None
 
 @given(st.integers(0, 10_000))
 def test_corruption_meets_neither_loss_nor_duplication(seed: int) -> None:
-    for orders in make_plan(seed, 20).orders.values():
+    for orders in make_drill_plan(seed, 20).orders.values():
         for one in orders:
             meets = [o for o in orders if o is not one and o.start < one.end and one.start < o.end]
             in_data = [o for o in meets if o.kind != kinds.FLIP_EVENTS]
@@ -45,7 +45,7 @@ def test_corruption_meets_neither_loss_nor_duplication(seed: int) -> None:
 
 @given(st.integers(0, 10_000), st.sets(st.sampled_from(ALL_FAULTS), min_size=1, max_size=8))
 def test_everything_happens_while_messages_are_sent(seed: int, wanted: set[str]) -> None:
-    plan = make_plan(seed, 20, sorted(wanted))
+    plan = make_drill_plan(seed, 20, sorted(wanted))
     assert set(plan.faults) == wanted
     moments = [at for orders in plan.orders.values() for o in orders for at in (o.start, o.end)]
     moments += [int(action.at * 1000) for action in plan.actions]
@@ -63,7 +63,7 @@ def test_of_ten_seeds_each_side_fault_is_in_two(tens: int) -> None:
 
 
 def pair(seed: int) -> set[str]:
-    plan = make_plan(seed, 24)
+    plan = make_drill_plan(seed, 24)
     found = {kind for kind in plan.faults if kind in kinds.SIDE_FAULTS}
     assert len(found) == 2
     assert {topic.name for topic in plan.topics} <= found
@@ -75,7 +75,7 @@ def pair(seed: int) -> set[str]:
 
 def test_who_was_drawn_before_side_faults_were_made_is_drawn_still() -> None:
     """A seed is told to others: what it did must not change because there is more to draw."""
-    plan = make_plan(7, 24)
+    plan = make_drill_plan(7, 24)
     main = [kind for kind in plan.faults if kind not in kinds.SIDE_FAULTS]
     assert main == ["drop", "duplicate", "corrupt", *SEED_7]
 
@@ -92,7 +92,7 @@ def test_faults_of_the_wire_leave_topics_alone_that_have_a_fault_of_their_own() 
 def test_bits_turn_where_no_producer_says_its_last_words(seed: int) -> None:
     """The one report that a killed producer's journal gave was damaged, so its run stayed silent
     and its windows UNKNOWN, as they have to; the drill called that undecided."""
-    plan = make_plan(seed, 24, ["kill-producer", kinds.FLIP_EVENTS])
+    plan = make_drill_plan(seed, 24, ["kill-producer", kinds.FLIP_EVENTS])
     (killed,) = [action.name for action in plan.actions]
     assert f"producer-to-{killed.split('-')[1]}" not in plan.orders
     assert len(plan.orders) == 2
@@ -100,14 +100,14 @@ def test_bits_turn_where_no_producer_says_its_last_words(seed: int) -> None:
 
 @pytest.mark.parametrize("kind", kinds.CONSUMER_KILLS)
 def test_who_kills_members_of_a_group_has_a_group(kind: str) -> None:
-    plan = make_plan(1, 20, [kind])
+    plan = make_drill_plan(1, 20, [kind])
     assert plan.orders == {CONSUMER_HOP: []}
     assert [(action.kind, action.name) for action in plan.actions] == [(kind, CONSUMER_HOP)]
 
 
 def test_hop_and_share_can_be_chosen() -> None:
     hop = all_hops()[-1]
-    plan = make_plan(1, 20, ["drop", "corrupt"], [hop], 0.5)
+    plan = make_drill_plan(1, 20, ["drop", "corrupt"], [hop], 0.5)
     assert set(plan.orders) == {hop}
     assert {order.rate for order in plan.orders[hop]} == {0.5}
 
@@ -115,11 +115,11 @@ def test_hop_and_share_can_be_chosen() -> None:
 @pytest.mark.parametrize(("wanted", "hops"), [(["flood"], []), ([], ["dc1-to-moon"])])
 def test_what_does_not_exist_is_named(wanted: list[str], hops: list[str]) -> None:
     with pytest.raises(UserError, match="there is no"):
-        make_plan(1, 20, wanted, hops)
+        make_drill_plan(1, 20, wanted, hops)
 
 
 def test_orders_are_moved_to_the_wall_clock() -> None:
-    plan = make_plan(1, 20, ["drop"])
+    plan = make_drill_plan(1, 20, ["drop"])
     (hop,) = plan.orders
     (order,) = plan.orders[hop]
     (moved,) = plan.orders_from(hop, 1_000_000)

@@ -16,7 +16,7 @@ from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import TallymarkError
 from tallymark.testing import MemoryBroker, read_topic
 from tallymark_audit.proof.drill.faults import kinds
-from tallymark_audit.proof.drill.faults.ground_truth import open_seals
+from tallymark_audit.proof.drill.faults.ground_truth import read_ground_truth
 from tallymark_audit.proof.drill.faults.kinds import Order, write_orders
 from tallymark_audit.proof.drill.faults.proxy import Proxy
 
@@ -24,7 +24,7 @@ COUNT = 300
 FOREVER = 1 << 60
 
 
-class Hop:
+class ProxyHop:
     """A broker, a proxy before it, and what both have."""
 
     def __init__(self, broker: MemoryBroker, folder: Path) -> None:
@@ -88,7 +88,7 @@ class Hop:
     def sealed(self) -> dict[str, list[int]]:
         """What the proxy wrote down: the sequences by kind of fault."""
         found: dict[str, list[int]] = {}
-        for note in open_seals(self.folder):
+        for note in read_ground_truth(self.folder):
             for first, last in note.sequences:
                 found.setdefault(note.kind, []).extend(range(first, last + 1))
         return found
@@ -101,9 +101,9 @@ class Hop:
 
 
 @pytest.fixture
-def hop(tmp_path: Path) -> Iterator[Hop]:
+def hop(tmp_path: Path) -> Iterator[ProxyHop]:
     with MemoryBroker(num_partitions=1) as broker:
-        made = Hop(broker, tmp_path)
+        made = ProxyHop(broker, tmp_path)
         try:
             yield made
         finally:
@@ -114,7 +114,7 @@ def always(kind: str, rate: float, most: int = 1_000, seconds: float = 0.0) -> O
     return Order(kind, 0, FOREVER, rate, most, seconds)
 
 
-def test_without_orders_nothing_is_changed(hop: Hop) -> None:
+def test_without_orders_nothing_is_changed(hop: ProxyHop) -> None:
     hop.start()
     hop.publish()
     assert hop.arrived() == [(number, b"%d" % number) for number in range(COUNT)]
@@ -122,7 +122,7 @@ def test_without_orders_nothing_is_changed(hop: Hop) -> None:
 
 
 @pytest.mark.parametrize("kind", [kinds.DROP, kinds.DROP_BATCH])
-def test_what_is_dropped_was_acknowledged_and_is_not_there(hop: Hop, kind: str) -> None:
+def test_what_is_dropped_was_acknowledged_and_is_not_there(hop: ProxyHop, kind: str) -> None:
     hop.start(always(kind, 0.2))
     hop.publish()
     gone = hop.sealed()[kind]
@@ -132,7 +132,7 @@ def test_what_is_dropped_was_acknowledged_and_is_not_there(hop: Hop, kind: str) 
 
 
 @pytest.mark.parametrize("kind", [kinds.DUPLICATE, kinds.DUPLICATE_BATCH])
-def test_what_is_repeated_is_there_twice(hop: Hop, kind: str) -> None:
+def test_what_is_repeated_is_there_twice(hop: ProxyHop, kind: str) -> None:
     hop.start(always(kind, 0.2))
     hop.publish()
     twice = hop.sealed()[kind]
@@ -141,7 +141,7 @@ def test_what_is_repeated_is_there_twice(hop: Hop, kind: str) -> None:
     assert Counter(sequence for sequence, _ in hop.arrived()) == expected
 
 
-def test_a_lost_answer_makes_the_sender_repeat(hop: Hop) -> None:
+def test_a_lost_answer_makes_the_sender_repeat(hop: ProxyHop) -> None:
     hop.start(always(kinds.LOST_ACK, 0.3, most=2))
     hop.publish()
     lost = hop.sealed()[kinds.LOST_ACK]
@@ -150,7 +150,7 @@ def test_a_lost_answer_makes_the_sender_repeat(hop: Hop) -> None:
     assert {sequence for sequence, count in counts.items() if count > 1} >= set(lost)
 
 
-def test_changed_values_arrive_with_a_right_crc(hop: Hop) -> None:
+def test_changed_values_arrive_with_a_right_crc(hop: ProxyHop) -> None:
     hop.start(always(kinds.CORRUPT, 0.1))
     hop.publish()
     wrong = [sequence for sequence, value in hop.arrived() if value != b"%d" % sequence]
@@ -158,7 +158,7 @@ def test_changed_values_arrive_with_a_right_crc(hop: Hop) -> None:
     assert wrong
 
 
-def test_delays_and_changed_places_lose_nothing(hop: Hop) -> None:
+def test_delays_and_changed_places_lose_nothing(hop: ProxyHop) -> None:
     hop.start(always(kinds.REORDER, 0.5), always(kinds.DELAY, 0.5, most=2, seconds=0.2))
     hop.publish()
     there = [sequence for sequence, _ in hop.arrived()]
@@ -166,7 +166,7 @@ def test_delays_and_changed_places_lose_nothing(hop: Hop) -> None:
     assert hop.sealed()
 
 
-def test_a_broker_that_is_away_is_away_for_the_client_too(hop: Hop) -> None:
+def test_a_broker_that_is_away_is_away_for_the_client_too(hop: ProxyHop) -> None:
     hop.start()
     hop.publish()
     hop.broker.stop()
@@ -176,11 +176,11 @@ def test_a_broker_that_is_away_is_away_for_the_client_too(hop: Hop) -> None:
     assert len(hop.arrived()) == COUNT
 
 
-def test_a_seal_that_a_kill_cut_is_read_up_to_there(hop: Hop) -> None:
+def test_a_seal_that_a_kill_cut_is_read_up_to_there(hop: ProxyHop) -> None:
     hop.start(always(kinds.DROP, 0.2))
     hop.publish()
     path = hop.folder / "proxy.sealed"
-    whole = open_seals(hop.folder)
+    whole = read_ground_truth(hop.folder)
     path.write_bytes(path.read_bytes()[:-5])
-    assert open_seals(hop.folder) == whole[:-1]
+    assert read_ground_truth(hop.folder) == whole[:-1]
     assert json.loads(path.read_text().splitlines()[0])["hop"] == "producer-to-dc1"

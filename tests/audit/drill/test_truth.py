@@ -7,17 +7,17 @@ from drill_requests import INSTANCE, stamped
 
 from tallymark.protocol.records.batch import encode_batch
 from tallymark_audit.proof.drill.truth.books_and_logs import (
+    MessageId,
     OldLog,
-    Origin,
     Seen,
-    Who,
+    SenderRun,
     polls_of,
     read_consumed,
     read_young,
 )
 
 TOPIC = "orders"
-ORIGIN = Origin(TOPIC, 0, "web-1", "ab")
+ORIGIN = SenderRun(TOPIC, 0, "web-1", "ab")
 
 
 def poll(at: int, *sequences: int) -> list[object]:
@@ -50,9 +50,9 @@ def test_members_of_a_group_were_given_what_their_book_says(tmp_path: Path) -> N
         0: 1, 1: 1, 2: 2, 3: 2, 4: 1,
     }  # fmt: skip
     assert copies[4] == [Seen(0, 14, 400, 7)]
-    three = Who(TOPIC, "ab", 0, 3)
+    three = MessageId(TOPIC, "ab", 0, 3)
     assert consumed.in_hand == {"app-1": {three}, "app-2": set()}
-    assert consumed.last["app-1"] == {three, Who(TOPIC, "ab", 0, 2)}
+    assert consumed.last["app-1"] == {three, MessageId(TOPIC, "ab", 0, 2)}
 
 
 def test_a_member_is_waited_for_until_it_was_given_something(tmp_path: Path) -> None:
@@ -68,4 +68,4 @@ def test_the_youngest_of_a_deleted_log_are_known_by_their_offset(tmp_path: Path)
     segment = tmp_path / "00.log"
     segment.write_bytes(encode_batch([stamped(number) for number in range(5)], base_offset=10))
     old = OldLog("dc1", TOPIC, (segment,), 13)
-    assert read_young(old) == {Who(TOPIC, INSTANCE.hex(), 0, number) for number in (3, 4)}
+    assert read_young(old) == {MessageId(TOPIC, INSTANCE.hex(), 0, number) for number in (3, 4)}

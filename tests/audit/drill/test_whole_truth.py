@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, TOPIC, build
-from tallymark_audit.proof.drill.truth.books_and_logs import Consumed, Log, Origin, Seen
+from tallymark_audit.proof.drill.truth.books_and_logs import Consumed, Log, Seen, SenderRun
 from tallymark_audit.proof.drill.truth.expected import DUPLICATION, LOSS
 from tallymark_audit.proof.drill.truth.whole_truth import Gone, Truth, expect_all
 
-ORIGIN = Origin(TOPIC, 0, "web-1", "ab")
+ORIGIN = SenderRun(TOPIC, 0, "web-1", "ab")
 
 
 def log(topic: str, *sequences: int) -> Log:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tallymark.clock import now_ms
 from tallymark_audit.proof.drill.findings.found import GREEN, read_alarms
 from tallymark_audit.proof.drill.planning.topology import DATACENTERS, TOPIC, Topology
-from tallymark_audit.proof.drill.running.processes import Fleet
+from tallymark_audit.proof.drill.running.processes import DrillProcesses
 from tallymark_audit.proof.drill.running.stage import SETTLE_SECONDS, Stage
 from tallymark_audit.proof.harness.narrate import Narrator
 
@@ -39,8 +39,8 @@ class CleanRun:
         self._topology = topology
         self._narrator = narrator
         self._messages = messages
-        self._fleet = Fleet(topology)
-        self._stage = Stage(topology, self._fleet, narrator)
+        self._processes = DrillProcesses(topology)
+        self._stage = Stage(topology, self._processes, narrator)
 
     def run(self) -> CleanOutcome:
         """From the first process to the last verdict. UserError: the run could not go on."""
@@ -48,7 +48,7 @@ class CleanRun:
         patience = SETTLE_SECONDS + self._messages / _SLOWEST
         with ExitStack() as stack:
             stack.callback(self._topology.release)
-            stack.callback(self._fleet.close)
+            stack.callback(self._processes.close)
             self._stage.begin(seed=0)
             began = now_ms()
             with self._narrator.step(f"producing {self._messages:,} messages"):
@@ -76,8 +76,8 @@ class CleanRun:
                 "size": _VALUE_BYTES,
                 "book": str(book),
             }
-            self._fleet.start_bulk(f"bulk-{name}", config)
-        self._fleet.wait_for_end("bulk-", patience)
+            self._processes.start_bulk(f"bulk-{name}", config)
+        self._processes.wait_for_end("bulk-", patience)
         return sum(int(book.read_text(encoding="utf-8")) for book in books.values())
 
     def _problems(self, rows: list[dict[str, Any]], messages: int) -> list[str]:

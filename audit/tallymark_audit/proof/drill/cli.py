@@ -11,16 +11,16 @@ from typing import Final, TypedDict, Unpack
 import click
 
 from tallymark_audit.proof.drill.clean import CleanRun
-from tallymark_audit.proof.drill.planning.plan import ALL_FAULTS, make_plan
+from tallymark_audit.proof.drill.planning.plan import ALL_FAULTS, make_drill_plan
 from tallymark_audit.proof.drill.planning.topology import all_hops, build
 from tallymark_audit.proof.drill.run import Drill
 from tallymark_audit.proof.drill.scoring.report import (
-    Outcome,
+    DrillOutcome,
     markdown,
-    merged,
+    merged_outcome,
+    outcome_to_json,
     side_table,
     terminal_table,
-    to_json,
 )
 from tallymark_audit.proof.harness.narrate import Narrator
 from tallymark_audit.tables import console
@@ -110,9 +110,9 @@ def _drill(given: DrillOptions, narrator: Narrator) -> bool:
     seed, keep = given["seed"], given["keep"]
     seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     wanted = [name.strip() for name in (given["faults"] or "").split(",") if name.strip()]
-    outcomes: list[Outcome] = []
+    outcomes: list[DrillOutcome] = []
     for number in range(seed, seed + given["runs"]):
-        plan = make_plan(number, given["duration"], wanted, given["hops"], given["share"])
+        plan = make_drill_plan(number, given["duration"], wanted, given["hops"], given["share"])
         narrator.say(f"seed {number}, data and logs in {keep}, faults: {', '.join(plan.faults)}")
         outcome = Drill(plan, build(keep, plan.orders), narrator, given["rate"]).run()
         outcomes.append(outcome)
@@ -121,19 +121,21 @@ def _drill(given: DrillOptions, narrator: Narrator) -> bool:
         if not outcome.perfect:
             break  # its data and logs are wanted
     if given["runs"] > 1:
-        narrator.console.print(terminal_table(merged(outcomes)))
-        narrator.console.print(side_table(merged(outcomes)))
+        narrator.console.print(terminal_table(merged_outcome(outcomes)))
+        narrator.console.print(side_table(merged_outcome(outcomes)))
     return all(outcome.perfect for outcome in outcomes)
 
 
-def _write(outcomes: list[Outcome], given: DrillOptions) -> None:
+def _write(outcomes: list[DrillOutcome], given: DrillOptions) -> None:
     if given["report"] is not None:
         given["report"].write_text(markdown(outcomes), encoding="utf-8")
     if given["json_file"] is not None:
-        given["json_file"].write_text(json.dumps(list(map(to_json, outcomes)), indent=2), "utf-8")
+        given["json_file"].write_text(
+            json.dumps(list(map(outcome_to_json, outcomes)), indent=2), "utf-8"
+        )
 
 
-def _tell(outcome: Outcome, narrator: Narrator) -> None:
+def _tell(outcome: DrillOutcome, narrator: Narrator) -> None:
     narrator.console.print(terminal_table(outcome))
     narrator.console.print(side_table(outcome))
     for line in outcome.taken_back:

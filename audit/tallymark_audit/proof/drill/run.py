@@ -12,9 +12,13 @@ from typing import Any, Final
 from tallymark.clock import now_ms
 from tallymark.errors import UserError
 from tallymark_audit.proof.drill.faults import kinds
-from tallymark_audit.proof.drill.faults.ground_truth import Note, Seal, open_seals
+from tallymark_audit.proof.drill.faults.ground_truth import (
+    FaultNote,
+    GroundTruthWriter,
+    read_ground_truth,
+)
 from tallymark_audit.proof.drill.faults.kinds import write_orders
-from tallymark_audit.proof.drill.findings.detection_times import Watcher, times_of
+from tallymark_audit.proof.drill.findings.detection_times import StoreWatcher, times_of
 from tallymark_audit.proof.drill.findings.found import items_of, located, read_skewed, read_verdicts
 from tallymark_audit.proof.drill.findings.taken_back import (
     WindowKey,
@@ -24,13 +28,13 @@ from tallymark_audit.proof.drill.findings.taken_back import (
     read_history,
     taken_back,
 )
-from tallymark_audit.proof.drill.planning.plan import Plan
+from tallymark_audit.proof.drill.planning.plan import DrillPlan
 from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, Topology
-from tallymark_audit.proof.drill.running.actions import Deeds
+from tallymark_audit.proof.drill.running.actions import Actions
 from tallymark_audit.proof.drill.running.lost_journals import retire_lost
-from tallymark_audit.proof.drill.running.processes import Fleet, wait_until
+from tallymark_audit.proof.drill.running.processes import DrillProcesses, wait_until
 from tallymark_audit.proof.drill.running.second_looks import look_again, looks_for
-from tallymark_audit.proof.drill.running.side_actions import DeedsBeside
+from tallymark_audit.proof.drill.running.side_actions import SideActions
 from tallymark_audit.proof.drill.running.stage import (
     COMMAND_SECONDS,
     REPAIR_SECONDS,
@@ -38,10 +42,10 @@ from tallymark_audit.proof.drill.running.stage import (
     Stage,
 )
 from tallymark_audit.proof.drill.scoring.compare import Comparison, compare
-from tallymark_audit.proof.drill.scoring.report import Outcome, hits_of, named
+from tallymark_audit.proof.drill.scoring.report import DrillOutcome, hits_of, named
 from tallymark_audit.proof.drill.scoring.scorer import Scorer
 from tallymark_audit.proof.drill.scoring.side_scores import SideScore
-from tallymark_audit.proof.drill.truth.expected import LOSS, Expectation, Item
+from tallymark_audit.proof.drill.truth.expected import LOSS, Expectation, Finding
 from tallymark_audit.proof.drill.truth.whole_truth import Gone, expect_all, read_truth
 from tallymark_audit.proof.harness.narrate import Narrator
 
@@ -52,30 +56,34 @@ PARTLY: Final = 3
 class Drill:
     """One drill of one plan. ``rate``: messages a second of each producer."""
 
-    def __init__(self, plan: Plan, topology: Topology, narrator: Narrator, rate: float) -> None:
+    def __init__(
+        self, plan: DrillPlan, topology: Topology, narrator: Narrator, rate: float
+    ) -> None:
         self._plan = plan
         self._topology = topology
         self._narrator = narrator
-        self._fleet = Fleet(topology)
-        self._stage = Stage(topology, self._fleet, narrator)
-        self._seal = Seal(topology.sealed / "drill.sealed")
-        self._deeds = Deeds(self._stage, self._seal, random.Random(plan.seed), rate)
+        self._processes = DrillProcesses(topology)
+        self._stage = Stage(topology, self._processes, narrator)
+        self._ground_truth = GroundTruthWriter(topology.sealed / "drill.sealed")
+        self._actions = Actions(self._stage, self._ground_truth, random.Random(plan.seed), rate)
         chance = random.Random(f"beside {plan.seed}")
-        self._beside = DeedsBeside(self._stage, self._seal, chance)
+        self._side_actions = SideActions(self._stage, self._ground_truth, chance)
         self._start = 0
 
-    def run(self) -> Outcome:
+    def run(self) -> DrillOutcome:
         """Everything, from the first process to the last comparison. UserError: the drill itself
         could not go on; what it started is ended in any case."""
         with ExitStack() as stack:
             stack.callback(self._topology.release)
-            stack.callback(self._seal.close)
-            stack.callback(self._fleet.close)
+            stack.callback(self._ground_truth.close)
+            stack.callback(self._processes.close)
             self._stage.begin(self._plan.seed, self._plan.topics)
-            watcher = Watcher(self._stage.store)
+            watcher = StoreWatcher(self._stage.store)
             stack.callback(watcher.close)
             self._traffic()
-            unheld = list(retire_lost(self._stage, self._deeds.lost, self._beside.lost_members))
+            unheld = list(
+                retire_lost(self._stage, self._actions.lost, self._side_actions.lost_members)
+            )
             problems = list(unheld)
             rows, waiting = self._verdicts("letting the windows settle")
             if looks := looks_for(self._plan.faults):
@@ -85,8 +93,8 @@ class Drill:
             with self._narrator.step("opening the seals: what was really done?"):
                 expectation = self._expect()
                 comparison = compare(expectation, found, located(rows), waiting)
-                notes = open_seals(self._topology.sealed)
-                outcome = Outcome(
+                notes = read_ground_truth(self._topology.sealed)
+                outcome = DrillOutcome(
                     seed=self._plan.seed,
                     faults=self._plan.faults,
                     messages=sum(expectation.messages.values()),
@@ -102,8 +110,8 @@ class Drill:
                 self._tell(comparison)
             before = in_alarm(rows)
             self._repair(expectation, outcome, before)
-            self._fleet.check()
-            outcome.deaths = list(self._fleet.deaths)
+            self._processes.check()
+            outcome.deaths = list(self._processes.deaths)
         return outcome
 
     # -- traffic and faults ---------------------------------------------------------------------
@@ -112,64 +120,64 @@ class Drill:
         senders = self._plan.senders
         title = f"{len(senders)} producers for {self._plan.duration:g} s, and the faults"
         with self._narrator.step(title):
-            for name in [self._deeds.send(sender) for sender in senders]:
-                self._fleet.wait_ready(name)
+            for name in [self._actions.send(sender) for sender in senders]:
+                self._processes.wait_ready(name)
             if CONSUMER_HOP in self._topology.hops:
-                self._beside.consume()
+                self._side_actions.consume()
             self._start = now_ms()
             for hop in self._topology.hops:
                 orders = self._plan.orders_from(hop, self._start)
-                write_orders(self._fleet.orders_file(hop), orders)
+                write_orders(self._processes.orders_file(hop), orders)
             for action in self._plan.actions:
                 self._until(action.at)
                 if action.kind in kinds.SIDE_FAULTS:
-                    self._beside.do(action, self._plan.topics)
+                    self._side_actions.do(action, self._plan.topics)
                 else:
-                    self._deeds.do(action)
+                    self._actions.do(action)
             self._until(self._plan.duration)
             self._until_all_have_hit()
             for hop in self._topology.hops:
-                write_orders(self._fleet.orders_file(hop), [])
-            self._fleet.finish("producer-", COMMAND_SECONDS)
+                write_orders(self._processes.orders_file(hop), [])
+            self._processes.finish("producer-", COMMAND_SECONDS)
 
     def _until_all_have_hit(self) -> None:
         """Go on as long as a fault has hit nothing (its hop stood still), up to as long again."""
         wanted = [(hop, one.kind) for hop, orders in self._plan.orders.items() for one in orders]
         end = self._start + 2 * self._plan.duration * 1000
-        while now_ms() < end and not all(self._fleet.has_hit(*one) for one in wanted):
-            self._fleet.check()
+        while now_ms() < end and not all(self._processes.has_hit(*one) for one in wanted):
+            self._processes.check()
             time.sleep(0.2)
 
     def _until(self, seconds: float) -> None:
         while now_ms() < self._start + seconds * 1000:
-            self._fleet.check()
+            self._processes.check()
             time.sleep(0.05)
 
     # -- verdicts and truth ---------------------------------------------------------------------
 
     def _verdicts(self, title: str) -> tuple[list[dict[str, Any]], list[str]]:
         def unreadable(row: Mapping[str, Any]) -> bool:
-            places = self._beside.unreadable
+            places = self._side_actions.unreadable
             return any(one.covers(row["edge"], row["topic"], row["window"]) for one in places)
 
         return self._stage.verdicts(title, unreadable=unreadable)
 
     def _expect(self) -> Expectation:
-        beside = self._beside
+        beside = self._side_actions
         truth = read_truth(self._topology, self._plan.topics, beside.old_logs, beside.unreadable)
-        gone = Gone(self._deeds.lost, beside.lost_members, beside.unreadable)
+        gone = Gone(self._actions.lost, beside.lost_members, beside.unreadable)
         return expect_all(truth, self._topology, self._start, gone)
 
     def _score(
         self,
         rows: list[dict[str, Any]],
-        notes: list[Note],
+        notes: list[FaultNote],
         expectation: Expectation,
         comparison: Comparison,
         unheld: list[str],
     ) -> tuple[SideScore, ...]:
         """One line for each kind that happened beside the main traffic."""
-        scorer = Scorer(self._stage, rows, notes, self._beside.unreadable, unheld)
+        scorer = Scorer(self._stage, rows, notes, self._side_actions.unreadable, unheld)
         beside = [kind for kind in self._plan.faults if kind in kinds.SIDE_FAULTS]
         return tuple(scorer.score(kind, expectation, comparison) for kind in beside)
 
@@ -191,7 +199,7 @@ class Drill:
 
     # -- repair ---------------------------------------------------------------------------------
 
-    def _repair(self, before: Expectation, outcome: Outcome, called: set[WindowKey]) -> None:
+    def _repair(self, before: Expectation, outcome: DrillOutcome, called: set[WindowKey]) -> None:
         """Copy what is still upstream, and see that only what cannot be repaired is left, and that
         nothing else was called wrong meanwhile; ``called``: what was before."""
         lost = {item for item in before.items if item.kind == LOSS}
@@ -201,7 +209,7 @@ class Drill:
         since = now_ms()
         began = time.monotonic()
         with self._narrator.step(f"repairing {len(mirrored)} messages"):
-            command = self._fleet.command("repair", ["audit", "repair", "--apply"])
+            command = self._processes.command("repair", ["audit", "repair", "--apply"])
             code = command.wait(REPAIR_SECONDS)
             if code not in ((0, PARTLY) if lost > mirrored else (0,)):
                 outcome.problems.append(str(command.fail(f"ended with exit {code}")))
@@ -219,7 +227,7 @@ class Drill:
             outcome.taken_back += [line for line in more if line not in outcome.taken_back]
             self._tell(outcome.after)
 
-    def _wait_for_green(self, mended: set[Item], outcome: Outcome) -> None:
+    def _wait_for_green(self, mended: set[Finding], outcome: DrillOutcome) -> None:
         # A window may lack for good what another fault has taken.
         windows = {(item.cell.edge, item.cell.topic, item.cell.window) for item in mended}
 
@@ -229,6 +237,8 @@ class Drill:
             return windows.isdisjoint((row["edge"], row["topic"], row["window"]) for row in short)
 
         try:
-            wait_until(is_green, SETTLE_SECONDS, "repaired windows are still short", self._fleet)
+            wait_until(
+                is_green, SETTLE_SECONDS, "repaired windows are still short", self._processes
+            )
         except UserError as error:
             outcome.problems.append(str(error))

@@ -41,7 +41,7 @@ _DELIVERY_MS: Final = 120_000
 _PADDING: Final = "x" * 60
 
 
-def value_of(server: str, partition: int, sequence: int) -> bytes:
+def message_value(server: str, partition: int, sequence: int) -> bytes:
     """What message number ``sequence`` of a partition holds."""
     return f"{server}:{partition}:{sequence}:{_PADDING}".encode()
 
@@ -87,7 +87,7 @@ def _produce(config: dict[str, Any]) -> None:
             for _ in range(min(due, 1000)):
                 partition = sent % partitions
                 sequence = counts[partition]
-                value = value_of(server, partition, sequence)
+                value = message_value(server, partition, sequence)
                 timestamp = now_ms() + offset_ms
                 row = (partition, sequence, timestamp, zlib.crc32(value))
                 try:

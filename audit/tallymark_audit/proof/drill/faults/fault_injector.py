@@ -31,7 +31,7 @@ from tallymark_audit.events.events import decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.proof.drill.faults import batches, kinds
-from tallymark_audit.proof.drill.faults.ground_truth import Note, notes_of
+from tallymark_audit.proof.drill.faults.ground_truth import FaultNote, notes_of
 from tallymark_audit.proof.drill.faults.kinds import Order
 
 """Topic and partition."""
@@ -53,16 +53,16 @@ class Passage:
     """Requests of our own that go to the broker behind it, their answers to nobody."""
     delay: float = 0.0
     hang_up: bool = False
-    notes: list[Note] = field(default_factory=list[Note])
+    notes: list[FaultNote] = field(default_factory=list[FaultNote])
 
 
-class Meddler:
+class FaultInjector:
     """Meddles on one hop by orders, which may be replaced at any time."""
 
     def __init__(self, hop: str, chance: random.Random) -> None:
         self.hop = hop
         self.orders: list[Order] = []
-        self.taken: list[Note] = []
+        self.taken: list[FaultNote] = []
         self._chance = chance
         self._hits: dict[Order, int] = {}
         self._in_a_row: dict[bytes, int] = {}
@@ -122,16 +122,16 @@ class Meddler:
             places = {place for order in orders for place in self._places(order, batch)}
             hit = batches.picked(batch.records(), places) if places else []
             if hit:
-                self.taken += notes_of(Note(now, kinds.DROP_FETCHED, self.hop, topic), hit)
+                self.taken += notes_of(FaultNote(now, kinds.DROP_FETCHED, self.hop, topic), hit)
             left.append(batches.cut_out(batch, places) if hit else bytes(batch.data))
         return b"".join(left)
 
-    def notes(self, kind: str, now: int, found: Iterable[TopicBatch]) -> list[Note]:
+    def notes(self, kind: str, now: int, found: Iterable[TopicBatch]) -> list[FaultNote]:
         """What was done to all records of these batches."""
         return [
             note
             for topic, batch in found
-            for note in notes_of(Note(now, kind, self.hop, topic), batch.records())
+            for note in notes_of(FaultNote(now, kind, self.hop, topic), batch.records())
         ]
 
     def _whole(self, request: ProduceRequest, now: int, passage: Passage) -> None:
@@ -176,7 +176,7 @@ class Meddler:
             if order.kind == kinds.FLIP_EVENTS:
                 places = self._spared(whole, places)
             if change and places:
-                note = Note(now, order.kind, self.hop, topic)
+                note = FaultNote(now, order.kind, self.hop, topic)
                 changed = change(whole, places)
                 if order.kind == kinds.FLIP_EVENTS:
                     passage.notes.append(replace(note, sequences=_marks(changed or b"", places)))

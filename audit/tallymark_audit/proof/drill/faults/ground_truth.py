@@ -1,6 +1,6 @@
 """What was done to which messages, kept apart from everything that judges.
 
-Whoever makes a fault (the proxy, the log surgery) writes it down at once; only the comparison reads
+Whoever makes a fault (the proxy, the log faults) writes it down at once; only the comparison reads
 it, after the verdicts are in. One JSON object a line::
 
     {"at": ms, "kind": "drop", "hop": "dc1-to-aggregate", "topic": "orders", "partition": 0,
@@ -25,7 +25,7 @@ from tallymark_audit.model.ranges import EMPTY, RangeSet
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class FaultNote:
     """One thing that was done. ``at`` in ms, see the module."""
 
     at: int
@@ -38,7 +38,7 @@ class Note:
     sequences: RangeSet = EMPTY
 
 
-def notes_of(note: Note, records: Iterable[Record]) -> list[Note]:
+def notes_of(note: FaultNote, records: Iterable[Record]) -> list[FaultNote]:
     """The note for each origin among the records: who sent them, and as which of theirs."""
     found: dict[tuple[int, str, str], list[int]] = {}
     for record in records:
@@ -57,14 +57,14 @@ def notes_of(note: Note, records: Iterable[Record]) -> list[Note]:
     ]  # fmt: skip
 
 
-class Seal:
+class GroundTruthWriter:
     """Appends notes to a file, unbuffered: a kill takes nothing back."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
-    def write(self, notes: Iterable[Note]) -> None:
+    def write(self, notes: Iterable[FaultNote]) -> None:
         lines = [json.dumps(asdict(n) | {"sequences": n.sequences.to_list()}) for n in notes]
         if lines:
             os.write(self._file, ("\n".join(lines) + "\n").encode())
@@ -73,16 +73,16 @@ class Seal:
         os.close(self._file)
 
 
-def open_seals(folder: Path) -> list[Note]:
+def read_ground_truth(folder: Path) -> list[FaultNote]:
     """Everything that was sealed in the folder, in the order of time."""
     found = [note for path in sorted(folder.glob("*.sealed")) for note in _read(path)]
     return sorted(found, key=lambda note: note.at)
 
 
-def _read(path: Path) -> Iterator[Note]:
+def _read(path: Path) -> Iterator[FaultNote]:
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             raw = json.loads(line)
         except ValueError:
             continue
-        yield Note(**(raw | {"sequences": RangeSet.from_list(raw["sequences"])}))
+        yield FaultNote(**(raw | {"sequences": RangeSet.from_list(raw["sequences"])}))

@@ -14,7 +14,7 @@ from typing import Final
 
 from tallymark.protocol.records.batch import Record, split_batches
 from tallymark_audit.proof.drill.faults.batches import cut_out, picked
-from tallymark_audit.proof.drill.faults.ground_truth import Note, notes_of
+from tallymark_audit.proof.drill.faults.ground_truth import FaultNote, notes_of
 from tallymark_audit.proof.drill.faults.kinds import CUT_OUT, SIDE_FAULTS, TORN_TAIL
 from tallymark_audit.proof.harness.power_failure import (
     Cut,
@@ -43,10 +43,10 @@ def tear(data_dir: Path, chance: random.Random) -> Cut | None:
     return cut_tail(_largest(tails, chance), chance) if tails else None
 
 
-def notes_of_cut(cut: Cut, hop: str, now: int) -> list[Note]:
+def notes_of_cut(cut: Cut, hop: str, now: int) -> list[FaultNote]:
     """What a torn tail took."""
     records = [record for batch in split_batches(cut.taken) for record in batch.records()]
-    return notes_of(Note(now, TORN_TAIL, hop, cut.tail.topic), records)
+    return notes_of(FaultNote(now, TORN_TAIL, hop, cut.tail.topic), records)
 
 
 def end_of(segment: Path) -> int:
@@ -84,11 +84,11 @@ def forget_indexes(segment: Path) -> None:
         segment.with_suffix(suffix).unlink(missing_ok=True)
 
 
-def notes_of_removed(removed: Removed, hop: str, now: int) -> list[Note]:
+def notes_of_removed(removed: Removed, hop: str, now: int) -> list[FaultNote]:
     """What was taken out."""
     if not removed.records:
         return []
-    return notes_of(Note(now, CUT_OUT, hop, removed.topic), removed.records)
+    return notes_of(FaultNote(now, CUT_OUT, hop, removed.topic), removed.records)
 
 
 def _largest(tails: list[UnflushedTail], chance: random.Random) -> UnflushedTail:

@@ -49,13 +49,13 @@ from tallymark.protocol.messages import (
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.faults.fault_injector import (
-    Meddler,
+    FaultInjector,
     Passage,
     data_batches,
     swapped,
     with_feigned,
 )
-from tallymark_audit.proof.drill.faults.ground_truth import Note, Seal
+from tallymark_audit.proof.drill.faults.ground_truth import FaultNote, GroundTruthWriter
 from tallymark_audit.proof.drill.faults.kinds import read_orders
 from tallymark_audit.proof.drill.faults.redirect import REDIRECTED, redirected
 
@@ -96,8 +96,8 @@ class Proxy:
         self._target: str = config["target"]
         self._topic: str = config.get("topic", "")
         self._orders = Path(config["orders"])
-        self._seal = Seal(Path(config["sealed"]))
-        self._meddler = Meddler(config["hop"], random.Random(config["seed"]))
+        self._ground_truth = GroundTruthWriter(Path(config["sealed"]))
+        self._injector = FaultInjector(config["hop"], random.Random(config["seed"]))
         self._links: set[asyncio.Task[None]] = set()
         self._told: set[str] = set()
 
@@ -112,12 +112,12 @@ class Proxy:
         for link in list(self._links):
             link.cancel()
         await asyncio.gather(looking, *self._links, return_exceptions=True)
-        self._seal.close()
+        self._ground_truth.close()
 
     async def _look(self) -> None:
         """Notice new orders."""
         while True:
-            self._meddler.orders = read_orders(self._orders)
+            self._injector.orders = read_orders(self._orders)
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -173,7 +173,7 @@ class Proxy:
             link.slots.append(_Slot(header))
             link.target.write(len(frame).to_bytes(4, "big") + bytes(frame))
             await link.target.drain()
-        elif self._meddler.reorders(request, now_ms()):
+        elif self._injector.reorders(request, now_ms()):
             await self._change_places(link, header, request)
         else:
             await self._produce(link, header, request)
@@ -194,13 +194,13 @@ class Proxy:
             await self._request(link, frame)
             return
         found = data_batches(request)
-        self._note(self._meddler.notes(kinds.REORDER, now_ms(), found))
+        self._note(self._injector.notes(kinds.REORDER, now_ms(), found))
         request, other = swapped(request, other)
         await self._produce(link, header, request)
         await self._produce(link, next_header, other)
 
     async def _produce(self, link: _Link, header: RequestHeader, request: ProduceRequest) -> None:
-        passage = self._meddler.meddle(request, now_ms())
+        passage = self._injector.meddle(request, now_ms())
         self._note(passage.notes)
         if passage.delay:
             await asyncio.sleep(passage.delay)
@@ -223,10 +223,10 @@ class Proxy:
             encode_request(request, header.api_version, header.correlation_id, header.client_id)
         )
 
-    def _note(self, notes: list[Note]) -> None:
+    def _note(self, notes: list[FaultNote]) -> None:
         """Seal what was done. That a kind of fault has hit at all is no secret: the drill goes on
         until each has."""
-        self._seal.write(notes)
+        self._ground_truth.write(notes)
         for kind in sorted({note.kind for note in notes} - self._told):
             self._told.add(kind)
             log.info("first %s", kind)
@@ -249,9 +249,9 @@ class Proxy:
             return encode_response(with_feigned(answer, slot.feigned), version, number)
         if key is ApiKey.FETCH and self._topic:
             number, fetched = decode_response(frame, FetchRequest, version)
-            fetched = self._meddler.meddle_fetched(fetched, self._topic, now_ms())
-            self._note(self._meddler.taken)
-            self._meddler.taken.clear()
+            fetched = self._injector.meddle_fetched(fetched, self._topic, now_ms())
+            self._note(self._injector.taken)
+            self._injector.taken.clear()
             return encode_response(fetched, version, number)
         if key in REDIRECTED:
             number, found = decode_response(frame, REQUEST_CLASSES[key], version)

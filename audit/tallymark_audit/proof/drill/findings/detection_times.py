@@ -12,9 +12,16 @@ from sqlalchemy.exc import SQLAlchemyError
 from tallymark.clock import now_ms
 from tallymark.errors import TallymarkError
 from tallymark_audit.proof.drill.faults import kinds
-from tallymark_audit.proof.drill.faults.ground_truth import Note
+from tallymark_audit.proof.drill.faults.ground_truth import FaultNote
 from tallymark_audit.proof.drill.findings.found import ALARMS, items_of, located, read_verdicts
-from tallymark_audit.proof.drill.truth.expected import BLOCK, CORRUPT, DUPLICATION, LOSS, Cell, Item
+from tallymark_audit.proof.drill.truth.expected import (
+    BLOCK,
+    CORRUPT,
+    DUPLICATION,
+    LOSS,
+    Cell,
+    Finding,
+)
 
 _PAUSE_SECONDS: Final = 0.4
 KIND_OF: Final[Mapping[str, str]] = {
@@ -32,21 +39,21 @@ KIND_OF: Final[Mapping[str, str]] = {
 
 
 @dataclass(slots=True)
-class Sightings:
+class DetectionTimes:
     """``detected``: when a cell's window first was in a state of alarm (ms, by edge, topic and
     window). ``named``: when an item was first listed, with its place where it has one."""
 
     detected: dict[tuple[str, str, int], int] = field(
         default_factory=dict[tuple[str, str, int], int]
     )
-    named: dict[Item, int] = field(default_factory=dict[Item, int])
+    named: dict[Finding, int] = field(default_factory=dict[Finding, int])
 
 
-class Watcher:
+class StoreWatcher:
     """Looks at the store in a thread of its own until closed."""
 
     def __init__(self, store: str) -> None:
-        self.seen = Sightings()
+        self.seen = DetectionTimes()
         self._store = store
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="drill-watcher", daemon=True)
@@ -80,7 +87,9 @@ class Times:
     name: tuple[float, ...] = ()
 
 
-def times_of(items: Iterable[Item], notes: Iterable[Note], seen: Sightings) -> Mapping[str, Times]:
+def times_of(
+    items: Iterable[Finding], notes: Iterable[FaultNote], seen: DetectionTimes
+) -> Mapping[str, Times]:
     """The times by kind, of the items whose fault was noted."""
     made = _moments(notes)
     detect: dict[str, list[float]] = {}
@@ -103,7 +112,7 @@ def _who(cell: Cell) -> tuple[str, str, int, str, str]:
     return cell.edge, cell.topic, cell.partition, cell.server, cell.instance
 
 
-def _moments(notes: Iterable[Note]) -> dict[tuple[str, str, str, int, str, str, int], int]:
+def _moments(notes: Iterable[FaultNote]) -> dict[tuple[str, str, str, int, str, str, int], int]:
     """When a fault first hit a message (of CORRUPT: its block), by kind of finding."""
     found: dict[tuple[str, str, str, int, str, str, int], int] = {}
     for note in notes:

@@ -18,7 +18,7 @@ from tallymark_audit.proof.drill.truth.expected import (
     SKEWED,
     UNCLAIMED,
     Cell,
-    Item,
+    Finding,
 )
 from tallymark_audit.store import open_store
 from tallymark_audit.store.counted import facts
@@ -71,7 +71,7 @@ def read_incidents(store: str) -> list[dict[str, Any]]:
         return [dict(row) for row in connection.execute(select(incidents)).mappings()]
 
 
-def read_skewed(store: str) -> set[Item]:
+def read_skewed(store: str) -> set[Finding]:
     """How many records of each cell its producer reported as skewed."""
     with open_store(store) as opened, opened.read() as connection:
         cells = [
@@ -81,7 +81,7 @@ def read_skewed(store: str) -> set[Item]:
             for claim in by_cell.values()
         ]
     return {
-        Item(cell_of(f"producer-to-{cluster}", key._asdict()), SKEWED, skewed)
+        Finding(cell_of(f"producer-to-{cluster}", key._asdict()), SKEWED, skewed)
         for cluster, key, skewed in cells
         if skewed
     }
@@ -121,21 +121,21 @@ def unnamed(rows: Iterable[Mapping[str, Any]]) -> list[str]:
             and not cell["located"]
             and row["topic"] not in TOPIC_FAULTS  # what was deleted is nowhere
             and cell["state"] not in _QUIET
-            and Item(cell_of(row["edge"], cell), LOSS, 0).mirrored
+            and Finding(cell_of(row["edge"], cell), LOSS, 0).mirrored
             for cell in row["cells"]
         )
     ]
 
 
-def items_of(rows: Iterable[Mapping[str, Any]]) -> set[Item]:
+def items_of(rows: Iterable[Mapping[str, Any]]) -> set[Finding]:
     """Everything that the verdicts call wrong, message by message."""
     return {item for row in rows for cell in row["cells"] for item in _of_cell(row["edge"], cell)}
 
 
-def located(rows: Iterable[Mapping[str, Any]]) -> set[Item]:
+def located(rows: Iterable[Mapping[str, Any]]) -> set[Finding]:
     """The missing messages of which the verdicts say where they still are."""
     return {
-        Item(cell_of(row["edge"], cell), LOSS, sequence)
+        Finding(cell_of(row["edge"], cell), LOSS, sequence)
         for row in rows
         for cell in row["cells"]
         for place in cell["located"]
@@ -148,23 +148,23 @@ def cell_of(edge: str, raw: RowLike) -> Cell:
     return Cell(edge, raw["topic"], raw["window"], raw["partition"], raw["server"], raw["instance"])
 
 
-def _of_cell(edge: str, raw: Mapping[str, Any]) -> Iterator[Item]:
+def _of_cell(edge: str, raw: Mapping[str, Any]) -> Iterator[Finding]:
     if raw["state"] in _QUIET:
         return
     cell = cell_of(edge, raw)
     for sequence in _each(raw["missing"]):
-        yield Item(cell, LOSS, sequence)
+        yield Finding(cell, LOSS, sequence)
     for sequence in _each(raw["unclaimed"]):
-        yield Item(cell, UNCLAIMED, sequence)
+        yield Finding(cell, UNCLAIMED, sequence)
     copies: Counter[int] = Counter()
     for level in raw["repeated"]:
         for sequence in _each(level):
             copies[sequence] += 1
-            yield Item(cell, DUPLICATION, sequence, copies[sequence])
+            yield Finding(cell, DUPLICATION, sequence, copies[sequence])
     for number in range(copies.total(), raw["duplicates"]):
-        yield Item(cell, DUPLICATION, NAMELESS, number)
+        yield Finding(cell, DUPLICATION, NAMELESS, number)
     for block in raw.get("corrupt", ()):
-        yield Item(cell, CORRUPT, block)
+        yield Finding(cell, CORRUPT, block)
 
 
 def _each(flat: list[int]) -> Iterator[int]:

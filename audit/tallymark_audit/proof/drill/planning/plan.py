@@ -36,10 +36,10 @@ KILL: Final = ("kill-producer", "kill-mirror", "kill-collector", "kill-broker")
 LOST_HOST: Final = "lost-host"
 """A producer is killed, and with it goes its journal."""
 PAUSE: Final = ("pause-producer", "pause-mirror", "pause-collector", "pause-broker")
-SURGERY: Final = (kinds.TORN_TAIL, kinds.CUT_OUT)
+LOG_FAULTS: Final = (kinds.TORN_TAIL, kinds.CUT_OUT)
 SKEW: Final = "clock-skew"
 _ON_WIRE: Final = tuple(kind for kind in kinds.WIRE_FAULTS if kind not in kinds.SIDE_FAULTS)
-MAIN_FAULTS: Final = (*_ON_WIRE, *KILL, LOST_HOST, *PAUSE, *SURGERY, SKEW)
+MAIN_FAULTS: Final = (*_ON_WIRE, *KILL, LOST_HOST, *PAUSE, *LOG_FAULTS, SKEW)
 ALL_FAULTS: Final = (*MAIN_FAULTS, *kinds.SIDE_FAULTS)
 SLOTS: Final = 4
 _ALWAYS: Final = (kinds.DROP, kinds.DUPLICATE, kinds.CORRUPT)
@@ -63,14 +63,14 @@ _MOST: Final = {
     kinds.LOST_ACK: 3,
     kinds.DELAY: 2,
 }
-_ACTIONS: Final = (*KILL, LOST_HOST, *PAUSE, *SURGERY)
+_ACTIONS: Final = (*KILL, LOST_HOST, *PAUSE, *LOG_FAULTS)
 _DELAY_SECONDS: Final = 3.0
 _PAUSE_SECONDS: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
-    """``kind`` happens to the process ``name`` (of surgery: to the cluster) at ``at``."""
+class PlannedAction:
+    """``kind`` happens to the process ``name`` (of log_faults: to the cluster) at ``at``."""
 
     at: float
     kind: str
@@ -90,7 +90,7 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DrillPlan:
     """``orders``: for the proxy of each hop, times in ms since the producers began. ``topics``:
     those beside the main one."""
 
@@ -99,7 +99,7 @@ class Plan:
     faults: tuple[str, ...]
     senders: tuple[Sender, ...]
     orders: dict[str, list[Order]] = field(default_factory=dict[str, list[Order]])
-    actions: tuple[Action, ...] = ()
+    actions: tuple[PlannedAction, ...] = ()
     topics: tuple[SideTopic, ...] = ()
 
     def orders_from(self, hop: str, start: int) -> list[Order]:
@@ -110,13 +110,13 @@ class Plan:
         ]
 
 
-def make_plan(
+def make_drill_plan(
     seed: int,
     duration: float,
     wanted: Sequence[str] = (),
     hops: Sequence[str] = (),
     rate: float | None = None,
-) -> Plan:
+) -> DrillPlan:
     """A plan; without ``wanted`` the seed chooses: loss, duplication and corruption always,
     :data:`_MORE` others, and two side faults. ``rate`` replaces the usual share of what is hit.
     UserError: no such fault or hop."""
@@ -137,7 +137,8 @@ def make_plan(
         for topic in aside.topics
     ]
     actions += [
-        Action(round(duration * deed.share, 3), deed.kind, deed.place) for deed in aside.deeds
+        PlannedAction(round(duration * deed.share, 3), deed.kind, deed.place)
+        for deed in aside.actions
     ]
     if kinds.FLIP_EVENTS in chosen:
         # What a killed producer's journal says is said once: nothing makes up for it.
@@ -152,7 +153,7 @@ def make_plan(
             orders.setdefault(hop, []).append(Order(kinds.FLIP_EVENTS, start, end, share))
     if any(kind in chosen for kind in kinds.CONSUMER_KILLS):
         orders.setdefault(CONSUMER_HOP, [])
-    return Plan(
+    return DrillPlan(
         seed=seed,
         duration=duration,
         faults=chosen,
@@ -234,20 +235,20 @@ def _slot(duration: float, slot: int) -> tuple[int, int]:
     return int(start), int(start + length * 0.8)
 
 
-def _actions(chance: random.Random, duration: float, chosen: Sequence[str]) -> list[Action]:
-    """Kills, pauses and surgery one after the other, so that each finds its process running."""
+def _actions(chance: random.Random, duration: float, chosen: Sequence[str]) -> list[PlannedAction]:
+    """Kills, pauses and log faults one after the other, so that each finds its process running."""
     acted = [kind for kind in chosen if kind in _ACTIONS]
     chance.shuffle(acted)
-    found: list[Action] = []
+    found: list[PlannedAction] = []
     for place, kind in enumerate(acted):
         at = duration * (0.15 + 0.7 * (place + chance.random() * 0.3) / max(1, len(acted)))
         seconds = _PAUSE_SECONDS if kind in PAUSE else 0.0
-        found.append(Action(round(at, 3), kind, _victim(chance, kind), seconds))
+        found.append(PlannedAction(round(at, 3), kind, _victim(chance, kind), seconds))
     return found
 
 
 def _victim(chance: random.Random, kind: str) -> str:
-    if kind in SURGERY:
+    if kind in LOG_FAULTS:
         return AGGREGATE
     if kind == LOST_HOST:  # another one than those that are killed and paused
         return f"producer-{chance.choice(DATACENTERS)}-2"

@@ -32,7 +32,7 @@ _WITH_TOPIC: Final = (*kinds.TOPIC_FAULTS, *kinds.REST_FAULTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class SideAction:
     """``kind`` happens at ``place`` (a cluster, a hop) after this ``share`` of the traffic."""
 
     kind: str
@@ -41,11 +41,11 @@ class Deed:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class SidePlan:
     """See the module."""
 
     topics: tuple[SideTopic, ...]
-    deeds: tuple[Deed, ...]
+    actions: tuple[SideAction, ...]
     chance: random.Random
 
     def flips(self, hops: Sequence[str]) -> list[str]:
@@ -67,16 +67,16 @@ def side_faults_of(seed: int) -> tuple[str, str]:
     return known[seed % len(known)], known[(seed + step) % len(known)]
 
 
-def side_plan(chance: random.Random, chosen: Sequence[str]) -> Beside:
+def side_plan(chance: random.Random, chosen: Sequence[str]) -> SidePlan:
     """The plan of those of the chosen kinds that happen beside the main traffic."""
     topics = tuple(_topic(chance, kind) for kind in chosen if kind in _WITH_TOPIC)
     homes = {topic.name: topic.home for topic in topics}
-    deeds = [
-        _deed(chance, kind, homes.get(kind, ""))
+    actions = [
+        _side_action(chance, kind, homes.get(kind, ""))
         for kind in chosen
         if kind in _WITH_TOPIC or kind in kinds.CONSUMER_KILLS
     ]
-    return Beside(topics, tuple(deeds), chance)
+    return SidePlan(topics, tuple(actions), chance)
 
 
 def _topic(chance: random.Random, kind: str) -> SideTopic:
@@ -87,13 +87,13 @@ def _topic(chance: random.Random, kind: str) -> SideTopic:
     return SideTopic(kind, home, 1, SEGMENT_BYTES)
 
 
-def _deed(chance: random.Random, kind: str, home: str) -> Deed:
+def _side_action(chance: random.Random, kind: str, home: str) -> SideAction:
     """Topics are made again in the middle; damage at rest comes late, when something rests."""
     late = chance.random() * 0.3
     if kind in kinds.CONSUMER_KILLS:
-        return Deed(kind, CONSUMER_HOP, 0.35 + late)
+        return SideAction(kind, CONSUMER_HOP, 0.35 + late)
     if kind in kinds.TOPIC_FAULTS:
-        return Deed(kind, home, 0.35 + late)
+        return SideAction(kind, home, 0.35 + late)
     # What is wrong upstream only, downstream still has: both are drilled where both are mended.
     place = chance.choice((home, AGGREGATE)) if kind in kinds.SCRUBBED_FAULTS else AGGREGATE
-    return Deed(kind, place, 0.6 + late)
+    return SideAction(kind, place, 0.6 + late)

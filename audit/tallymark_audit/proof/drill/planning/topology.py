@@ -53,7 +53,7 @@ class SideTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class ProxyHop:
     """Somewhere messages pass: ``name`` is the edge's. A proxy for it listens on ``port``."""
 
     name: str
@@ -74,7 +74,7 @@ class Topology:
     deployment: Deployment
     settings: Path
     own: dict[str, Path]
-    hops: dict[str, Hop]
+    hops: dict[str, ProxyHop]
     lock: int
     """An open file: as long as it is, nobody else drills in the folder."""
 
@@ -114,9 +114,9 @@ def all_hops() -> list[str]:
     return producers + [f"{name}-to-{AGGREGATE}" for name in DATACENTERS]
 
 
-def build(folder: Path, meddled: Iterable[str], store: str = "") -> Topology:
+def build(folder: Path, through_proxy: Iterable[str], store: str = "") -> Topology:
     """Prepare an empty folder with all settings files. UserError: it cannot be written to."""
-    names = sorted(set(meddled))
+    names = sorted(set(through_proxy))
     # A declared group owes every window; one that is only heard of those since then, and what a
     # slow clock has stamped lies before.
     groups = (
@@ -197,16 +197,16 @@ def _cluster(cluster: Cluster) -> Cluster:
     return cluster.model_copy(update={"broker_settings": settings})
 
 
-def _hops(deployment: Deployment, names: list[str]) -> dict[str, Hop]:
-    found: dict[str, Hop] = {}
+def _hops(deployment: Deployment, names: list[str]) -> dict[str, ProxyHop]:
+    found: dict[str, ProxyHop] = {}
     for name, port in zip(names, free_ports(len(names)), strict=True):
         source, _, target = name.partition("-to-")
         cluster = deployment.cluster(source if name == CONSUMER_HOP else target)
-        found[name] = Hop(name, cluster.bootstrap_servers, port)
+        found[name] = ProxyHop(name, cluster.bootstrap_servers, port)
     return found
 
 
-def _through(deployment: Deployment, hop: Hop) -> Deployment:
+def _through(deployment: Deployment, hop: ProxyHop) -> Deployment:
     """The settings with the hop's target at the proxy."""
     target = hop.name.partition("-to-")[2]
     clusters = tuple(

@@ -9,10 +9,15 @@ from typing import Final
 
 from tallymark.clock import now_ms
 from tallymark.errors import UserError
-from tallymark_audit.proof.drill.faults import kinds
-from tallymark_audit.proof.drill.faults import log_faults as surgery
-from tallymark_audit.proof.drill.faults.ground_truth import Note, Seal
-from tallymark_audit.proof.drill.planning.plan import LOST_HOST, PAUSE, SURGERY, Action, Sender
+from tallymark_audit.proof.drill.faults import kinds, log_faults
+from tallymark_audit.proof.drill.faults.ground_truth import FaultNote, GroundTruthWriter
+from tallymark_audit.proof.drill.planning.plan import (
+    LOG_FAULTS,
+    LOST_HOST,
+    PAUSE,
+    PlannedAction,
+    Sender,
+)
 from tallymark_audit.proof.drill.planning.topology import TOPIC
 from tallymark_audit.proof.drill.running.processes import wait_until
 from tallymark_audit.proof.drill.running.stage import Stage
@@ -26,16 +31,18 @@ _PATIENCE_MS: Final = 10_000
 """How long a producer tries to send to a partition that is no longer there."""
 
 
-class Deeds:
+class Actions:
     """See the module. ``rate``: messages a second of each producer. ``lost``: hosts that are gone
     with the journals of their producers."""
 
-    def __init__(self, stage: Stage, seal: Seal, chance: random.Random, rate: float) -> None:
+    def __init__(
+        self, stage: Stage, ground_truth: GroundTruthWriter, chance: random.Random, rate: float
+    ) -> None:
         self.lost: list[LostHost] = []
         self._stage = stage
-        self._fleet = stage.fleet
+        self._processes = stage.processes
         self._topology = stage.topology
-        self._seal = seal
+        self._ground_truth = ground_truth
         self._chance = chance
         self._rate = rate
         self._senders: dict[str, Sender] = {}
@@ -48,7 +55,7 @@ class Deeds:
         name, server = f"producer-{sender.name}", f"web-{sender.name}-{self._runs}"
         book = self._books[name] = self._topology.sealed / f"{server}.book"
         self._senders[name] = sender
-        self._fleet.start_producer(
+        self._processes.start_producer(
             name,
             {
                 "bootstrap": self._bootstrap(sender),
@@ -70,23 +77,23 @@ class Deeds:
             return self._topology.bootstrap(sender.cluster)
         return self._topology.straight(sender.cluster)
 
-    def do(self, action: Action) -> None:
+    def do(self, action: PlannedAction) -> None:
         """One action of the plan. UserError: the drill cannot go on."""
         if action.kind == kinds.TORN_TAIL:
             self._tear(action.name, f"broker-{action.name}-0")
-        elif action.kind in SURGERY:
+        elif action.kind in LOG_FAULTS:
             self._cut_out(action.name, f"broker-{action.name}-0")
         else:
-            self._seal.write([Note(now_ms(), action.kind, action.name, TOPIC)])
+            self._ground_truth.write([FaultNote(now_ms(), action.kind, action.name, TOPIC)])
             self._signal(action)
 
-    def _signal(self, action: Action) -> None:
+    def _signal(self, action: PlannedAction) -> None:
         name, say = action.name, self._stage.narrator.say
         if action.kind in PAUSE:
             say(f"{name} is stopped for {action.seconds:g} s")
-            self._fleet.pause(name, action.seconds)
+            self._processes.pause(name, action.seconds)
             return
-        self._fleet.kill(name)
+        self._processes.kill(name)
         if action.kind == LOST_HOST:
             self._forget_host(name)
             say(f"{name} is killed, and its journal is gone with its host")
@@ -95,7 +102,7 @@ class Deeds:
         if name in self._senders:
             self.send(self._senders[name])
         else:
-            self._fleet.start(name)
+            self._processes.start(name)
 
     def _forget_host(self, name: str) -> None:
         """Remove the journal: nobody will ever tell what the producer claimed last."""
@@ -107,35 +114,35 @@ class Deeds:
         self.lost.append(LostHost(book.cluster, book.instance, now_ms()))
 
     def _tear(self, cluster: str, broker: str) -> None:
-        self._fleet.kill(broker)
-        cut = surgery.tear(self._topology.broker_folder(cluster), self._chance)
+        self._processes.kill(broker)
+        cut = log_faults.tear(self._topology.broker_folder(cluster), self._chance)
         if cut is not None:
             now = now_ms()
             for hop in self._hops_into(cluster):
-                self._seal.write(surgery.notes_of_cut(cut, hop, now))
+                self._ground_truth.write(log_faults.notes_of_cut(cut, hop, now))
             self._stage.narrator.say(f"{broker} is killed, the end of a segment is torn off")
-        self._fleet.start(broker)
+        self._processes.start(broker)
 
     def _cut_out(self, cluster: str, broker: str) -> None:
         """Records vanish that were not counted yet, since the collector is away."""
         collector = f"collector-{cluster}"
-        self._fleet.kill(collector)
+        self._processes.kill(collector)
         segment = self._topology.broker_folder(cluster) / f"{TOPIC}-0" / f"{0:020}.log"
-        end = surgery.end_of(segment)
+        end = log_faults.end_of(segment)
         wait_until(
-            lambda: surgery.end_of(segment) > end + _TO_CUT,
+            lambda: log_faults.end_of(segment) > end + _TO_CUT,
             _MIRROR_SECONDS,
             f"nothing arrives on {cluster}",
-            self._fleet,
+            self._processes,
         )
-        self._fleet.kill(broker)
-        removed = surgery.remove_middle(segment, TOPIC, end, self._chance, _MOST_CUT)
+        self._processes.kill(broker)
+        removed = log_faults.remove_middle(segment, TOPIC, end, self._chance, _MOST_CUT)
         now = now_ms()
         for hop in self._hops_into(cluster):
-            self._seal.write(surgery.notes_of_removed(removed, hop, now))
+            self._ground_truth.write(log_faults.notes_of_removed(removed, hop, now))
         self._stage.narrator.say(f"{broker} is killed, {len(removed.records)} records cut out")
-        self._fleet.start(broker)
-        self._fleet.start(collector)
+        self._processes.start(broker)
+        self._processes.start(collector)
 
     def _hops_into(self, cluster: str) -> list[str]:
         pairs = self._topology.mirrors

@@ -40,11 +40,11 @@ def _retire(stage: Stage, holder: _Holder) -> Iterable[str]:
     name = holder.instance or holder.server
     try:
         why = f"{holder.edge} is not held by the silence of {name}"
-        wait_until(lambda: _holds(stage, holder, name), SETTLE_SECONDS, why, stage.fleet)
+        wait_until(lambda: _holds(stage, holder, name), SETTLE_SECONDS, why, stage.processes)
     except UserError as error:
         yield str(error)
     for reporter in read_reporters(stage.store, holder.instance, holder.server):
-        command = stage.fleet.command("retire", ["audit", "retire", reporter])
+        command = stage.processes.command("retire", ["audit", "retire", reporter])
         if command.wait(COMMAND_SECONDS):
             yield str(command.fail("failed"))
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from tallymark.errors import UserError
 from tallymark.processes.supervisor.plan import ProcessSpec, plan
-from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, TOPIC, Hop, Topology
+from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, TOPIC, ProxyHop, Topology
 from tallymark_audit.proof.harness.commands import Command
 
 START_SECONDS: Final = 120.0
@@ -40,7 +40,7 @@ _MOST_DEATHS: Final = 5
 """Of collectors: one that dies more often will not live."""
 
 
-class Fleet:
+class DrillProcesses:
     """Every process of one drill, by name. ``deaths``: collectors that ended although nobody ended
     them, with their last words; they are started again, and the drill goes on without mercy."""
 
@@ -69,7 +69,7 @@ class Fleet:
         settings = self._topology.own.get(name, self._topology.settings)
         self._launch(name, spec.arguments, settings)
 
-    def start_proxy(self, hop: Hop, seed: int) -> None:
+    def start_proxy(self, hop: ProxyHop, seed: int) -> None:
         """Start the proxy of a hop, without orders."""
         name = proxy_of(hop.name)
         config = {
@@ -207,12 +207,14 @@ def _plain(hop: str) -> str:
     return hop.replace(":", "-")
 
 
-def wait_until(holds: Any, seconds: float, what: str, fleet: Fleet | None = None) -> None:
+def wait_until(
+    holds: Any, seconds: float, what: str, processes: DrillProcesses | None = None
+) -> None:
     """Wait, bounded. UserError: ``what`` did not come to pass."""
     end = time.monotonic() + seconds
     while not holds():
-        if fleet is not None:
-            fleet.check()
+        if processes is not None:
+            processes.check()
         if time.monotonic() > end:
             raise UserError(f"waited {seconds:g} s in vain: {what}")
         time.sleep(0.2)

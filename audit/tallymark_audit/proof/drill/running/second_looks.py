@@ -26,7 +26,7 @@ def look_again(stage: Stage, looks: Iterable[Sequence[str]]) -> Iterable[str]:
     """Run these commands. What went wrong with them."""
     for arguments in looks:
         with stage.narrator.step(f"tallymark {' '.join(arguments)}"):
-            command = stage.fleet.command(f"look-{arguments[-1]}", arguments)
+            command = stage.processes.command(f"look-{arguments[-1]}", arguments)
             code = command.wait(REPAIR_SECONDS)
             if code != DISCREPANCIES:
                 yield str(command.fail(f"ended with exit {code}"))

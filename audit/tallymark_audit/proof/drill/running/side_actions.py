@@ -15,10 +15,10 @@ from tallymark.client import Admin
 from tallymark.clock import now_ms
 from tallymark_audit.proof.drill.faults import at_rest, kinds
 from tallymark_audit.proof.drill.faults.at_rest import Rotten
-from tallymark_audit.proof.drill.faults.ground_truth import Note, Seal, notes_of
+from tallymark_audit.proof.drill.faults.ground_truth import FaultNote, GroundTruthWriter, notes_of
 from tallymark_audit.proof.drill.faults.log_faults import end_of
 from tallymark_audit.proof.drill.findings.found import counted_to
-from tallymark_audit.proof.drill.planning.plan import Action
+from tallymark_audit.proof.drill.planning.plan import PlannedAction
 from tallymark_audit.proof.drill.planning.topology import (
     AGGREGATE,
     CONSUMER_HOP,
@@ -48,22 +48,24 @@ _BEHIND_SECONDS: Final = 2.0
 _STILL_SECONDS: Final = 5.0
 
 
-class DeedsBeside:
+class SideActions:
     """See the module. ``old_logs``: of deleted topics; ``unreadable``: where a log ends for its
     readers; ``lost_members``: of the group, with their journals."""
 
-    def __init__(self, stage: Stage, seal: Seal, chance: random.Random) -> None:
+    def __init__(
+        self, stage: Stage, ground_truth: GroundTruthWriter, chance: random.Random
+    ) -> None:
         self.old_logs: list[OldLog] = []
         self.unreadable: list[Unreadable] = []
         self.lost_members: list[LostMember] = []
         self._stage = stage
-        self._fleet = stage.fleet
+        self._processes = stage.processes
         self._topology = stage.topology
-        self._seal = seal
+        self._ground_truth = ground_truth
         self._chance = chance
         self._members = 0
 
-    def do(self, action: Action, topics: tuple[SideTopic, ...]) -> None:
+    def do(self, action: PlannedAction, topics: tuple[SideTopic, ...]) -> None:
         """One action of the plan. UserError: the drill cannot go on."""
         if action.kind in kinds.CONSUMER_KILLS:
             self._kill_member(action.kind)
@@ -83,7 +85,7 @@ class DeedsBeside:
         name, home = topic.name, topic.home
         folders = self._folders(home, name)
         if self._chance.random() < _BEHIND_SHARE:
-            self._fleet.pause(f"mirror-{home}-to-{AGGREGATE}", _STILL_SECONDS)
+            self._processes.pause(f"mirror-{home}-to-{AGGREGATE}", _STILL_SECONDS)
             time.sleep(_BEHIND_SECONDS)
         # Only what the mirror has not copied and the collector has counted is lost for certain.
         young = {folder.name: end_of(_newest(folder)) for folder in folders}
@@ -93,7 +95,7 @@ class DeedsBeside:
         with Admin(bootstrap_servers=self._topology.straight(home)) as admin:
             admin.delete_topic(name)
             admin.create_topic(name, left)
-        self._seal.write([Note(now_ms(), name, home, name)])
+        self._ground_truth.write([FaultNote(now_ms(), name, home, name)])
         self.old_logs += [
             OldLog(home, name, kept[folder], young[folder]) for folder in sorted(kept)
         ]
@@ -111,7 +113,7 @@ class DeedsBeside:
             )
 
         why = f"the collector of {cluster} does not read {topic}"
-        wait_until(has_read, _WAIT_SECONDS, why, self._fleet)
+        wait_until(has_read, _WAIT_SECONDS, why, self._processes)
 
     def _keep(self, folder: Path) -> tuple[Path, ...]:
         """The segments under a second name, by which they stay when the broker deletes them: also
@@ -138,27 +140,27 @@ class DeedsBeside:
             kinds.LOSS_FOR_SPARK: partial(at_rest.remove, segment),
         }[topic.name]
         broker = f"broker-{cluster}-0"
-        self._fleet.kill(broker)
+        self._processes.kill(broker)
         self._seal_rot(damage(), topic.name, cluster)
-        self._fleet.start(broker)
-        self._fleet.wait_ready(broker)
+        self._processes.start(broker)
+        self._processes.wait_ready(broker)
 
     def _break(self, topic: SideTopic, cluster: str) -> None:
         """Break the CRC of one batch before its collector has come to it."""
         broker, collector = f"broker-{cluster}-0", f"collector-{cluster}"
-        self._fleet.kill(collector)
+        self._processes.kill(collector)
         (folder,) = self._folders(cluster, topic.name)
         end = end_of(_newest(folder))
         segment = self._wait_for_segment(topic, cluster, now_ms, end)
-        self._fleet.kill(broker)
+        self._processes.kill(broker)
         rotten = at_rest.break_crc(segment, self._chance)
         self._seal_rot(rotten, topic.name, cluster)
         window = rotten.before - rotten.before % WINDOW_MS
         until = rotten.behind - rotten.behind % WINDOW_MS
         self.unreadable.append(Unreadable(cluster, topic.name, 0, rotten.offset, window, until))
-        self._fleet.start(broker)
-        self._fleet.wait_ready(broker)
-        self._fleet.start(collector)
+        self._processes.start(broker)
+        self._processes.wait_ready(broker)
+        self._processes.start(collector)
 
     def _wait_for_segment(
         self, topic: SideTopic, cluster: str, older_than: Callable[[], int], first_offset: int = 0
@@ -172,12 +174,12 @@ class DeedsBeside:
             return bool(found)
 
         why = f"no segment of {topic.name} on {cluster} is closed and flushed"
-        wait_until(has_some, _WAIT_SECONDS, why, self._fleet)
+        wait_until(has_some, _WAIT_SECONDS, why, self._processes)
         return self._chance.choice(found)
 
     def _seal_rot(self, rotten: Rotten, kind: str, cluster: str) -> None:
         now, records = now_ms(), rotten.records
-        self._seal.write(notes_of(Note(now, kind, cluster, kind), records))
+        self._ground_truth.write(notes_of(FaultNote(now, kind, cluster, kind), records))
         where = f"{rotten.segment.parent.name} of {cluster}"
         self._stage.narrator.say(f"{kind}: {len(records)} messages of {where}")
 
@@ -187,7 +189,7 @@ class DeedsBeside:
         """Start a member of the group: through the proxy if there is one, its reports not."""
         self._members += 1
         hop = self._topology.hops[CONSUMER_HOP]
-        self._fleet.start_consumer(
+        self._processes.start_consumer(
             f"consumer-{GROUP}",
             {
                 "bootstrap": f"127.0.0.1:{hop.port}",
@@ -198,16 +200,16 @@ class DeedsBeside:
                 "book": str(self._topology.sealed / f"{GROUP}.consumed"),
             },
         )
-        self._fleet.wait_ready(f"consumer-{GROUP}")
+        self._processes.wait_ready(f"consumer-{GROUP}")
 
     def _kill_member(self, kind: str) -> None:
         name, server = f"consumer-{GROUP}", f"app-{self._members}"
         book = self._topology.sealed / f"{GROUP}.consumed"
         why = f"{server} of group {GROUP} is given nothing"
-        wait_until(lambda: polls_of(book, server) > _POLLS, _WAIT_SECONDS, why, self._fleet)
-        self._fleet.kill(name)
+        wait_until(lambda: polls_of(book, server) > _POLLS, _WAIT_SECONDS, why, self._processes)
+        self._processes.kill(name)
         now = now_ms()
-        self._seal.write([Note(now, kind, CONSUMER_HOP, TOPIC)])
+        self._ground_truth.write([FaultNote(now, kind, CONSUMER_HOP, TOPIC)])
         gone = ""
         if kind == kinds.LOST_CONSUMER:
             self._forget_journal(server)

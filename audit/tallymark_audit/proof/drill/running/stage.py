@@ -21,7 +21,7 @@ from tallymark_audit.proof.drill.planning.topology import (
     SideTopic,
     Topology,
 )
-from tallymark_audit.proof.drill.running.processes import Fleet, proxy_of
+from tallymark_audit.proof.drill.running.processes import DrillProcesses, proxy_of
 from tallymark_audit.proof.harness.narrate import Narrator
 
 QUIET_SECONDS: Final = 4.0
@@ -38,7 +38,7 @@ class Stage:
     """The processes of a drill and who tells of them."""
 
     topology: Topology
-    fleet: Fleet
+    processes: DrillProcesses
     narrator: Narrator
 
     @property
@@ -51,17 +51,17 @@ class Stage:
         main one."""
         with self.narrator.step("starting ZooKeeper, brokers, proxies, mirrors and collectors"):
             for number, hop in enumerate(self.topology.hops.values()):
-                self.fleet.start_proxy(hop, seed * 10 + number)
-            self.fleet.start_services(["zookeeper"])
-            self.fleet.start_services(["broker-"])
+                self.processes.start_proxy(hop, seed * 10 + number)
+            self.processes.start_services(["zookeeper"])
+            self.processes.start_services(["broker-"])
             for name in DATACENTERS:
                 with Admin(bootstrap_servers=self.topology.straight(name)) as admin:
                     admin.create_topic(TOPIC, PARTITIONS)
             for topic in topics:
                 self._make(topic)
             for name in self.topology.hops:
-                self.fleet.wait_ready(proxy_of(name))
-            self.fleet.start_services(["mirror-", "collector-"])
+                self.processes.wait_ready(proxy_of(name))
+            self.processes.start_services(["mirror-", "collector-"])
 
     def _make(self, topic: SideTopic) -> None:
         """At home and downstream, where a mirror would make it without its size of segments."""
@@ -93,7 +93,7 @@ class Stage:
                 quiet = time.monotonic() - quiet_since > QUIET_SECONDS
                 if quiet or time.monotonic() > end:
                     break
-                self.fleet.check()
+                self.processes.check()
                 time.sleep(0.4)
             self.narrator.say(f"{len(rows)} windows are judged, {len(waiting)} are not")
             return rows, waiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tallymark_audit.proof.drill.truth.expected import KINDS, LOSS, Cell, Expectation, Item
+from tallymark_audit.proof.drill.truth.expected import KINDS, LOSS, Cell, Expectation, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Comparison:
     ``unplaced``: lost messages that are still upstream, without a place in the verdict."""
 
     scores: tuple[Score, ...]
-    missed: frozenset[Item] = frozenset()
-    invented: frozenset[Item] = frozenset()
-    unplaced: frozenset[Item] = frozenset()
+    missed: frozenset[Finding] = frozenset()
+    invented: frozenset[Finding] = frozenset()
+    unplaced: frozenset[Finding] = frozenset()
     undecided: tuple[str, ...] = field(default_factory=tuple)
 
     def expected(self, kind: str) -> int:
@@ -55,14 +55,14 @@ class Comparison:
 
 def compare(
     expectation: Expectation,
-    found: set[Item],
-    located: set[Item] | None = None,
+    found: set[Finding],
+    located: set[Finding] | None = None,
     undecided: Iterable[str] = (),
 ) -> Comparison:
     """Compare item by item. ``located``: the missing messages whose place upstream was named; every
     loss on a mirror's hop has one, unless it is gone upstream, too."""
     believed = {item for item in found if item in expectation.items or not expectation.allows(item)}
-    unplaced: set[Item] = set()
+    unplaced: set[Finding] = set()
     if located is not None:
         lost = {item for item in expectation.items if item.kind == LOSS}
         unplaced = {item for item in lost if item.mirrored} - expectation.gone - located
@@ -75,7 +75,7 @@ def compare(
     )
 
 
-def _score(kind: str, expectation: Expectation, believed: set[Item]) -> Score:
+def _score(kind: str, expectation: Expectation, believed: set[Finding]) -> Score:
     wanted = {item for item in expectation.items if item.kind == kind}
     said = {item for item in believed if item.kind == kind}
     bad, called = _cells(wanted), _cells(said)
@@ -91,5 +91,5 @@ def _score(kind: str, expectation: Expectation, believed: set[Item]) -> Score:
     )
 
 
-def _cells(items: Iterable[Item]) -> set[Cell]:
+def _cells(items: Iterable[Finding]) -> set[Cell]:
     return {item.cell for item in items}

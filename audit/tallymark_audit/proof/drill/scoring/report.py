@@ -11,13 +11,13 @@ from typing import Any
 from rich.table import Table
 
 from tallymark_audit.model.time_format import percent
-from tallymark_audit.proof.drill.faults.ground_truth import Note
+from tallymark_audit.proof.drill.faults.ground_truth import FaultNote
 from tallymark_audit.proof.drill.faults.kinds import SIDE_FAULTS
 from tallymark_audit.proof.drill.findings.detection_times import Times
 from tallymark_audit.proof.drill.planning.plan import SKEW
 from tallymark_audit.proof.drill.scoring.compare import Comparison, Score
 from tallymark_audit.proof.drill.scoring.side_scores import SideScore
-from tallymark_audit.proof.drill.truth.expected import SKEWED, Item
+from tallymark_audit.proof.drill.truth.expected import SKEWED, Finding
 
 _SHOWN = 20
 HEADINGS = (
@@ -29,7 +29,7 @@ SIDE_HEADINGS = ("beside the main traffic", "done", "to find", "found", "missed"
 
 
 @dataclass(slots=True)
-class Outcome:
+class DrillOutcome:
     """All that a drill found out. Times in seconds; ``repair_seconds`` None: nothing was repaired.
     ``after``: the comparison once more, after the repair. ``beside``: what happened beside the
     main traffic. ``taken_back``: alarms that were, and why they had been; ``deaths``: of
@@ -71,7 +71,7 @@ class Outcome:
         return self.comparison.perfect and again and beside and quiet
 
 
-def hits_of(notes: Iterable[Note]) -> dict[str, int]:
+def hits_of(notes: Iterable[FaultNote]) -> dict[str, int]:
     """Messages that each fault hit (of monitoring events: events)."""
     hits: Counter[str] = Counter()
     # What vanished from a log is noted for every mirror that may have brought it.
@@ -80,7 +80,7 @@ def hits_of(notes: Iterable[Note]) -> dict[str, int]:
     return dict(sorted(hits.items()))
 
 
-def terminal_table(outcome: Outcome) -> Table:
+def terminal_table(outcome: DrillOutcome) -> Table:
     """The confusion matrix, one line a kind."""
     table = Table(*HEADINGS, box=None)
     for row in _rows(outcome):
@@ -88,7 +88,7 @@ def terminal_table(outcome: Outcome) -> Table:
     return table
 
 
-def side_table(outcome: Outcome) -> Table:
+def side_table(outcome: DrillOutcome) -> Table:
     """What happened beside the main traffic, one line a kind, and what must not happen."""
     table = Table(*SIDE_HEADINGS, box=None)
     for row in _side_rows(outcome):
@@ -96,7 +96,7 @@ def side_table(outcome: Outcome) -> Table:
     return table
 
 
-def markdown(outcomes: Sequence[Outcome]) -> str:
+def markdown(outcomes: Sequence[DrillOutcome]) -> str:
     """All drills: what was done, and one matrix over all of them."""
     lines = ["| seed | messages | faults that hit | verdict |", "|---|---|---|---|"]
     for one in outcomes:
@@ -104,9 +104,9 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
         verdict = "all right" if one.perfect else "wrong"
         lines.append(f"| {one.seed} | {one.messages:,} | {hits or 'none'} | {verdict} |")
     lines += ["", f"| {' | '.join(HEADINGS)} |", "|---" * len(HEADINGS) + "|"]
-    lines += [f"| {' | '.join(row)} |" for row in _rows(merged(outcomes))]
+    lines += [f"| {' | '.join(row)} |" for row in _rows(merged_outcome(outcomes))]
     lines += ["", f"| {' | '.join(SIDE_HEADINGS)} |", "|---" * len(SIDE_HEADINGS) + "|"]
-    lines += [f"| {' | '.join(row)} |" for row in _side_rows(merged(outcomes))]
+    lines += [f"| {' | '.join(row)} |" for row in _side_rows(merged_outcome(outcomes))]
     repaired = sum(one.repaired for one in outcomes)
     seconds = [one.repair_seconds for one in outcomes if one.repair_seconds is not None]
     if seconds:
@@ -117,7 +117,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def merged(outcomes: Sequence[Outcome]) -> Outcome:
+def merged_outcome(outcomes: Sequence[DrillOutcome]) -> DrillOutcome:
     """Several drills as one: counts added, times together."""
     beside: dict[str, SideScore] = {}
     scores: dict[str, Score] = {}
@@ -134,7 +134,7 @@ def merged(outcomes: Sequence[Outcome]) -> Outcome:
         for kind, taken in one.times.items():
             before = times.get(kind, Times())
             times[kind] = Times(before.detect + taken.detect, before.name + taken.name)
-    return Outcome(
+    return DrillOutcome(
         seed=outcomes[0].seed,
         faults=tuple(dict.fromkeys(kind for one in outcomes for kind in one.faults)),
         messages=sum(one.messages for one in outcomes),
@@ -148,7 +148,7 @@ def merged(outcomes: Sequence[Outcome]) -> Outcome:
     )
 
 
-def to_json(outcome: Outcome) -> dict[str, Any]:
+def outcome_to_json(outcome: DrillOutcome) -> dict[str, Any]:
     """Everything, for machines."""
     return {
         "seed": outcome.seed,
@@ -180,7 +180,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def named(items: Iterable[Item]) -> list[str]:
+def named(items: Iterable[Finding]) -> list[str]:
     """Items as text, some of them."""
     ordered = sorted(items)
     shown = [
@@ -192,7 +192,7 @@ def named(items: Iterable[Item]) -> list[str]:
     return [*shown, f"and {more} more"] if more else shown
 
 
-def _rows(outcome: Outcome) -> list[list[str]]:
+def _rows(outcome: DrillOutcome) -> list[list[str]]:
     rows: list[list[str]] = []
     for score in outcome.comparison.scores:
         taken = outcome.times.get(score.kind, Times())
@@ -213,7 +213,7 @@ def _rows(outcome: Outcome) -> list[list[str]]:
     return rows
 
 
-def _side_rows(outcome: Outcome) -> list[list[str]]:
+def _side_rows(outcome: DrillOutcome) -> list[list[str]]:
     rows = [
         [
             score.kind,

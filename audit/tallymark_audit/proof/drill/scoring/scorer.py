@@ -8,7 +8,7 @@ from typing import Any
 
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.proof.drill.faults import kinds
-from tallymark_audit.proof.drill.faults.ground_truth import Note
+from tallymark_audit.proof.drill.faults.ground_truth import FaultNote
 from tallymark_audit.proof.drill.findings.found import read_incidents
 from tallymark_audit.proof.drill.running.stage import Stage
 from tallymark_audit.proof.drill.scoring.compare import Comparison
@@ -31,7 +31,7 @@ class Scorer:
         self,
         stage: Stage,
         rows: Sequence[dict[str, Any]],
-        notes: Sequence[Note],
+        notes: Sequence[FaultNote],
         unreadable: Sequence[Unreadable],
         unheld: Sequence[str],
     ) -> None:
@@ -64,7 +64,7 @@ class Scorer:
         }
 
 
-def _marks_of(notes: Iterable[Note]) -> Iterable[int]:
+def _marks_of(notes: Iterable[FaultNote]) -> Iterable[int]:
     for note in notes:
         if note.kind == kinds.FLIP_EVENTS:
             for first, last in note.sequences:

@@ -17,7 +17,7 @@ from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP
 from tallymark_audit.proof.drill.scoring.compare import Comparison
 from tallymark_audit.proof.drill.truth.books_and_logs import Unreadable
-from tallymark_audit.proof.drill.truth.expected import DUPLICATION, Expectation, Item
+from tallymark_audit.proof.drill.truth.expected import DUPLICATION, Expectation, Finding
 
 BAD_EVENT: Final = "bad-event"
 """The kind of incident that says of an event that it is not believed."""
@@ -49,7 +49,7 @@ def score_items(
     return SideScore(kind, done, len(expected), len(expected) - len(missed), len(wrong))
 
 
-def _is_of(item: Item, kind: str) -> bool:
+def _is_of(item: Finding, kind: str) -> bool:
     if kind in kinds.CONSUMER_KILLS:
         return item.cell.edge == CONSUMER_HOP and item.kind == DUPLICATION
     return item.cell.topic == kind

@@ -21,14 +21,14 @@ from tallymark.errors import CorruptRecordError, KafkaError, RemoteProtocolError
 from tallymark.protocol.records.batch import Batch, Record, split_batches
 from tallymark_audit.events.events import decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.proof.drill.applications.producer import value_of
+from tallymark_audit.proof.drill.applications.producer import message_value
 
 LATELY_MS: Final = 5_000
 """A member of a group has reported what it was given longer ago than this: it does many times a
 second."""
 
 
-class Origin(NamedTuple):
+class SenderRun(NamedTuple):
     """Whose messages: topic and partition where they were first written, and by which run."""
 
     topic: str
@@ -37,7 +37,7 @@ class Origin(NamedTuple):
     instance: str
 
 
-class Who(NamedTuple):
+class MessageId(NamedTuple):
     """A message, wherever it is."""
 
     topic: str
@@ -46,7 +46,7 @@ class Who(NamedTuple):
     sequence: int
 
 
-class Told(NamedTuple):
+class AckedRecord(NamedTuple):
     """What the application was told is safe: when it was stamped (ms), CRC-32 of its value."""
 
     timestamp: int
@@ -70,11 +70,13 @@ class Book:
     topic: str
     server: str
     instance: str
-    acked: dict[tuple[int, int], Told] = field(default_factory=dict[tuple[int, int], Told])
+    acked: dict[tuple[int, int], AckedRecord] = field(
+        default_factory=dict[tuple[int, int], AckedRecord]
+    )
     sent: dict[int, int] = field(default_factory=dict[int, int])
 
 
-Log = dict[Origin, dict[int, list[Seen]]]
+Log = dict[SenderRun, dict[int, list[Seen]]]
 """A cluster's records: origin -> sequence -> every copy, in the order of offsets."""
 
 
@@ -121,7 +123,7 @@ def read_book(path: Path) -> Book | None:
     for what, *row in rows[1:]:
         if what == "acked":
             partition, sequence, timestamp, crc = row
-            book.acked[partition, sequence] = Told(timestamp, crc)
+            book.acked[partition, sequence] = AckedRecord(timestamp, crc)
         else:
             book.sent[row[0]] = row[1]
     return book
@@ -152,15 +154,15 @@ class Consumed(NamedTuple):
     what it was given within its last seconds."""
 
     log: Log
-    in_hand: dict[str, set[Who]]
-    last: dict[str, set[Who]]
+    in_hand: dict[str, set[MessageId]]
+    last: dict[str, set[MessageId]]
 
 
 def read_consumed(path: Path, topic: str) -> Consumed:
     """See :class:`Consumed`; from the application's own book. Polls are its lines."""
     found = Consumed({}, {}, {})
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    polls: list[tuple[int, set[Who]]] = []
+    polls: list[tuple[int, set[MessageId]]] = []
     server = ""
     for line in text.split("\n")[:-1]:
         what, *row = json.loads(line)
@@ -181,14 +183,14 @@ def polls_of(path: Path, server: str) -> int:
     return mine.count('["poll", ') if mine.startswith(json.dumps(server)) else 0
 
 
-def _take(log: Log, topic: str, message: Sequence[Any]) -> Who:
+def _take(log: Log, topic: str, message: Sequence[Any]) -> MessageId:
     *where, partition, server, instance, sequence = message
-    origin = Origin(topic, partition, server, instance)
+    origin = SenderRun(topic, partition, server, instance)
     log.setdefault(origin, {}).setdefault(sequence, []).append(Seen(*where))
-    return Who(topic, instance, partition, sequence)
+    return MessageId(topic, instance, partition, sequence)
 
 
-def _end_member(found: Consumed, server: str, polls: list[tuple[int, set[Who]]]) -> None:
+def _end_member(found: Consumed, server: str, polls: list[tuple[int, set[MessageId]]]) -> None:
     if polls:
         last_at, in_hand = polls[-1]
         found.in_hand[server] = in_hand
@@ -219,7 +221,7 @@ def read_files(files: Iterable[Path], topic: str, partition: int, found: Log) ->
                 _add(found, topic, partition, batch.records())
 
 
-def read_young(old: OldLog) -> set[Who]:
+def read_young(old: OldLog) -> set[MessageId]:
     """The messages of a deleted log that nobody can have counted for certain."""
     records = [
         record
@@ -229,7 +231,7 @@ def read_young(old: OldLog) -> set[Who]:
         if record.offset >= old.young_from
     ]
     stamps = [stamp for record in records if isinstance(stamp := stamp_of(record.headers), Stamp)]
-    return {Who(old.topic, one.instance.hex(), one.partition, one.sequence) for one in stamps}
+    return {MessageId(old.topic, one.instance.hex(), one.partition, one.sequence) for one in stamps}
 
 
 def crc_is_right(batch: Batch) -> bool:
@@ -294,13 +296,13 @@ def _add(found: Log, topic: str, partition: int, records: Iterable[Record]) -> N
         if not isinstance(stamp, Stamp):
             continue
         _hold_against(stamp, record.value)
-        origin = Origin(topic, stamp.partition, stamp.server, stamp.instance.hex())
+        origin = SenderRun(topic, stamp.partition, stamp.server, stamp.instance.hex())
         seen = Seen(partition, record.offset, record.timestamp, zlib.crc32(record.value or b""))
         found.setdefault(origin, {}).setdefault(stamp.sequence, []).append(seen)
 
 
 def _hold_against(stamp: Stamp, value: bytes | None) -> None:
     """The value of a message that is not damaged says the same as its stamp."""
-    expected = value_of(stamp.server, stamp.partition, stamp.sequence)
+    expected = message_value(stamp.server, stamp.partition, stamp.sequence)
     if value is None or len(value) != len(expected):
         raise UserError(f"the message of {stamp} holds {value!r}: the books cannot be trusted")

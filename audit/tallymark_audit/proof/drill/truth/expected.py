@@ -23,10 +23,10 @@ from tallymark_audit.proof.drill.truth.books_and_logs import (
     Book,
     Log,
     LostHost,
-    Origin,
+    MessageId,
     Seen,
+    SenderRun,
     Unreadable,
-    Who,
 )
 
 LOSS: Final = "LOSS"
@@ -54,7 +54,7 @@ class Cell(NamedTuple):
     instance: str
 
 
-class Item(NamedTuple):
+class Finding(NamedTuple):
     """One thing that is wrong in a cell: of LOSS and UNCLAIMED the message's sequence; of
     DUPLICATION the sequence and the how-manieth further copy; of CORRUPT the
     block's number; of SKEWED how many there are."""
@@ -70,9 +70,9 @@ class Item(NamedTuple):
         return not self.cell.edge.startswith("producer-") and GROUP_MARK not in self.cell.edge
 
     @property
-    def who(self) -> Who:
+    def who(self) -> MessageId:
         """The message it is about, unless it is about a block or a number of them."""
-        return Who(self.cell.topic, self.cell.instance, self.cell.partition, self.number)
+        return MessageId(self.cell.topic, self.cell.instance, self.cell.partition, self.number)
 
 
 @dataclass(slots=True)
@@ -86,12 +86,12 @@ class Expectation:
     just before their topic was deleted. ``messages``: how many there are on each edge."""
 
     cells: set[Cell] = field(default_factory=set[Cell])
-    items: set[Item] = field(default_factory=set[Item])
+    items: set[Finding] = field(default_factory=set[Finding])
     untold: set[tuple[str, int, int]] = field(default_factory=set[tuple[str, int, int]])
-    unclear: set[Item] = field(default_factory=set[Item])
+    unclear: set[Finding] = field(default_factory=set[Finding])
     unsure: set[Cell] = field(default_factory=set[Cell])
-    gone: set[Item] = field(default_factory=set[Item])
-    young: set[Who] = field(default_factory=set[Who])
+    gone: set[Finding] = field(default_factory=set[Finding])
+    young: set[MessageId] = field(default_factory=set[MessageId])
     hidden: int = 0
     messages: Counter[str] = field(default_factory=Counter[str])
 
@@ -103,7 +103,7 @@ class Expectation:
         self.hidden += other.hidden
         self.messages.update(other.messages)
 
-    def allows(self, item: Item) -> bool:
+    def allows(self, item: Finding) -> bool:
         """Whether the item may be found and need not be."""
         if item.cell in self.unsure or item in self.unclear:
             return True
@@ -152,7 +152,7 @@ def _expect_of_producer(found: Expectation, book: Book, log: Log, window_ms: int
         claims.setdefault(partition, {})[sequence] = _Message(*told, 1)
     partitions = {origin.partition for origin in log if origin.instance == book.instance}
     for partition in sorted(partitions | claims.keys()):
-        origin = Origin(book.topic, partition, book.server, book.instance)
+        origin = SenderRun(book.topic, partition, book.server, book.instance)
         there, of_partition = log.get(origin, {}), claims.setdefault(partition, {})
         if not book.sent:
             last = max((*there, *of_partition), default=-1)
@@ -167,7 +167,7 @@ def _expect_of_producer(found: Expectation, book: Book, log: Log, window_ms: int
         _compare(found, edge, origin, of_partition, log, window_ms, doubtful)
 
 
-def expect_gone(found: Expectation, home: str, old: Log, now: Log, young: Set[Who]) -> None:
+def expect_gone(found: Expectation, home: str, old: Log, now: Log, young: Set[MessageId]) -> None:
     """A topic of ``home`` was deleted with the ``old`` log, and made again: ``now`` is what stands
     there. The losses on the hops out of it have no place, unless they were sent again."""
     there = _messages(now)
@@ -182,7 +182,7 @@ def expect_gone(found: Expectation, home: str, old: Log, now: Log, young: Set[Wh
     found.gone &= found.items
 
 
-def expect_repeats(found: Expectation, edge: str, doubtful: Set[Who]) -> None:
+def expect_repeats(found: Expectation, edge: str, doubtful: Set[MessageId]) -> None:
     """What a killed member of the group of this edge had in hand comes again: whether it had gone
     beyond it, so that it was processed twice, nobody can say."""
     unclear = {
@@ -201,9 +201,9 @@ def expect_nothing(found: Expectation, place: Unreadable) -> None:
     found.items = {item for item in found.items if item.cell not in cells}
 
 
-def _messages(log: Log) -> set[Who]:
+def _messages(log: Log) -> set[MessageId]:
     return {
-        Who(origin.topic, origin.instance, origin.partition, sequence)
+        MessageId(origin.topic, origin.instance, origin.partition, sequence)
         for origin, sequences in log.items()
         for sequence in sequences
     }
@@ -215,9 +215,9 @@ def expect_skew(found: Expectation, books: Iterable[Book], before: int, window_m
         counts: Counter[Cell] = Counter()
         for (partition, _), told in book.acked.items():
             if told.timestamp < before:
-                origin = Origin(book.topic, partition, book.server, book.instance)
+                origin = SenderRun(book.topic, partition, book.server, book.instance)
                 counts[_cell(f"producer-to-{book.cluster}", origin, told.timestamp, window_ms)] += 1
-        found.items |= {Item(cell, SKEWED, count) for cell, count in counts.items()}
+        found.items |= {Finding(cell, SKEWED, count) for cell, count in counts.items()}
 
 
 def _doubt(found: Expectation, host: LostHost, window_ms: int) -> None:
@@ -237,7 +237,7 @@ def _doubt(found: Expectation, host: LostHost, window_ms: int) -> None:
 def _compare(
     found: Expectation,
     edge: str,
-    origin: Origin,
+    origin: SenderRun,
     claims: Mapping[int, _Message],
     log: Log,
     window_ms: int,
@@ -252,14 +252,14 @@ def _compare(
         cell = _cell(edge, origin, told.timestamp, window_ms)
         found.cells.add(cell)
         if message is None:
-            found.items.add(Item(cell, UNCLAIMED, sequence))
+            found.items.add(Finding(cell, UNCLAIMED, sequence))
         else:
             found.messages[edge] += 1
             blocks.add(cell, sequence, told, copies, sequence in doubtful)
         if not copies:
-            found.items.add(Item(cell, LOSS, sequence))
+            found.items.add(Finding(cell, LOSS, sequence))
         for number in range(1, len(copies) - told.copies + 1):
-            found.items.add(Item(cell, DUPLICATION, sequence, number))
+            found.items.add(Finding(cell, DUPLICATION, sequence, number))
     if GROUP_MARK not in edge:  # a group tells what it has processed, not what that held
         found.items |= blocks.items()
         found.unclear |= blocks.unclear()
@@ -298,11 +298,11 @@ class _Blocks:
         if any(copy.crc != message.crc for copy in copies):
             self._changed[block] += 1
 
-    def items(self) -> set[Item]:
+    def items(self) -> set[Finding]:
         """What has to be found."""
         return self._showing() - self.unclear()
 
-    def unclear(self) -> set[Item]:
+    def unclear(self) -> set[Finding]:
         """What may be found or not."""
         return {item for item in self._showing() if (item.cell, item.number) in self._doubtful}
 
@@ -310,14 +310,14 @@ class _Blocks:
         """Changed messages that cannot be found."""
         return sum(count for block, count in self._changed.items() if not self._shows(*block))
 
-    def not_showing(self) -> set[Item]:
+    def not_showing(self) -> set[Finding]:
         """What cannot show by itself. A scrub may know what was counted first, and say it."""
-        every = {Item(cell, CORRUPT, number) for cell, number in self._changed}
+        every = {Finding(cell, CORRUPT, number) for cell, number in self._changed}
         return every - self._showing()
 
-    def _showing(self) -> set[Item]:
+    def _showing(self) -> set[Finding]:
         return {
-            Item(cell, CORRUPT, number)
+            Finding(cell, CORRUPT, number)
             for cell, number in self._changed
             if self._shows(cell, number)
         }
@@ -326,6 +326,6 @@ class _Blocks:
         return (cell, number) not in self._incomplete and cell not in self._repeated
 
 
-def _cell(edge: str, origin: Origin, timestamp: int, window_ms: int) -> Cell:
+def _cell(edge: str, origin: SenderRun, timestamp: int, window_ms: int) -> Cell:
     window = timestamp - timestamp % window_ms
     return Cell(edge, origin.topic, window, origin.partition, origin.server, origin.instance)

@@ -23,9 +23,9 @@ from tallymark_audit.proof.drill.truth.books_and_logs import (
     Log,
     LostHost,
     LostMember,
+    MessageId,
     OldLog,
     Unreadable,
-    Who,
     read_books,
     read_consumed,
     read_files,
@@ -53,7 +53,7 @@ class Deleted(NamedTuple):
     cluster: str
     log: Log
     now: Log
-    young: set[Who]
+    young: set[MessageId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _read_deleted(old_logs: Iterable[OldLog], logs: dict[str, Log]) -> list[Dele
         by_topic.setdefault((old.cluster, old.topic), []).append(old)
     for (cluster, topic), parts in by_topic.items():
         log: Log = {}
-        young: set[Who] = set()
+        young: set[MessageId] = set()
         for old in parts:
             partition = int(old.files[0].parent.name.rpartition("-")[2])
             read_files(old.files, topic, partition, log)
