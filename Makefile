@@ -1,4 +1,5 @@
-# make check   the gate: format, lint, types (two checkers), imports between rooms
+# make check   the gate: format, lint, types (two checkers), imports between rooms,
+#                                                  rules of the house
 # make fast ROOM=log  one room in seconds: its pure tests, lint, imports between rooms (no ROOM: the list)
 # make test    every test but the long ones       make unit   the pure ones: no process, no socket
 # make soak    the long ones                       make demo   the main job, end to end
@@ -28,6 +29,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/python deploy/house_rules.py
 	$(BIN)/mypy
 	$(BIN)/pyright
 

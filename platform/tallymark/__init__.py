@@ -1,6 +1,10 @@
 """Tallymark: a Kafka-compatible log platform with the audit built in.
 
 >>> from tallymark import Producer, SimpleConsumer
+
+The rooms, from those that know nothing of the others upwards: ``protocol``, ``log``, ``net`` and
+``coordination``; then ``client``, ``groups`` and ``broker``; then ``mirror`` and ``publishing``;
+and ``cli`` on top of them. pyproject.toml has the layers.
 """
 
 from __future__ import annotations

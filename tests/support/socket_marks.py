@@ -16,19 +16,29 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
+import click
 import pytest
 
-# Classes and functions of the packages (and of uvicorn) that bind or connect.
+# Classes and functions of the packages, of uvicorn and of http that bind or connect.
 OPENERS: Final = frozenset(
     {
         "Broker",
         "ControlServer",
+        "DashboardServer",
+        "HTTPServer",
+        "RegistryServer",
         "Server",
+        "Supervisor",
+        "ThreadingHTTPServer",
         "WebServer",
-        "free_port",
+        "ask",
         "free_ports",
+        "is_taken",
+        "listen",
+        "running_stacks",
         "serve",
-        "Thread server",
+        "tallymark.cli.stack.doctor.command",
+        "with_free_ports",
     }
 )
 # Methods of asyncio and of the module socket that bind or connect.
@@ -45,7 +55,9 @@ METHODS: Final = frozenset(
 )
 OF_THE_MODULE_SOCKET: Final = frozenset({"bind", "connect", "create_connection", "create_server"})
 _TESTS: Final = Path(__file__).parents[1]
-_PACKAGES: Final = ("tallymark", "uvicorn")
+_PACKAGES: Final = ("http", "socketserver", "uvicorn")
+# Code of the packages that is followed as helpers of tests are: it starts whole stacks.
+_FOLLOWED: Final = ("tallymark.testing", "tallymark_audit.proof", "tallymark_audit.testing")
 
 
 def mark_tests_that_open_sockets(items: list[pytest.Item]) -> None:
@@ -91,6 +103,8 @@ def _inner(used: object) -> object:
             used = used.func
         elif isinstance(used, MethodType):
             used = used.__func__
+        elif isinstance(used, click.Command):
+            used = used.callback
         else:
             below = None if isinstance(used, type) else getattr(used, "__wrapped__", None)
             if below is None:
@@ -99,13 +113,16 @@ def _inner(used: object) -> object:
 
 
 def _is_opener(used: FunctionType | type) -> bool:
-    return used.__name__ in OPENERS and used.__module__.partition(".")[0] in _PACKAGES
+    package = used.__module__.partition(".")[0]
+    if not package.startswith("tallymark") and package not in _PACKAGES:
+        return False
+    return used.__name__ in OPENERS or f"{used.__module__}.{used.__name__}" in OPENERS
 
 
 @functools.cache
 def _is_helper(used: FunctionType | type) -> bool:
-    """Code of tests/ or of ``tallymark.testing``: what is below has its names in the table."""
-    if used.__module__.startswith("tallymark.testing"):
+    """Code of tests/, or that is followed like it; other code has its names in the table."""
+    if used.__module__.startswith(_FOLLOWED):
         return True
     module = sys.modules.get(used.__module__)
     code = getattr(used, "__code__", None)

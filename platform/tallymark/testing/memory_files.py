@@ -11,6 +11,9 @@ states of every file and folder: what processes see, and what would be there aft
   it, whatever that is: creating, writing, cutting, syncing, renaming, removing.
 """
 
+# The open files of a disk read its faults and its era.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import errno

@@ -1,4 +1,9 @@
-"""Avro schemas: parse and validate, canonical text, compatibility. Pure: no I/O, no clock."""
+"""Avro schemas: parsed, checked, compared. Pure: no I/O, no clock.
+
+Read ``model`` (what a schema is) and ``parse`` first, with ``names`` and ``defaults``; then
+``canonical`` (the text that identifies a schema) and ``compatibility`` with ``matching`` (which
+schema can read what another wrote). ``budget`` bounds what one schema may cost.
+"""
 
 from tallymark_schema_registry.schemas.budget import LIGHT, Budget, TooLargeError
 from tallymark_schema_registry.schemas.canonical import canonical_text

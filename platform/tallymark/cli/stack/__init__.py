@@ -1,4 +1,5 @@
-"""``tallymark up`` and what looks at a whole deployment.
+"""``tallymark up``, and the commands that look at a whole deployment.
 
-Read :mod:`.up` first, then :mod:`.status` and :mod:`.doctor`.
+Read :mod:`.up` first (it starts everything), then :mod:`.status` (what runs) and :mod:`.doctor`
+(what is wrong on this machine). :mod:`.stacks` finds the stacks that run.
 """

@@ -93,7 +93,7 @@ class PollWatchdog:
 
 def _doing(thread: int) -> str:
     """The innermost functions of a thread, the outer first."""
-    frame = sys._current_frames().get(thread)
+    frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
     names: list[str] = []
     while frame is not None and len(names) < _FRAMES:
         code = frame.f_code
