@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from tallymark.errors import UserError
 from tallymark.publishing.reading.inputs import PipeInput, open_input
 from tallymark.publishing.reading.lines import MAX_LINE, split_lines
-from tallymark.publishing.reading.rows import Bad, Line
-from tallymark.publishing.reading.stopping import StopAfter
+from tallymark.publishing.reading.rows import Bad, Line, StopAfter
 
 
 def never() -> StopAfter:

@@ -14,8 +14,7 @@ from tallymark.deployment import Deployment
 from tallymark.errors import CODES, KafkaError, TimedOutError, UserError
 from tallymark.publishing.cluster import check_topic, find_cluster
 from tallymark.publishing.publisher import Counts, Publisher
-from tallymark.publishing.reading.rows import Bad, Row
-from tallymark.publishing.reading.stopping import StopAfter
+from tallymark.publishing.reading.rows import Bad, Row, StopAfter
 from tallymark.publishing.rejects import Rejects
 from tallymark.publishing.schemas.fitting import Misfit
 from tallymark.serialization import SerializationError

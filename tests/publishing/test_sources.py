@@ -18,9 +18,8 @@ from tallymark.publishing.reading import access_log, host_metrics
 from tallymark.publishing.reading.access_log import access_log_rows
 from tallymark.publishing.reading.csv_rows import csv_rows
 from tallymark.publishing.reading.json_lines import json_rows
-from tallymark.publishing.reading.rows import Bad, Line, Lines, Row, Rows
+from tallymark.publishing.reading.rows import Bad, Line, Lines, Row, Rows, StopAfter
 from tallymark.publishing.reading.sources import Shard, open_source, with_event_time
-from tallymark.publishing.reading.stopping import StopAfter
 from tallymark.serialization import AvroCodec
 from tallymark.shell.times import clf_time_ms, event_time_ms
 

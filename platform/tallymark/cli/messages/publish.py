@@ -21,7 +21,7 @@ from tallymark.processes.process import configure_logging, stop_signals
 from tallymark.publishing import cluster as clusters
 from tallymark.publishing.progress import progress
 from tallymark.publishing.publisher import Counts, Publisher
-from tallymark.publishing.reading.rows import Rows
+from tallymark.publishing.reading.rows import Rows, StopAfter
 from tallymark.publishing.reading.sources import (
     FORMATS,
     Shard,
@@ -30,7 +30,6 @@ from tallymark.publishing.reading.sources import (
     open_source,
     with_event_time,
 )
-from tallymark.publishing.reading.stopping import StopAfter
 from tallymark.publishing.rejects import Rejects
 from tallymark.publishing.schemas.choose import choose_schema, register
 from tallymark.publishing.schemas.fitting import Fit, fitter
