@@ -8,8 +8,8 @@ from typing import Final
 from sqlalchemy import Connection
 
 from tallymark.clock import now_ms
-from tallymark_schema_registry import faults
-from tallymark_schema_registry.faults import RegistryFault
+from tallymark_schema_registry import errors as faults
+from tallymark_schema_registry.errors import RegistryFault
 from tallymark_schema_registry.levels import (
     DEFAULT,
     Level,

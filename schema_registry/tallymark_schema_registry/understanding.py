@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final, NamedTuple
 
-from tallymark_schema_registry import faults
+from tallymark_schema_registry import errors as faults
 from tallymark_schema_registry.bounded_cache import BoundedCache
 from tallymark_schema_registry.schemas import (
     Budget,

@@ -20,7 +20,7 @@ from hostile_schemas import SMALL, Pair, mutated, record, text, wide
 from tallymark_schema_registry import levels, service
 from tallymark_schema_registry.bounded_cache import BoundedCache
 from tallymark_schema_registry.embedded import RegistryServer
-from tallymark_schema_registry.faults import RegistryFault
+from tallymark_schema_registry.errors import RegistryFault
 from tallymark_schema_registry.schemas import (
     Budget,
     InvalidSchemaError,

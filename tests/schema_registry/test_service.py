@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from tallymark.errors import UserError
-from tallymark_schema_registry.faults import RegistryFault
+from tallymark_schema_registry.errors import RegistryFault
 from tallymark_schema_registry.service import Registry, parse_version
 from tallymark_schema_registry.store import Store, open_engine
 from tallymark_schema_registry.store.tables import metadata

@@ -12,14 +12,14 @@ from fastapi import FastAPI, Request, Response
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from tallymark_schema_registry import faults
+from tallymark_schema_registry import errors as faults
 from tallymark_schema_registry.bounded_cache import BoundedCache
-from tallymark_schema_registry.faults import RegistryFault
+from tallymark_schema_registry.errors import RegistryFault
 from tallymark_schema_registry.service import Registry
 from tallymark_schema_registry.web import check_routes, config_routes, id_routes, subject_routes
 from tallymark_schema_registry.web.asgi import App
-from tallymark_schema_registry.web.edge import Bodies, Edge, fault_body
-from tallymark_schema_registry.web.lanes import Lanes
+from tallymark_schema_registry.web.middleware import Bodies, Edge, fault_body
+from tallymark_schema_registry.web.worker_threads import Lanes
 from tallymark_schema_registry.web.negotiate import V1
 
 MAX_BODIES: Final = 32 << 20

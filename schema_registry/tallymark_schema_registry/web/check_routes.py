@@ -6,10 +6,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from tallymark_schema_registry.faults import RegistryFault
+from tallymark_schema_registry.errors import RegistryFault
 from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.web.answers import as_json
-from tallymark_schema_registry.web.lanes import Lanes
+from tallymark_schema_registry.web.responses import as_json
+from tallymark_schema_registry.web.worker_threads import Lanes
 from tallymark_schema_registry.web.requests import SchemaRequest, flag, subject_of
 
 _INVALID_SCHEMA = 42201

@@ -7,10 +7,10 @@ from importlib.metadata import version as distribution_version
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from tallymark_schema_registry import faults
+from tallymark_schema_registry import errors as faults
 from tallymark_schema_registry.levels import Level
 from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.web.answers import as_json
+from tallymark_schema_registry.web.responses import as_json
 from tallymark_schema_registry.web.requests import body_of, flag, subject_of
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.web.answers import as_json, json_bytes, raw
-from tallymark_schema_registry.web.edge import Bodies
+from tallymark_schema_registry.web.responses import as_json, json_bytes, raw
+from tallymark_schema_registry.web.middleware import Bodies
 from tallymark_schema_registry.web.negotiate import V1
 from tallymark_schema_registry.web.requests import integer, page
 

@@ -11,7 +11,7 @@ from anyio import to_thread
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from tallymark_schema_registry import faults
+from tallymark_schema_registry import errors as faults
 
 Item = TypeVar("Item")
 MAX_BODY: Final = 1_048_576

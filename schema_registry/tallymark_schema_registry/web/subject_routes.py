@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.web.answers import as_json, raw, version_body
-from tallymark_schema_registry.web.lanes import Lanes
+from tallymark_schema_registry.web.responses import as_json, raw, version_body
+from tallymark_schema_registry.web.worker_threads import Lanes
 from tallymark_schema_registry.web.requests import SchemaRequest, page, subject_of
 
 

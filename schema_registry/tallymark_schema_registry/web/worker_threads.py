@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 
-from tallymark_schema_registry import faults
+from tallymark_schema_registry import errors as faults
 from tallymark_schema_registry.schemas import LIGHT, Budget, TooLargeError
 
 Result = TypeVar("Result")

@@ -16,9 +16,9 @@ import re
 from typing import Final
 
 from tallymark_schema_registry.bounded_cache import BoundedCache
-from tallymark_schema_registry.faults import RegistryFault, http_fault
+from tallymark_schema_registry.errors import RegistryFault, http_fault
 from tallymark_schema_registry.web.asgi import App, Message, Receive, Send
-from tallymark_schema_registry.web.body_room import BodyRoom
+from tallymark_schema_registry.web.body_memory import BodyRoom
 from tallymark_schema_registry.web.negotiate import V1, answer_type, body_type_is_fine
 
 Bodies = BoundedCache[int, bytes]

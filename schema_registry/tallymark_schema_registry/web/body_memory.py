@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallymark_schema_registry.faults import busy
+from tallymark_schema_registry.errors import busy
 from tallymark_schema_registry.web.asgi import Message, Receive
 
 MAX_BYTES = 64 << 20
