@@ -1,9 +1,8 @@
-# make check   the gate: format, lint, types (two checkers), imports between rooms,
-#                                                  rules of the house
-# make fast ROOM=log  one room in seconds: its pure tests, lint, imports between rooms (no ROOM: the list)
-# make test    every test but the long ones       make unit   the pure ones: no process, no socket
-# make soak    the long ones                       make demo   the main job, end to end
-#                                                  (KAFKA=apache: on brokers of Apache Kafka)
+# make check   the gate: format, lint, types (two checkers), imports between rooms, rules of the house
+# make fast ROOM=log   one room in seconds: lint, imports between rooms, its pure tests (no ROOM: the list)
+# make unit    the pure tests: no process, no socket
+# make test    every test but the long ones        make soak   the long ones
+# make demo    the main job, end to end (KAFKA=apache: on brokers of Apache Kafka)
 # make kernel  compile the walk over records that brokers check batches with (needs a C compiler)
 # make lock    take newer versions of the dependencies into deploy/requirements*.txt, with hashes
 #                                                  (UPGRADE=: only what is new in pyproject.toml)

@@ -3,9 +3,9 @@
 Rooms, upper may import lower::
 
     cli, embedded        run it: as a process, as a thread
-    web                  HTTP: the edge (paths, content types, fast path) and the routes
+    web                  HTTP: middleware (paths, content types, fast path) and routes
     service              what the registry does: register, look up, check, configure
     store                SQLAlchemy Core tables; unique constraints make registration linearizable
     schemas, levels      Avro itself: parse, canonical text, compatibility. Pure
-    faults               every answer that is not a success, with its code
+    errors               every answer that is not a success, with its code
 """

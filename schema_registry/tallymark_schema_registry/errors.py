@@ -14,7 +14,7 @@ _SHOWN: Final = 4_096
 """Characters of what a client sent that an answer repeats."""
 
 
-class RegistryFault(TallymarkError):
+class RegistryError(TallymarkError):
     """An answer with HTTP ``status`` and the body ``{"error_code": code, "message": message}``."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
@@ -24,94 +24,94 @@ class RegistryFault(TallymarkError):
         self.message = message
 
 
-def http_fault(status: int, phrase: str) -> RegistryFault:
+def http_error(status: int, phrase: str) -> RegistryError:
     """A plain HTTP error, in the words the ecosystem's servers use."""
-    return RegistryFault(status, status, f"HTTP {status} {phrase}")
+    return RegistryError(status, status, f"HTTP {status} {phrase}")
 
 
-def not_found() -> RegistryFault:
-    return http_fault(404, "Not Found")
+def not_found() -> RegistryError:
+    return http_error(404, "Not Found")
 
 
-def bad_json(reason: str) -> RegistryFault:
-    return RegistryFault(400, 400, f"the body is not JSON as expected: {reason}")
+def bad_json(reason: str) -> RegistryError:
+    return RegistryError(400, 400, f"the body is not JSON as expected: {reason}")
 
 
-def too_large(limit: int) -> RegistryFault:
-    return RegistryFault(413, 413, f"the body is larger than {limit} bytes")
+def too_large(limit: int) -> RegistryError:
+    return RegistryError(413, 413, f"the body is larger than {limit} bytes")
 
 
-def subject_not_found(subject: str) -> RegistryFault:
-    return RegistryFault(404, 40401, f"Subject '{subject}' not found.")
+def subject_not_found(subject: str) -> RegistryError:
+    return RegistryError(404, 40401, f"Subject '{subject}' not found.")
 
 
-def version_not_found(version: int | str) -> RegistryFault:
-    return RegistryFault(404, 40402, f"Version {version} not found.")
+def version_not_found(version: int | str) -> RegistryError:
+    return RegistryError(404, 40402, f"Version {version} not found.")
 
 
-def schema_not_found(schema_id: int | None = None) -> RegistryFault:
-    return RegistryFault(
+def schema_not_found(schema_id: int | None = None) -> RegistryError:
+    return RegistryError(
         404, 40403, "Schema not found" if schema_id is None else f"Schema {schema_id} not found"
     )
 
 
-def no_subject_level(subject: str) -> RegistryFault:
+def no_subject_level(subject: str) -> RegistryError:
     text = f"Subject '{subject}' does not have subject-level compatibility configured"
-    return RegistryFault(404, 40408, text)
+    return RegistryError(404, 40408, text)
 
 
-def no_subject_mode(subject: str) -> RegistryFault:
+def no_subject_mode(subject: str) -> RegistryError:
     text = f"Subject '{subject}' does not have subject-level mode configured"
-    return RegistryFault(404, 40409, text)
+    return RegistryError(404, 40409, text)
 
 
-def incompatible(subject: str, details: list[str]) -> RegistryFault:
+def incompatible(subject: str, details: list[str]) -> RegistryError:
     """HTTP 409. The body's code is 409, as all servers up to 8.1 say; later ones say 40901."""
     text = (
         "Schema being registered is incompatible with an earlier schema for subject "
         f'"{subject}", details: [{", ".join(details)}]'
     )
-    return RegistryFault(409, 409, text)
+    return RegistryError(409, 409, text)
 
 
-def invalid_schema(reason: str) -> RegistryFault:
-    return RegistryFault(422, 42201, f"Invalid schema: {reason[:_SHOWN]}")
+def invalid_schema(reason: str) -> RegistryError:
+    return RegistryError(422, 42201, f"Invalid schema: {reason[:_SHOWN]}")
 
 
-def too_much_work(reason: str) -> RegistryFault:
+def too_much_work(reason: str) -> RegistryError:
     return invalid_schema(
         f"{reason}, with all the versions that the level asks for: divide it, or compare with "
         "fewer versions (a level that is not transitive)"
     )
 
 
-def busy(reason: str) -> RegistryFault:
-    return RegistryFault(503, 503, f"{reason}: try again in a few seconds")
+def busy(reason: str) -> RegistryError:
+    return RegistryError(503, 503, f"{reason}: try again in a few seconds")
 
 
-def invalid_version(version: str) -> RegistryFault:
+def invalid_version(version: str) -> RegistryError:
     text = (
         f"The specified version '{version}' is not a valid version id. Allowed values are "
         'between [1, 2^31-1] and the string "latest"'
     )
-    return RegistryFault(422, 42202, text)
+    return RegistryError(422, 42202, text)
 
 
-def invalid_level() -> RegistryFault:
+def invalid_level() -> RegistryError:
     text = (
         "Invalid compatibility level. Valid values are none, backward, forward, full, "
         "backward_transitive, forward_transitive, and full_transitive"
     )
-    return RegistryFault(422, 42203, text)
+    return RegistryError(422, 42203, text)
 
 
-def not_permitted(reason: str) -> RegistryFault:
-    return RegistryFault(422, 42205, reason)
+def not_permitted(reason: str) -> RegistryError:
+    return RegistryError(422, 42205, reason)
 
 
-def invalid_subject(subject: str) -> RegistryFault:
-    return RegistryFault(422, 42208, f"The specified subject '{subject}' is not a valid.")
+def invalid_subject(subject: str) -> RegistryError:
+    return RegistryError(422, 42208, f"The specified subject '{subject}' is not a valid.")
 
 
-def store_failed() -> RegistryFault:
-    return RegistryFault(500, 50001, "Error in the backend data store")
+def store_failed() -> RegistryError:
+    return RegistryError(500, 50001, "Error in the backend data store")

@@ -8,8 +8,8 @@ from typing import Final
 from sqlalchemy import Connection
 
 from tallymark.clock import now_ms
-from tallymark_schema_registry import errors as faults
-from tallymark_schema_registry.errors import RegistryFault
+from tallymark_schema_registry import errors
+from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.levels import (
     DEFAULT,
     Level,
@@ -29,7 +29,7 @@ _SHOWN_REASONS: Final = 32_768
 
 
 class Registry:
-    """The registry over one store. What cannot be answered raises a RegistryFault."""
+    """The registry over one store. What cannot be answered raises a RegistryError."""
 
     def __init__(self, store: Store, now_ms: Callable[[], int] = now_ms) -> None:
         self._store = store
@@ -63,14 +63,14 @@ class Registry:
                 level, versions = self._asked(connection, subject)
             conflict = self._conflict(budget, subject, new.schema, level, versions)
             if conflict:
-                raise faults.incompatible(subject, conflict)
+                raise errors.incompatible(subject, conflict)
             try:
                 schema_id = self._insert(subject, new, (level, versions))
             except Conflict:
                 continue
             if schema_id is not None:
                 return schema_id
-        raise faults.store_failed()
+        raise errors.store_failed()
 
     def _insert(
         self, subject: str, new: Understood, checked: tuple[Level, Sequence[int]]
@@ -95,13 +95,13 @@ class Registry:
             found = self._store.with_md5(connection, subject, md5)
             if found is None:
                 self._versions(connection, subject)
-                raise faults.schema_not_found()
+                raise errors.schema_not_found()
             return found
 
     def text(self, schema_id: int) -> str:
         text = self._store.text(schema_id)
         if text is None:
-            raise faults.schema_not_found(schema_id)
+            raise errors.schema_not_found(schema_id)
         return text
 
     def uses(self, schema_id: int) -> list[tuple[str, int]]:
@@ -127,7 +127,7 @@ class Registry:
             assert isinstance(version, int)
             found = self._store.version(connection, subject, version)
             if found is None:
-                raise faults.version_not_found(version)
+                raise errors.version_not_found(version)
             return found
 
     def check(
@@ -136,7 +136,7 @@ class Registry:
         """Why the schema could not be registered; empty: it could.
 
         ``spec`` None checks against all versions that the subject's level names. A subject that is
-        not there is compatible with everything, a version that is not there is a fault.
+        not there is compatible with everything, a version that is not there is an error.
         """
         budget = budget or Budget()
         schema = understand(text, budget).schema
@@ -150,7 +150,7 @@ class Registry:
         if version == LATEST:
             return []
         if version not in there:
-            raise faults.version_not_found(version)
+            raise errors.version_not_found(version)
         assert isinstance(version, int)
         if level is Level.NONE:
             return []
@@ -163,7 +163,7 @@ class Registry:
                 return self._effective(connection, subject)
             found = self._store.level(connection, subject)
             if found is None:
-                raise faults.no_subject_level(subject)
+                raise errors.no_subject_level(subject)
             return Level(found)
 
     def set_level(self, subject: str, level: Level) -> None:
@@ -175,21 +175,21 @@ class Registry:
                     return self._store.set_level(connection, subject, level)
             except Conflict:
                 continue
-        raise faults.store_failed()
+        raise errors.store_failed()
 
     def delete_level(self, subject: str = "") -> Level:
         """Fall back to the global level, or that to BACKWARD. Answers what was set."""
         with self._store.writing() as connection:
             found = self._store.level(connection, subject)
             if found is None and subject:
-                raise faults.subject_not_found(subject)
+                raise errors.subject_not_found(subject)
             self._store.delete_level(connection, subject)
             return Level(found) if found else DEFAULT
 
     def _versions(self, connection: Connection, subject: str) -> list[int]:
         found = self._store.versions(connection, subject)
         if not found:
-            raise faults.subject_not_found(subject)
+            raise errors.subject_not_found(subject)
         return found
 
     def _effective(self, connection: Connection, subject: str) -> Level:
@@ -227,10 +227,10 @@ class Registry:
     def _load(self, budget: Budget, subject: str, version: int) -> Schema:
         try:
             return understand(self._stored(subject, version).text, budget).schema
-        except RegistryFault as fault:
-            raise faults.invalid_schema(
-                f"version {version} of the subject cannot be compared with: {fault.message}"
-            ) from fault
+        except RegistryError as error:
+            raise errors.invalid_schema(
+                f"version {version} of the subject cannot be compared with: {error.message}"
+            ) from error
 
 
 def _first(reasons: list[str]) -> list[str]:
@@ -250,10 +250,10 @@ def parse_version(text: str) -> int | str:
         return LATEST
     if text.isascii() and text.isdigit() and len(text) <= 10 and 0 < int(text) < 2**31:
         return int(text)
-    raise faults.invalid_version(text)
+    raise errors.invalid_version(text)
 
 
 def check_subject(subject: str) -> None:
     """Names starting with ":" mean another context elsewhere; they stay free for that."""
     if not subject or not subject.isprintable() or subject.startswith(":") or len(subject) > 1000:
-        raise faults.invalid_subject(subject)
+        raise errors.invalid_subject(subject)

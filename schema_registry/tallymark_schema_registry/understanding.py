@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final, NamedTuple
 
-from tallymark_schema_registry import errors as faults
+from tallymark_schema_registry import errors
 from tallymark_schema_registry.bounded_cache import BoundedCache
 from tallymark_schema_registry.schemas import (
     Budget,
@@ -30,7 +30,7 @@ _remembered: Final[BoundedCache[str, Understood]] = BoundedCache(4 << 20, larges
 
 
 def understand(text: str, budget: Budget | None = None) -> Understood:
-    """Parsed, or remembered. Raises the 42201 fault, or TooLargeError when ``budget`` is spent."""
+    """Parsed, or remembered. Raises the 42201 error, or TooLargeError when ``budget`` is spent."""
     found = _remembered.get(text)
     if found is None:
         found = _understand(text, budget)
@@ -40,13 +40,13 @@ def understand(text: str, budget: Budget | None = None) -> Understood:
 
 def _understand(text: str, budget: Budget | None) -> Understood:
     if not text.strip():
-        raise faults.invalid_schema("it is empty")
+        raise errors.invalid_schema("it is empty")
     try:
         schema = parse_schema(text, budget)
         canonical = canonical_text(schema)
     except InvalidSchemaError as error:
-        raise faults.invalid_schema(str(error)) from error
+        raise errors.invalid_schema(str(error)) from error
     except RecursionError:
-        raise faults.invalid_schema("it is nested too deeply") from None
+        raise errors.invalid_schema("it is nested too deeply") from None
     md5 = hashlib.md5(canonical.encode(), usedforsecurity=False).hexdigest()
     return Understood(schema, canonical, md5)

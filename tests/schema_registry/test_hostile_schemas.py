@@ -20,7 +20,7 @@ from hostile_schemas import SMALL, Pair, mutated, record, text, wide
 from tallymark_schema_registry import levels, service
 from tallymark_schema_registry.bounded_cache import BoundedCache
 from tallymark_schema_registry.embedded import RegistryServer
-from tallymark_schema_registry.errors import RegistryFault
+from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.schemas import (
     Budget,
     InvalidSchemaError,
@@ -195,7 +195,7 @@ def test_who_was_first_meanwhile_is_compared_with(
         registry.register("s", other)
         registry.set_level("s", levels.Level.BACKWARD)
 
-    with pytest.raises(RegistryFault) as refused:
+    with pytest.raises(RegistryError) as refused:
         registry.register("s", text(record("R", [{"name": "a", "type": "long", "default": 0}])))
     assert refused.value.status == 409
     assert registry.versions("s") == [1, 2]

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from tallymark.errors import UserError
-from tallymark_schema_registry.errors import RegistryFault
+from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.service import Registry, parse_version
 from tallymark_schema_registry.store import Store, open_engine
 from tallymark_schema_registry.store.tables import metadata
@@ -48,11 +48,11 @@ def test_the_same_schema_has_one_id_in_all_subjects(registry: Registry) -> None:
 
 def test_a_refused_schema_leaves_nothing_behind(registry: Registry) -> None:
     registry.register("a", with_field("x"))
-    with pytest.raises(RegistryFault) as refused:
+    with pytest.raises(RegistryError) as refused:
         registry.register("a", with_field("y", default=""))
     assert refused.value.status == 409
     assert registry.versions("a") == [1]
-    with pytest.raises(RegistryFault):
+    with pytest.raises(RegistryError):
         registry.text(2)
 
 
@@ -103,7 +103,7 @@ def test_of_two_incompatible_schemas_at_once_one_wins(store: str) -> None:
             """0, or the status of the refusal."""
             try:
                 nodes[number % 2].register(subject, with_field(f"f{number}", default=""))
-            except RegistryFault as fault:
+            except RegistryError as fault:
                 return fault.status
             return 0
 
@@ -117,7 +117,7 @@ def test_of_two_incompatible_schemas_at_once_one_wins(store: str) -> None:
 
 @pytest.mark.parametrize("text", ["0", "-2", "x", "", "1.5", "2147483648", "99999999999999", "²"])
 def test_versions_that_are_none(text: str) -> None:
-    with pytest.raises(RegistryFault) as fault:
+    with pytest.raises(RegistryError) as fault:
         parse_version(text)
     assert fault.value.code == 42202
 
@@ -134,7 +134,7 @@ def test_versions_that_are_one() -> None:
 
 @pytest.mark.parametrize("subject", ["", "a\nb", "\x00", ":.ctx:a", "x" * 1001])
 def test_subjects_that_are_refused(registry: Registry, subject: str) -> None:
-    with pytest.raises(RegistryFault) as fault:
+    with pytest.raises(RegistryError) as fault:
         registry.register(subject, '"int"')
     assert fault.value.code == 42208
 

@@ -1,9 +1,9 @@
 """The registry over HTTP, with Confluent's paths, bodies and error codes.
 
-``app`` puts the application together; ``*_routes`` are the paths, one file for each kind;
-``requests`` and ``negotiate`` read a request, ``answers`` writes the answer. ``edge``,
-``body_room`` and ``lanes`` stand before the routes: limits on bodies, answers from memory, threads
-for costly requests.
+``app`` puts the application together. ``*_routes`` are the paths, one file for each kind;
+``requests`` and ``negotiate`` read a request, ``responses`` writes the answer. ``middleware`` sees
+each request before a route does, ``body_memory`` bounds what all bodies take, ``worker_threads``
+runs the work on schemas.
 """
 
 from tallymark_schema_registry.web.app import create_app

@@ -1,4 +1,4 @@
-"""The ASGI application: routes, faults as JSON, the edge around them."""
+"""The ASGI application: routes, errors as JSON, the middleware around them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fastapi import FastAPI, Request, Response
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from tallymark_schema_registry import errors as faults
+from tallymark_schema_registry import errors
 from tallymark_schema_registry.bounded_cache import BoundedCache
-from tallymark_schema_registry.errors import RegistryFault
+from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.service import Registry
 from tallymark_schema_registry.web import check_routes, config_routes, id_routes, subject_routes
 from tallymark_schema_registry.web.asgi import App
-from tallymark_schema_registry.web.middleware import Bodies, Edge, fault_body
-from tallymark_schema_registry.web.worker_threads import Lanes
+from tallymark_schema_registry.web.middleware import Bodies, Middleware, error_body
 from tallymark_schema_registry.web.negotiate import V1
+from tallymark_schema_registry.web.worker_threads import WorkerThreads
 
 MAX_BODIES: Final = 32 << 20
 """Bytes of answers by id that are kept ready."""
@@ -40,7 +40,7 @@ def create_app(registry: Registry, cluster_id: str = "") -> App:
         registry.close()
 
     bodies: Bodies = BoundedCache(MAX_BODIES, largest=MAX_BODIES // 8)
-    lanes = Lanes()
+    workers = WorkerThreads()
     app = FastAPI(
         title="Tallymark schema registry",
         lifespan=lifespan,
@@ -48,20 +48,20 @@ def create_app(registry: Registry, cluster_id: str = "") -> App:
         # FastAPI's own pages load scripts from elsewhere; docs/schema-registry.md says it all.
         openapi_url=None,
     )
-    app.include_router(subject_routes.router(registry, lanes))
+    app.include_router(subject_routes.router(registry, workers))
     app.include_router(id_routes.router(registry, bodies))
-    app.include_router(check_routes.router(registry, lanes))
+    app.include_router(check_routes.router(registry, workers))
     app.include_router(config_routes.router(registry, cluster_id))
-    app.add_exception_handler(RegistryFault, _on_fault)
+    app.add_exception_handler(RegistryError, _on_error)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(SQLAlchemyError, _on_store)
     app.add_exception_handler(Exception, _on_bug)
-    return Edge(app, bodies)
+    return Middleware(app, bodies)
 
 
-def _on_fault(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RegistryFault)
-    status, body = fault_body(error)
+def _on_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RegistryError)
+    status, body = error_body(error)
     headers = {"Retry-After": "2"} if status == 503 else None
     return Response(body, status, headers, media_type=V1)
 
@@ -69,15 +69,15 @@ def _on_fault(_request: Request, error: Exception) -> Response:
 def _on_http(request: Request, error: Exception) -> Response:
     """404 and 405 of the router, in the ecosystem's words: clients parse the body."""
     assert isinstance(error, HTTPException)
-    fault = faults.http_fault(error.status_code, HTTPStatus(error.status_code).phrase)
-    return _on_fault(request, fault)
+    answer = errors.http_error(error.status_code, HTTPStatus(error.status_code).phrase)
+    return _on_error(request, answer)
 
 
 def _on_store(request: Request, error: Exception) -> Response:
     _log.error("%s %s: the store failed: %s", request.method, request.url.path, error)
-    return _on_fault(request, faults.store_failed())
+    return _on_error(request, errors.store_failed())
 
 
 def _on_bug(request: Request, _error: Exception) -> Response:
     # The server logs the traceback; the client still gets a body it can parse.
-    return _on_fault(request, faults.http_fault(500, "Internal Server Error"))
+    return _on_error(request, errors.http_error(500, "Internal Server Error"))

@@ -7,10 +7,10 @@ from tallymark_schema_registry.web.asgi import Message, Receive
 
 MAX_BYTES = 64 << 20
 FREE_BYTES = 64 << 10
-"""Of every body: large ones that fill the room must not keep small ones out."""
+"""Of every body: large ones that fill the memory must not keep small ones out."""
 
 
-class BodyRoom:
+class BodyMemory:
     """Belongs to one event loop."""
 
     def __init__(self, capacity: int = MAX_BYTES) -> None:
@@ -22,9 +22,9 @@ class BodyRoom:
 
 
 class BodyReceiver:
-    """An ASGI ``receive``; raises the 503 fault where there is no room for more."""
+    """An ASGI ``receive``; raises the 503 error where there is no room for more."""
 
-    def __init__(self, room: BodyRoom, receive: Receive) -> None:
+    def __init__(self, room: BodyMemory, receive: Receive) -> None:
         self._room = room
         self._receive = receive
         self._size = 0

@@ -6,42 +6,42 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from tallymark_schema_registry.errors import RegistryFault
+from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.web.responses import as_json
-from tallymark_schema_registry.web.worker_threads import Lanes
 from tallymark_schema_registry.web.requests import SchemaRequest, flag, subject_of
+from tallymark_schema_registry.web.responses import as_json
+from tallymark_schema_registry.web.worker_threads import WorkerThreads
 
 _INVALID_SCHEMA = 42201
 
 
-def router(registry: Registry, lanes: Lanes) -> APIRouter:
+def router(registry: Registry, workers: WorkerThreads) -> APIRouter:
     routes = APIRouter()
 
     @routes.post("/compatibility/subjects/{subject}/versions/{version}")
     async def with_version(request: Request, version: str) -> Response:
-        return await _check(registry, lanes, request, version)
+        return await _check(registry, workers, request, version)
 
     @routes.post("/compatibility/subjects/{subject}/versions")
     async def with_all(request: Request) -> Response:
-        return await _check(registry, lanes, request, None)
+        return await _check(registry, workers, request, None)
 
     return routes
 
 
 async def _check(
-    registry: Registry, lanes: Lanes, request: Request, version: str | None
+    registry: Registry, workers: WorkerThreads, request: Request, version: str | None
 ) -> Response:
     """``verbose=true`` adds the reasons, and takes an invalid schema as one of them."""
     subject = subject_of(request)
     verbose = flag(request, "verbose")
     try:
         sent = await SchemaRequest.read(request, subject)
-        found = await lanes.run(request, registry.check, subject, version, sent.text)
-    except RegistryFault as fault:
-        if not (verbose and fault.code == _INVALID_SCHEMA):
+        found = await workers.run(request, registry.check, subject, version, sent.text)
+    except RegistryError as error:
+        if not (verbose and error.code == _INVALID_SCHEMA):
             raise
-        found = [fault.message]
+        found = [error.message]
     body: dict[str, Any] = {"is_compatible": not found}
     if verbose:
         body["messages"] = found

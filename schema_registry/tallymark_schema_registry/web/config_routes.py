@@ -7,11 +7,11 @@ from importlib.metadata import version as distribution_version
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from tallymark_schema_registry import errors as faults
+from tallymark_schema_registry import errors
 from tallymark_schema_registry.levels import Level
 from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.web.responses import as_json
 from tallymark_schema_registry.web.requests import body_of, flag, subject_of
+from tallymark_schema_registry.web.responses import as_json
 
 
 def router(registry: Registry, cluster_id: str) -> APIRouter:
@@ -54,7 +54,7 @@ async def _put_level(registry: Registry, request: Request, subject: str) -> Resp
     name = body.get("compatibility")
     # Not str(name): a body without the property would name the level NONE.
     if not isinstance(name, str) or name.upper() not in Level.__members__:
-        raise faults.invalid_level()
+        raise errors.invalid_level()
     level = Level(name.upper())
     await run_in_threadpool(registry.set_level, subject, level)
     return as_json({"compatibility": level})
@@ -77,7 +77,7 @@ def _add_state(routes: APIRouter, registry: Registry) -> None:
     @routes.get("/mode/{subject}")
     async def subject_mode(request: Request) -> Response:
         if not flag(request, "defaultToGlobal"):
-            raise faults.no_subject_mode(subject_of(request))
+            raise errors.no_subject_mode(subject_of(request))
         return as_json({"mode": "READWRITE"})
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.web.responses import as_json, json_bytes, raw
 from tallymark_schema_registry.web.middleware import Bodies
 from tallymark_schema_registry.web.negotiate import V1
 from tallymark_schema_registry.web.requests import integer, page
+from tallymark_schema_registry.web.responses import as_json, json_bytes, raw
 
 
 def router(registry: Registry, bodies: Bodies) -> APIRouter:
-    """``bodies`` takes the answers that the edge gives from then on. A miss is never kept: another
-    node may register the id in the next moment."""
+    """``bodies`` takes the answers that the middleware gives from then on. A miss is never kept:
+    another node may register the id in the next moment."""
     routes = APIRouter()
 
     @routes.get("/schemas/types")

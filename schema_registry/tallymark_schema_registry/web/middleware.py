@@ -16,9 +16,9 @@ import re
 from typing import Final
 
 from tallymark_schema_registry.bounded_cache import BoundedCache
-from tallymark_schema_registry.errors import RegistryFault, http_fault
+from tallymark_schema_registry.errors import RegistryError, http_error
 from tallymark_schema_registry.web.asgi import App, Message, Receive, Send
-from tallymark_schema_registry.web.body_memory import BodyRoom
+from tallymark_schema_registry.web.body_memory import BodyMemory
 from tallymark_schema_registry.web.negotiate import V1, answer_type, body_type_is_fine
 
 Bodies = BoundedCache[int, bytes]
@@ -27,13 +27,13 @@ Bodies = BoundedCache[int, bytes]
 _BY_ID: Final = re.compile(r"/schemas/ids/(\d{1,10})")
 
 
-class Edge:
+class Middleware:
     """Wraps ``app``. ``bodies`` maps a schema id to the body of its answer; routes fill it."""
 
     def __init__(self, app: App, bodies: Bodies) -> None:
         self._app = app
         self._bodies = bodies
-        self._room = BodyRoom()
+        self._room = BodyMemory()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -42,12 +42,12 @@ class Edge:
         headers = dict(reversed(scope["headers"]))
         kind = answer_type(headers.get(b"accept", b"").decode("latin-1"))
         if kind is None:
-            await answer(send, *fault_body(http_fault(406, "Not Acceptable")))
+            await answer(send, *error_body(http_error(406, "Not Acceptable")))
             return
         content_type = headers.get(b"content-type", b"").decode("latin-1")
         if scope["method"] in ("POST", "PUT") and not body_type_is_fine(content_type):
-            fault = http_fault(415, "Unsupported Media Type")
-            await answer(send, *fault_body(fault), kind)
+            error = http_error(415, "Unsupported Media Type")
+            await answer(send, *error_body(error), kind)
             return
         path = _path(scope)
         if scope["method"] == "GET" and (match := _BY_ID.fullmatch(path)):
@@ -80,10 +80,10 @@ def _with_type(send: Send, kind: str) -> Send:
     return typed
 
 
-def fault_body(fault: RegistryFault) -> tuple[int, bytes]:
-    """Status and body of a fault."""
-    body = {"error_code": fault.code, "message": fault.message}
-    return fault.status, json.dumps(body).encode()
+def error_body(error: RegistryError) -> tuple[int, bytes]:
+    """Status and body of an error."""
+    body = {"error_code": error.code, "message": error.message}
+    return error.status, json.dumps(body).encode()
 
 
 async def answer(send: Send, status: int, body: bytes, kind: str = V1) -> None:

@@ -11,7 +11,7 @@ from anyio import to_thread
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from tallymark_schema_registry import errors as faults
+from tallymark_schema_registry import errors
 
 Item = TypeVar("Item")
 MAX_BODY: Final = 1_048_576
@@ -33,7 +33,7 @@ def integer(text: str) -> int:
     """A number in a path or query; what is none does not name anything, hence 404."""
     if text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) <= 11:
         return int(text)
-    raise faults.not_found()
+    raise errors.not_found()
 
 
 def page(request: Request, items: list[Item]) -> list[Item]:
@@ -50,18 +50,18 @@ async def body_of(request: Request) -> dict[str, Any]:
         async for chunk in request.stream():
             data += chunk
             if len(data) > MAX_BODY:
-                raise faults.too_large(MAX_BODY)
+                raise errors.too_large(MAX_BODY)
     except ClientDisconnect as error:  # nobody hears the answer; it is for the access log
-        raise faults.bad_json("it ended too early") from error
+        raise errors.bad_json("it ended too early") from error
     try:
         # A large one takes long enough to be noticed by whoever else is served.
         text = bytes(data)
         large = len(text) > _LARGE_BODY
         body = await to_thread.run_sync(json.loads, text) if large else json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise faults.bad_json(str(error)) from error
+        raise errors.bad_json(str(error)) from error
     if not isinstance(body, dict):
-        raise faults.bad_json("not an object")
+        raise errors.bad_json("not an object")
     return body
 
 
@@ -77,12 +77,12 @@ class SchemaRequest:
         request and that we do not serve are refused."""
         body = await body_of(request)
         if (body.get("schemaType") or "AVRO") != "AVRO":
-            raise faults.invalid_schema(f"the type {body['schemaType']} is not served, only AVRO")
+            raise errors.invalid_schema(f"the type {body['schemaType']} is not served, only AVRO")
         if body.get("references"):
-            raise faults.invalid_schema("references to other subjects are not served")
+            raise errors.invalid_schema("references to other subjects are not served")
         if isinstance(body.get("id"), int) and body["id"] > 0:
-            raise faults.not_permitted(f"Subject {subject} is not in import mode")
+            raise errors.not_permitted(f"Subject {subject} is not in import mode")
         text = body.get("schema")
         if not isinstance(text, str):
-            raise faults.invalid_schema("it is empty" if text is None else "it is not a string")
+            raise errors.invalid_schema("it is empty" if text is None else "it is not a string")
         return cls(text)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.web.responses import as_json, raw, version_body
-from tallymark_schema_registry.web.worker_threads import Lanes
 from tallymark_schema_registry.web.requests import SchemaRequest, page, subject_of
+from tallymark_schema_registry.web.responses import as_json, raw, version_body
+from tallymark_schema_registry.web.worker_threads import WorkerThreads
 
 
-def router(registry: Registry, lanes: Lanes) -> APIRouter:
+def router(registry: Registry, workers: WorkerThreads) -> APIRouter:
     """Routes are plain functions where they only read: those run in threads of their own."""
     routes = APIRouter()
 
@@ -18,14 +18,14 @@ def router(registry: Registry, lanes: Lanes) -> APIRouter:
     async def register(request: Request) -> Response:
         subject = subject_of(request)
         sent = await SchemaRequest.read(request, subject)
-        schema_id = await lanes.run(request, registry.register, subject, sent.text)
+        schema_id = await workers.run(request, registry.register, subject, sent.text)
         return as_json({"id": schema_id})
 
     @routes.post("/subjects/{subject}")
     async def look_up(request: Request) -> Response:
         subject = subject_of(request)
         sent = await SchemaRequest.read(request, subject)
-        found = await lanes.run(request, registry.lookup, subject, sent.text)
+        found = await workers.run(request, registry.lookup, subject, sent.text)
         return as_json(version_body(found))
 
     @routes.get("/subjects")

@@ -21,19 +21,19 @@ from typing import Final, TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 
-from tallymark_schema_registry import errors as faults
+from tallymark_schema_registry import errors
 from tallymark_schema_registry.schemas import LIGHT, Budget, TooLargeError
 
 Result = TypeVar("Result")
 
 LIGHT_THREADS: Final = 4
 MAX_WAITING: Final = 32
-"""Requests that are in the heavy lane or wait for it."""
+"""Requests that are in the heavy thread or wait for it."""
 MAX_WAITING_OF_ONE: Final = 4
 """Of one client's address."""
 
 
-class Lanes:
+class WorkerThreads:
     """One a registry. All but the calls themselves happens on the event loop."""
 
     def __init__(self) -> None:
@@ -53,13 +53,13 @@ class Lanes:
             pass
         client = request.client.host if request.client else ""
         if self._waiting.total() >= MAX_WAITING or self._waiting[client] >= MAX_WAITING_OF_ONE:
-            raise faults.busy("too many large schemas are being compared")
+            raise errors.busy("too many large schemas are being compared")
         self._waiting[client] += 1
         try:
             full = partial(call, *arguments, budget=Budget())
             return await to_thread.run_sync(full, limiter=self._heavy)
         except TooLargeError as error:
-            raise faults.too_much_work(str(error)) from error
+            raise errors.too_much_work(str(error)) from error
         finally:
             self._waiting[client] -= 1
             if not self._waiting[client]:
