@@ -230,7 +230,7 @@ class AsyncProducer:
         """The core of this process (a forked child gets its own), unless it was closed."""
         if self._closing is not None:
             raise ClosedError("the producer has been closed")
-        core = self._producer._live()
+        core = self._producer._live()  # pyright: ignore[reportPrivateUsage]
         if core is not self._core:
             self._core, self._room = core, RoomQueue(core.accumulator.buffer, BufferFullError)
         return core
