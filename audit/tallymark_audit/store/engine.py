@@ -1,32 +1,25 @@
 """Open the store, and the two ways to use it: write transactions and read snapshots.
 
-On SQLite several processes share one file. WAL lets readers go on while one writes; a write takes
-the lock at once (BEGIN IMMEDIATE), so that two of them queue instead of failing half-way.
-On PostgreSQL writers that would meet lock a row first (``counts.fence``), and a read is a
-REPEATABLE READ.
+How SQLite and PostgreSQL are opened is in :mod:`tallymark.sql`. On PostgreSQL writers that would
+meet lock a row first (``counts.fence``), and a read is a REPEATABLE READ.
 """
 
 from __future__ import annotations
 
-import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, func, select, update
+from sqlalchemy import Connection, Engine, func, select, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from tallymark.errors import UserError
-from tallymark.private_files import make_private
+from tallymark.sql import READ_ONLY, open_engine
 from tallymark_audit.store.schema import tables
 from tallymark_audit.store.schema.migrations import OLDEST, migrate
 from tallymark_audit.store.schema.upsert import dump_json, load_json
 
-BUSY_TIMEOUT_S = 15
-READ_ONLY = "tallymark_read"
 PREPARING = 0x7461_6C6C_7901
 """The lock of whoever makes or changes tables on PostgreSQL."""
 
@@ -70,7 +63,9 @@ def open_store(address: str) -> Store:
     """Open the store, and make its tables where there are none. UserError: the address makes no
     sense, the store cannot be reached, or its tables are of another version."""
     try:
-        engine = _engine(address)
+        engine = open_engine(
+            address, synchronous="NORMAL", json_serializer=dump_json, json_deserializer=load_json
+        )
     except (ArgumentError, NoSuchModuleError, ImportError, OSError) as error:
         raise UserError(
             f"the audit store {address!r} cannot be opened: {error}", "mend [audit] store"
@@ -89,45 +84,6 @@ def open_store(address: str) -> Store:
         store.close()
         raise
     return store
-
-
-def _engine(address: str) -> Engine:
-    url = make_url(address)
-    coding = {"json_serializer": dump_json, "json_deserializer": load_json}
-    if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True, **coding)
-    if url.database and url.database != ":memory:":
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-        make_private(url.database)
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S}, **coding)
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _prepare_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves: the driver's own comes too late
-    _use_wal(connection)
-    connection.execute("PRAGMA synchronous=NORMAL")  # in WAL mode safe against a process's death
-
-
-def _use_wal(connection: Any) -> None:
-    """SQLite does not wait for its lock here, whatever the time-out: when several processes open a
-    new store at once, all but one are told at once that it is locked."""
-    end = time.monotonic() + BUSY_TIMEOUT_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.02)
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    reading = connection.get_execution_options().get(READ_ONLY, False)
-    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
 def _prepare(store: Store) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from tallymark.sql import READ_ONLY
 from tallymark_schema_registry.store.tables import DEFAULT_CONTEXT, levels, schemas, versions
 
 
@@ -31,7 +32,7 @@ class Store:
 
     def __init__(self, engine: Engine, context: str = DEFAULT_CONTEXT) -> None:
         self._engine = engine
-        self._writer = engine.execution_options(tallymark_write=True)
+        self._reader = engine.execution_options(**{READ_ONLY: True})
         self._context = context
 
     def close(self) -> None:
@@ -40,7 +41,7 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One snapshot for several reads."""
-        with self._engine.begin() as connection:
+        with self._reader.begin() as connection:
             yield connection
 
     @contextmanager
@@ -51,7 +52,7 @@ class Store:
         on PostgreSQL, where two would both find a subject without versions, by a lock of the
         context that lasts as long as the transaction."""
         try:
-            with self._writer.begin() as connection:
+            with self._engine.begin() as connection:
                 if connection.dialect.name == "postgresql":
                     mine = func.hashtext(f"tallymark schema registry {self._context}")
                     connection.execute(select(func.pg_advisory_xact_lock(mine)))
