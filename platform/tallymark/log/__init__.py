@@ -1,10 +1,11 @@
-"""The segmented log: one folder a partition, one file a segment, cut clean after any crash.
+"""The segmented log: one folder a partition, one file a segment. After a crash a start cuts what is
+not whole.
 
 In reading order: :mod:`~tallymark.log.disk.files` (the disk as a port),
 :mod:`~tallymark.log.segments.segment` with its two sparse indexes,
 :mod:`~tallymark.log.loading.recovery`, :mod:`~tallymark.log.producers.state`,
 :mod:`~tallymark.log.leader_epochs`, :mod:`~tallymark.log.log` (one partition),
-:mod:`~tallymark.log.manager` (all of a broker). Nothing here knows sockets.
+:mod:`~tallymark.log.manager` (all of a broker). Nothing here uses sockets.
 """
 
 from tallymark.log.config import LogConfig

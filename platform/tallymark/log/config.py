@@ -1,4 +1,4 @@
-"""How one log behaves: the settings of Kafka's topics that concern the disk."""
+"""The settings of a topic that its logs need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ WEEK_MS: Final = 7 * 24 * 3_600_000
 NEVER: Final = 2**63 - 1
 
 RecordValidation: TypeAlias = Literal["header", "lengths", "full"]
-"""How much of a batch's records is looked at: see :mod:`tallymark.log.validation.records`."""
+"""How much of a batch's records is checked: see :mod:`tallymark.log.validation.records`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,17 @@ class LogConfig:
     max_message_bytes: int = 1_048_588
     """The largest batch that is accepted."""
     record_validation: RecordValidation = "lengths"
-    """Whether the records of a batch are what they claim to be: what of them is looked at."""
+    """How much of the records of a batch is checked."""
     bound_unpacked: bool = False
     """Whether ``max_message_bytes`` also bounds what a batch holds when decompressed, where it is
     opened; else that is 16 times as much, and 16 MiB at least."""
     producer_id_expiration_ms: int = 86_400_000
     """Forget the sequences of an idempotent producer that is idle so long."""
     delete: bool = True
-    """Old records may go (``cleanup.policy`` has ``delete``); without it nobody may delete any."""
+    """Old records may be deleted (``cleanup.policy`` has ``delete``); without it none may."""
     compact: bool = False
-    """Keep the last record of each key (``cleanup.policy`` has ``compact``); what is not to be
-    deleted besides has no limit in ``retention_ms`` and ``retention_bytes``."""
+    """Keep the last record of each key (``cleanup.policy`` has ``compact``). Without ``delete`` the
+    log has no limit in ``retention_ms`` and ``retention_bytes``."""
     flush_before_expose: bool = False
     """Readers see what is on the disk, not what was appended (the paper's rule)."""
     log_append_time: bool = False
@@ -54,10 +54,10 @@ class LogConfig:
     timestamp_after_max_ms: int = NEVER
     """... and how far ahead of it."""
     codec: str | None = None
-    """Batches are compressed anew with this codec (``compression.type``); None: they stay as the
+    """Batches are compressed again with this codec (``compression.type``); None: they stay as the
     producer compressed them."""
     codec_level: int | None = None
-    """How hard that codec tries; None: its default."""
+    """The level of that codec; None: its default."""
     min_cleanable_dirty_ratio: float = 0.5
     """A log is compacted when this share of it, 0 to 1, was written since the last time."""
     min_compaction_lag_ms: int = 0
@@ -65,10 +65,10 @@ class LogConfig:
     max_compaction_lag_ms: int = NEVER
     """A log whose oldest record is waiting longer is compacted whatever its dirty ratio."""
     delete_retention_ms: int = 86_400_000
-    """How long a tombstone stays after it was compacted first, so that readers learn of it."""
+    """How long a tombstone stays after its first compaction, so that consumers can read it."""
     quick: bool = field(init=False, repr=False, compare=False)
-    """Whether of a batch only its header and the lengths of its records are looked at: the rest of
-    this asks for no more. Known here since every append asks."""
+    """Whether only the header of a batch and the lengths of its records are checked: the other
+    settings need no more. Computed here, since every append uses it."""
 
     def __post_init__(self) -> None:
         limited = (self.timestamp_before_max_ms, self.timestamp_after_max_ms) != (NEVER, NEVER)

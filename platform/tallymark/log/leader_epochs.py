@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: how readers learn that a log was cut (KIP-101, 320).
+"""Which leader epoch began at which offset, so that readers can detect a truncation (KIP-101, 320).
 
 ``leader-epoch-checkpoint``, in Kafka's checkpoint format::
 
@@ -7,7 +7,7 @@
     0 0        epoch 0 began at offset 0
     3 4711     epoch 3 began at offset 4711
 
-A consumer that read up to 5000 in epoch 0 and asks where epoch 0 ended is told 4711: what it read
+A consumer that read up to 5000 in epoch 0 and requests the end of epoch 0 gets 4711: what it read
 from there on is no longer in the log. This works because a new leader epoch begins at the end of
 the log *after* recovery, and every cut drops the epochs that began at or behind it.
 
@@ -35,15 +35,15 @@ class LeaderEpochs:
     thread may :meth:`save` and read.
 
     ``highest`` is the greatest epoch the log ever was in, cut or not: a new one must be above it.
-    ``noted`` is the current epoch, in which an append need not :meth:`note` anything; None after a
-    cut.
+    ``noted`` is the current epoch, for which an append need not call :meth:`note`; None after a
+    truncation.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._path = f"{directory}/{FILE_NAME}"
         self._entries: tuple[tuple[int, int], ...] = ()
-        """Replaced, never changed: a thread may be writing it."""
+        """Replaced, never changed: a thread may be writing it to the disk."""
         self._saving = threading.Lock()
         self._unsaved = False
         for epoch, start in read_checkpoint(files, self._path, 2):
@@ -90,7 +90,7 @@ class LeaderEpochs:
         with self._saving:
             if not self._unsaved:
                 return
-            self._unsaved = False  # before the entries are looked at: what comes now is saved later
+            self._unsaved = False  # before the entries are read: what comes now is saved later
             try:
                 write_checkpoint(self._files, self._path, self._entries)
             except BaseException:
@@ -115,8 +115,8 @@ class LeaderEpochs:
     def cut_end(self, end_offset: int) -> None:
         """The log ends at ``end_offset``: epochs that began there or later hold nothing.
 
-        The file keeps them until the next epoch is assigned: were they gone from it and the process
-        killed before, the next start would not know which epochs are used up.
+        The file keeps them until the next epoch is assigned. If it dropped them and the process
+        were killed before that, the next start would not know which epochs were used.
         """
         kept = tuple(entry for entry in self._entries if entry[1] < end_offset)
         if len(kept) != len(self._entries):

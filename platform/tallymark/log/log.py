@@ -1,4 +1,4 @@
-"""The log of one partition: appended at its end, read from any offset, cut where a crash tore it.
+"""The log of one partition: appends at its end, reads from any offset, and deletes at its start.
 
 ::
 
@@ -6,13 +6,13 @@
     |  segment  |  segment  |  active segment              |
     ^ oldest kept           ^ on the disk for sure         ^ the next record
 
-One owner (the partition of the broker) calls everything in one thread, but for what says that any
-thread may call it: reading and searching. Nothing waits for the disk but :meth:`Log.open`,
-:meth:`Log.flush`, :meth:`Log.start_epoch`, :meth:`Log.delete_records`,
-:meth:`Log.apply_retention` and :meth:`Log.close`, and an append that begins a segment; flushes and
-deletions also come in steps (:mod:`tallymark.log.upkeep.flush`,
-:mod:`tallymark.log.upkeep.deletion`). Every disk failure comes out as KafkaError
-KAFKA_STORAGE_ERROR and takes the data directory offline (:mod:`tallymark.log.disk.health`).
+One owner (the partition of the broker) calls all methods in one thread, except those that say that
+any thread may call them: reading and searching. Only these wait for the disk: :meth:`Log.open`,
+:meth:`Log.flush`, :meth:`Log.start_epoch`, :meth:`Log.delete_records`, :meth:`Log.apply_retention`
+and :meth:`Log.close`, and an append that begins a segment; flushes and deletions also come in steps
+(:mod:`tallymark.log.upkeep.flush`, :mod:`tallymark.log.upkeep.deletion`). Every disk failure raises
+KafkaError KAFKA_STORAGE_ERROR and takes the data directory offline
+(:mod:`tallymark.log.disk.health`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class ExpiredSegments(NamedTuple):
-    """The first segments of a log, to be deleted, the last of which ended at ``end``."""
+    """The first segments of a log, to be deleted; the last of them ended at ``end``."""
 
     segments: tuple[Segment, ...]
     end: int
@@ -109,8 +109,8 @@ class Log(ReadableLog):
         """Open the log in a folder that exists; an empty folder is a new log.
 
         ``clean``: it was closed by :meth:`close`. Otherwise everything from ``recovery_point`` on
-        is verified and what does not hold is cut; :attr:`recovered` then says what was found.
-        ``health`` and ``starts`` are the data directory's, default: of the folder above.
+        is verified, and what is damaged is cut; :attr:`recovered` is the result. ``health`` and
+        ``starts`` are the data directory's, default: of the folder above.
         """
         health = health or DiskHealth(directory)
         with guarded(health, f"open {directory}"):
@@ -121,13 +121,13 @@ class Log(ReadableLog):
 
     @property
     def config(self) -> LogConfig:
-        """How the log behaves; may be replaced at any time."""
+        """The log's settings; may be replaced at any time."""
         return self._config
 
     @config.setter
     def config(self, config: LogConfig) -> None:
         if config.flush_before_expose and not self._config.flush_before_expose:
-            self._shown = self.end_offset  # what readers have seen stays
+            self._shown = self.end_offset  # readers keep what they have seen
         self._config = config
 
     # --- append
@@ -135,21 +135,21 @@ class Log(ReadableLog):
     def append(
         self, data: Data, now_ms: int, leader_epoch: int, *, control: bool = False
     ) -> AppendInfo:
-        """Write the one batch that ``data`` is, all of it or nothing, after checking all of it.
+        """Check and write the one batch that ``data`` is, all of it or nothing.
 
-        Its offsets and ``leader_epoch`` are placed in ``data`` itself where that is writable. A
-        repeated batch of an idempotent producer is answered with its first offsets. ``control``:
-        it comes from a transaction coordinator. Raises KafkaError: what
-        :func:`~tallymark.log.validation.preparation.prepare` and :meth:`append_prepared` say.
+        Its offsets and ``leader_epoch`` are written into ``data`` itself where that is writable.
+        For a duplicate of an idempotent producer the result has its first offsets. ``control``: it
+        comes from a transaction coordinator. Raises KafkaError as
+        :func:`~tallymark.log.validation.preparation.prepare` and :meth:`append_prepared` do.
         """
         self.check_usable()
         prepared = prepare(data, self._config, now_ms, self.name, control=control)
         return self.append_prepared(prepared, now_ms, leader_epoch)
 
     def append_prepared(self, prepared: Prepared, now_ms: int, leader_epoch: int) -> AppendInfo:
-        """:meth:`append` of a batch that was made ready before, perhaps in a thread. Raises
-        KafkaError: :attr:`Prepared.late`, what
-        :class:`~tallymark.log.producers.state.ProducerStates` says, FENCED_LEADER_EPOCH,
+        """:meth:`append` of a batch that was prepared before, perhaps in another thread. Raises
+        KafkaError: :attr:`Prepared.late`, the errors of
+        :class:`~tallymark.log.producers.state.ProducerStates`, FENCED_LEADER_EPOCH,
         KAFKA_STORAGE_ERROR.
         """
         self.check_usable()
@@ -185,7 +185,7 @@ class Log(ReadableLog):
             append_time = timestamp = now_ms
             stamp_batch(data, now_ms)
         segment.append(data, last, timestamp)
-        # Only now that the bytes are written may anything remember them.
+        # Nothing may remember the batch before its bytes are written.
         if header.producer_id >= 0:
             self._producers.add(header, first, now_ms)
         self.end_offset = last + 1
@@ -221,8 +221,9 @@ class Log(ReadableLog):
 
     @property
     def next_epoch(self) -> int:
-        """The smallest epoch a leader may start: above every epoch the log ever was in, also those
-        that a crash has cut off. A reader could not tell a cut from an epoch used twice."""
+        """The smallest epoch that a leader may start: above every epoch that the log ever had, also
+        those that a crash has cut off. If an epoch were used twice, readers could not detect the
+        cut."""
         return self._epochs.highest + 1
 
     def start_epoch(self, epoch: int) -> None:
@@ -232,11 +233,11 @@ class Log(ReadableLog):
         with guarded(self._health, f"start epoch {epoch} of {self.name}"):
             self._epochs.assign(epoch, self.end_offset)
         if self._config.flush_before_expose:
-            self.flush()  # what was shown before a crash must not be hidden now
+            self.flush()  # records that readers saw before a crash must stay visible
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the greatest epoch not above ``epoch``; (-1, -1) where that is
-        not known (KIP-320). A reader beyond that offset has read what was cut."""
+        """(epoch, end offset) of the greatest epoch not above ``epoch``; (-1, -1) where that is not
+        known (KIP-320). A reader beyond that offset has read records that were cut off."""
         return self._epochs.end_offset_for(epoch, self.end_offset)
 
     # --- flush
@@ -250,7 +251,7 @@ class Log(ReadableLog):
 
     def begin_flush(self) -> FlushJob | None:
         """The first of the three steps of :mod:`tallymark.log.upkeep.flush`. None where there is
-        nothing to do, or a job under way."""
+        nothing to do, or a flush is under way."""
         if self._job is None and self.recovery_point < self.end_offset and not self._closed:
             self._job = self._new_job()
             return self._job
@@ -297,9 +298,9 @@ class Log(ReadableLog):
         return job.start_offset
 
     def begin_deletion(self, offset: int) -> DeletionJob:
-        """The log begins at ``offset`` from now on; segments wholly before it go. For good after
-        ``run`` and :meth:`finish_deletion`. No effect where it begins later already. Raises
-        OFFSET_OUT_OF_RANGE beyond the high watermark."""
+        """The log begins at ``offset`` from now on; segments wholly before it are removed. That is
+        durable after ``run`` and :meth:`finish_deletion`. No effect where the log begins later
+        already. Raises OFFSET_OUT_OF_RANGE beyond the high watermark."""
         self.check_usable()
         if not 0 <= offset <= self.high_watermark:
             raise self._out_of_range(offset)
@@ -313,7 +314,7 @@ class Log(ReadableLog):
             return self._without_first(self._segments.ended_before(offset))
 
     def find_expired(self, now_ms: int) -> ExpiredSegments:
-        """The segments that retention would delete. Any thread may."""
+        """The segments that retention would delete. Any thread may call it."""
         config = self._config
         if config.retention_ms < 0 and config.retention_bytes < 0:
             return ExpiredSegments((), 0)
@@ -327,9 +328,10 @@ class Log(ReadableLog):
         return self._look("look for old segments of", old)
 
     def take_expired(self, old: ExpiredSegments) -> DeletionJob | None:
-        """Let go of what :meth:`find_expired` found, as far as it is still so; None where nothing
-        is. A segment that was not flushed yet stays: after a power failure it may be back, then
-        with all of its records, or the log would seem to be torn there."""
+        """Remove from the list the segments that :meth:`find_expired` found, as far as they are
+        still first; None: there are none. A segment that was not flushed yet stays: a power failure
+        may bring it back, and then without all of its records, so that the log would seem torn
+        there."""
         self.check_usable()
         count = 0
         for seen, there in zip(old.segments, self._segments, strict=False):
@@ -349,8 +351,8 @@ class Log(ReadableLog):
             raise self._health.failed(job.error, f"delete segments of {self.name}") from job.error
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete segments that are too old or too many, all steps; how many went. Readers keep
-        what they hold."""
+        """Delete segments that are too old or too many, in all steps. Returns how many. Readers
+        keep the segments that they have open."""
         job = self.take_expired(self.find_expired(now_ms))
         if job is None:
             return 0
@@ -362,12 +364,12 @@ class Log(ReadableLog):
 
     @property
     def closed_segments(self) -> tuple[Segment, ...]:
-        """All segments but the active one: what a compaction may look at."""
+        """All segments except the active one: a compaction may read them."""
         return tuple(self._segments)[:-1]
 
     @property
     def segment_start(self) -> int:
-        """The offset that the first segment begins at; it moves when segments are deleted."""
+        """The base offset of the first segment; it moves when segments are deleted."""
         return self._segments.start_offset
 
     @property
@@ -390,24 +392,25 @@ class Log(ReadableLog):
             yield
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> bool:
-        """Put a compacted segment in the place of these neighbours; False where they are not in the
-        log any more. A step of :mod:`tallymark.log.compaction.swap`, which sees to the files."""
+        """Put a compacted segment in the place of these adjacent ones; False where they are no
+        longer in the log. A step of :mod:`tallymark.log.compaction.swap`, which handles the files.
+        """
         self.check_usable()
         replaced = self._segments.replaced(old, new)
         if replaced is None:
             return False
         self._segments = replaced
-        for segment in old:  # after the list: who meets one looks into the list again
+        for segment in old:  # after the list: a reader of a removed segment reads the list again
             segment.removed = True
         return True
 
     @property
     def producers(self) -> ProducerStates:
-        """The idempotent producers that the log remembers; to be looked at only."""
+        """The idempotent producers that the log remembers; do not change them."""
         return self._producers
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget idempotent producers that were idle too long; how many."""
+        """Forget idempotent producers that were idle too long. Returns how many."""
         return self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
     def _without_first(self, count: int) -> DeletionJob:
@@ -423,13 +426,14 @@ class Log(ReadableLog):
     # --- end
 
     def release_files(self) -> int:
-        """Close the files of all segments that are on the disk wholly, until they are needed; how
-        many. Any thread may."""
+        """Close the files of all segments that are wholly on the disk, until they are needed.
+        Returns how many. Any thread may call it."""
         flushed = self.recovery_point
         return sum(each.release_files() for each in self._segments if each.next_offset <= flushed)
 
     def close(self) -> None:
-        """Flush, write the producer snapshot, let go of the files. Readers keep what they hold."""
+        """Flush, write the producer snapshot, close the files. Readers keep the files that they
+        have open."""
         if self._closed:
             return
         try:
@@ -440,7 +444,7 @@ class Log(ReadableLog):
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the files without writing anything: the log was deleted, or its disk failed."""
+        """Close the files without writing anything: the log was deleted, or its disk failed."""
         self._closed = True
         for segment in self._segments:
             segment.close()

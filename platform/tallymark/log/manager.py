@@ -1,7 +1,8 @@
-"""All logs of a broker: opened at its start, created, deleted, flushed, trimmed, closed.
+"""All logs of a broker: opens them at its start, creates, deletes and closes them.
 
 A broker has one or more data directories, one per disk. A disk that fails takes its own logs
-offline; the others go on. All methods belong to the owner's thread but those that say otherwise.
+offline; the others stay online. All methods are for the owner's thread, except those that say
+otherwise.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ ConfigOf = Callable[[str], LogConfig]
 
 
 class LogManager:
-    """See the module. Made by :meth:`open`; ``cluster_id`` is what the directories say, None while
-    they are new (see :meth:`adopt`)."""
+    """See the module. Made by :meth:`open`. ``cluster_id`` is the one in the directories, None
+    while they are new (see :meth:`adopt`)."""
 
     def __init__(self, files: Files, config_of: ConfigOf, broker_id: int) -> None:
         self.cluster_id: str | None = None
@@ -54,7 +55,7 @@ class LogManager:
         self._damaged: dict[LogKey, str] = {}
         self._checkpointing = threading.Lock()
         self._deleted: deque[tuple[DataDir, str]] = deque()
-        """Folders that are renamed and still there."""
+        """Folders of deleted logs: renamed, and not removed yet."""
 
     @classmethod
     def open(
@@ -68,7 +69,7 @@ class LogManager:
         cluster_id: str | None = None,
         config_of: ConfigOf | None = None,
     ) -> LogManager:
-        """Lock the directories and open every log in them, recovering what was not left cleanly.
+        """Lock the directories and open every log in them, with a recovery after an unclean stop.
 
         ``config_of`` gives the config of a topic, default: ``default_config`` for all. A directory
         whose disk fails is left out. UserError: a directory is in use, is another broker's or
@@ -132,7 +133,7 @@ class LogManager:
             progress.step()
 
     def _look_through(self, home: DataDir) -> list[LogKey]:
-        """The partitions of the directory; what was being deleted goes."""
+        """The partitions of the directory. Removes folders whose deletion was interrupted."""
         found: list[LogKey] = []
         for name in self._files.listdir(home.path):
             folder = f"{home.path}/{name}"
@@ -161,8 +162,8 @@ class LogManager:
         home.population += 1
 
     def adopt(self, cluster_id: str) -> None:
-        """Write into directories that do not have it yet which cluster they belong to. UserError
-        where one belongs to another."""
+        """Write the cluster id into directories that have none. UserError where one belongs to
+        another cluster."""
         for home in self._online():
             try:
                 if home.check_owner(self._broker_id, cluster_id) is None:
@@ -181,7 +182,7 @@ class LogManager:
         return len(self._logs)
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The log, None where this broker has none of that name."""
+        """The log, None where this broker does not have it."""
         return self._logs.get(LogKey(topic, partition))
 
     def topic_id(self, topic: str, partition: int) -> uuid.UUID | None:
@@ -190,12 +191,12 @@ class LogManager:
 
     @property
     def offline_dirs(self) -> dict[str, str]:
-        """Directories whose disk has failed, and how."""
+        """Directories whose disk has failed -> the error."""
         failed = {home.path: str(home.health.error) for home in self._dirs if home.health.error}
         return self._dead | failed
 
     def dirs(self) -> list[DirInfo]:
-        """Every directory with its logs, failed ones too. Any thread may ask."""
+        """Every directory with its logs, failed ones too. Any thread may call it."""
         logs: dict[DataDir, list[LogInfo]] = {home: [] for home in self._dirs}
         for key, each in tuple(self._logs.items()):
             if (home := self._homes.get(key)) is not None:
@@ -214,7 +215,7 @@ class LogManager:
 
     def at_risk(self, path: str) -> list[tuple[str, int, int]]:
         """(name, first, end) of the records of a directory that were acknowledged and are not known
-        to be on its disk: what is lost if that does not come back."""
+        to be on its disk: these are lost if the disk is."""
         return [
             (each.name, each.recovery_point, each.end_offset)
             for each in tuple(self._logs.values())
@@ -265,9 +266,10 @@ class LogManager:
         self.remove_deleted()
 
     def delete_all(self, partitions: Iterable[LogKey]) -> dict[LogKey, KafkaError]:
-        """Delete logs, durably; fine where there is none. Their files go with
-        :meth:`remove_deleted`. Returns those whose disk failed: they are deleted at the next start.
-        Readers keep what they hold. Any thread may, after the owner of the logs has let go of them.
+        """Delete logs, durably; no error where there is none. :meth:`remove_deleted` removes their
+        files. Returns those whose disk failed: they are deleted at the next start. Readers keep the
+        files that they have open. Any thread may call it, once the owner of the logs no longer uses
+        them.
         """
         doomed: dict[DataDir, dict[LogKey, str]] = {}
         for key in partitions:
@@ -292,8 +294,8 @@ class LogManager:
         return bool(self._deleted)
 
     def remove_deleted(self, stopping: Callable[[], bool] = lambda: False) -> None:
-        """Remove the files of what was deleted, until ``stopping``: what is left then goes at the
-        next start. It takes long where files are many. Any thread may."""
+        """Remove the files of deleted logs, until ``stopping``: the next start removes the rest. It
+        takes long for many files. Any thread may call it."""
         while self._deleted and not stopping():
             try:
                 home, folder = self._deleted.popleft()
@@ -306,7 +308,8 @@ class LogManager:
                 log.error("%s is removed at the next start: %s", folder, error)
 
     def _rename_deleted(self, home: DataDir, folders: Mapping[LogKey, str]) -> None:
-        """One sync for all; what a crash leaves of them goes by the names that they get."""
+        """Rename the folders, with one sync for all. After a crash the new names show that they are
+        deleted."""
         some = f"{next(iter(folders))}" + (f" and {len(folders) - 1} more" * (len(folders) > 1))
         with guarded(home.health, f"delete {some}"):
             renamed = [f"{home.path}/{deleted_name(str(key))}" for key in folders]
@@ -319,20 +322,21 @@ class LogManager:
 
     def checkpoint(self) -> None:
         """Write recovery points and start offsets, so that the next start verifies less. Any thread
-        may."""
+        may call it."""
         for home in self._online():
             with suppress(KafkaError), guarded(home.health, f"checkpoint {home.path}"):
                 self._checkpoint(home)
 
     def take_shortage(self) -> bool:
-        """Whether logs were out of descriptors since this was asked: what is not on the disk yet
-        keeps its files open, so all of it should be flushed."""
+        """Whether logs were out of descriptors since the last call. Segments that are not on the
+        disk yet keep their files open, so the caller should flush all logs."""
         short, self._files.is_short = self._files.is_short, False
         return short
 
     def close(self) -> None:
-        """Stop cleanly: flush and close every log, then say so in each directory; not in one of
-        which a log could not be flushed, or the next start would take it for whole."""
+        """Stop cleanly: flush and close every log, then write the marker of a clean stop into each
+        directory. A directory with a log that could not be flushed gets no marker: the next start
+        must verify it."""
         unclean: set[DataDir] = set()
         for key, each in self._logs.items():
             try:
@@ -384,7 +388,7 @@ class LogManager:
                 self._topic_ids.pop(key, None)
 
     def abandon(self) -> None:
-        """Let go of all files and directories without writing anything."""
+        """Close all files and unlock all directories without writing anything."""
         for each in self._logs.values():
             each.abandon()
         for home in self._dirs:

@@ -1,8 +1,8 @@
-"""What is read of a log, in any thread: the half of :class:`tallymark.log.log.Log` that changes
-nothing.
+"""Reading a log, in any thread: the half of :class:`tallymark.log.log.Log` that changes nothing.
 
-Readers take the list of segments once: it is a value. A segment that leaves the list while they
-are at it says so (:class:`~tallymark.log.segments.segment.SegmentGoneError`), and they look again.
+A reader takes the list of segments once: it is a value. If a segment is removed from the list
+meanwhile, it raises :class:`~tallymark.log.segments.segment.SegmentGoneError`, and the reader takes
+the list again.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ class ReadableLog:
 
     @property
     def high_watermark(self) -> int:
-        """Up to here records are shown to readers. There is one replica, so this is the end; where
-        the config says ``flush_before_expose``, the end of what is on the disk."""
+        """Readers see the records below this offset. There is one replica, so this is the end of
+        the log; with ``flush_before_expose`` in the config, the end of what is on the disk."""
         if self._config.flush_before_expose:
             return max(self.recovery_point, self._shown)
         return self.end_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to here no transaction is open. There are none, so this is the high watermark."""
+        """No transaction is open below this offset. There are none, so this is the high
+        watermark."""
         return self.high_watermark
 
     @property
@@ -68,11 +69,11 @@ class ReadableLog:
     ) -> LogSlice:
         """Whole batches from the one that holds ``offset`` on, at most ``max_bytes`` of them, of
         one segment, up to the high watermark. ``min_one``: at least one batch, however large. Any
-        thread may.
+        thread may call it.
 
         Raises KafkaError OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR; without
         ``wait`` ColdSegmentError where indexes would have to be loaded: call :meth:`warm` in a
-        thread, an event loop has no time for it.
+        thread, since an event loop must not wait for that.
         """
         self.check_usable()
         until = self.high_watermark
@@ -90,16 +91,16 @@ class ReadableLog:
                         return LogSlice(found.data, found.next_offset)
                     if found is not None:
                         return LogSlice(b"", offset)
-            except SegmentGoneError:  # deleted or compacted this moment
+            except SegmentGoneError:  # deleted or compacted just now
                 return self.read(offset, max_bytes, min_one=min_one, wait=wait)
         return LogSlice(b"", until)
 
     def is_warm(self, offset: int) -> bool:
-        """Whether a read from ``offset`` waits for no more than its batches."""
+        """Whether a read from ``offset`` only has to wait for its batches."""
         return self._segments.at(offset).is_warm
 
     def warm(self, offset: int) -> None:
-        """Bring the indexes into memory that a read from ``offset`` needs. Any thread may."""
+        """Load the indexes that a read from ``offset`` needs. Any thread may call it."""
         self._look("read", lambda segments: self._find(segments, offset))
 
     def _find(self, segments: SegmentList, offset: int) -> None:
@@ -139,7 +140,7 @@ class ReadableLog:
                 try:
                     return find(self._segments)
                 except SegmentGoneError:
-                    continue  # the list has changed before the file went
+                    continue  # the list changed before the file was removed
 
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(

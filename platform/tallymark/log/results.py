@@ -1,4 +1,4 @@
-"""What a log answers."""
+"""The results that a log returns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tallymark.log.disk.partition_folder import LogKey
 
 
 class AppendInfo(NamedTuple):
-    """Where a batch stands: inclusive offsets. ``duplicate``: it stood there before.
-    ``append_time_ms`` is the broker's time in its records, -1 where they have the producer's."""
+    """The inclusive offsets of a batch. ``duplicate``: it was in the log before. ``append_time_ms``
+    is the broker's time in its records, -1 where they have the producer's."""
 
     first_offset: int
     last_offset: int
@@ -22,8 +22,8 @@ class AppendInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """Whole batches. The first holds the offset that was asked for and may begin before it; the
-    next read goes on at ``next_offset``. Empty data: the offset is the end of the log."""
+    """Whole batches. The first holds the requested offset and may begin before it; the next read
+    begins at ``next_offset``. Empty data: the offset is the end of the log."""
 
     data: bytes | FileSlice
     next_offset: int

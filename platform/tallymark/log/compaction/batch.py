@@ -1,8 +1,8 @@
 """Writing a batch again with fewer records. Pure.
 
-What a batch says of itself stays: base offset, last offset delta, producer fields, leader epoch,
-codec, the records' timestamps and offsets. So offsets have gaps, and the sequences of a producer go
-on as before. An *empty* batch is a header only, 61 bytes.
+The fields of a batch stay: base offset, last offset delta, producer fields, leader epoch, codec,
+the records' timestamps and offsets. So offsets have gaps, and the sequences of a producer continue.
+An *empty* batch is a header only, 61 bytes.
 
 The **delete horizon** of KIP-534: a batch that holds tombstones is written again the first time it
 is cleaned, with attribute bit 6, and its base timestamp is from then on the time (ms) after which
@@ -30,7 +30,8 @@ _CRC_AT: Final = 17
 
 
 def delete_horizon(header: BatchHeader) -> int | None:
-    """When the tombstones of the batch may go, ms; None where that was not decided yet."""
+    """The time (ms) after which the tombstones of the batch may be removed; None where it is not
+    set yet."""
     return header.base_timestamp if header.attributes & HORIZON else None
 
 
@@ -43,7 +44,8 @@ def empty_batch(header: BatchHeader) -> bytes:
 
 def rewrite(header: BatchHeader, records: Iterable[Record], horizon: int | None) -> bytes:
     """The batch with only these of its records, at least one; ``horizon`` in ms where some are
-    tombstones. None of them is kept, so a batch of millions takes its bytes only."""
+    tombstones. The records are read one by one, so a batch of millions takes no more memory than
+    its bytes."""
     attributes = header.attributes & ~HORIZON
     base, latest, count = horizon, -1, 0
     body = bytearray()

@@ -1,5 +1,6 @@
-"""Up to where each log is clean: ``cleaner-offset-checkpoint`` in every data directory, in Kafka's
-checkpoint format (:mod:`tallymark.log.disk.checkpoint`): topic, partition, first dirty offset.
+"""The offset up to which each log is clean: ``cleaner-offset-checkpoint`` in every data directory,
+in Kafka's checkpoint format (:mod:`tallymark.log.disk.checkpoint`): topic, partition, first dirty
+offset.
 
 Losing it costs work, not data: a log that is not in it is cleaned from its start.
 """

@@ -12,11 +12,11 @@ Two passes over closed segments::
     2. from the start of the log up to there: copy what stays, some old segments to one new one
 
 Both hold one batch at a time, and of that some thousand records; the first one may end in the
-middle of a batch. Where a *turn* is over the run rests between two batches, so that several logs
-can be compacted side by side: what one topic holds may take as long as it likes.
+middle of a batch. At the end of its *time slice* a run pauses between two batches, so that several
+logs can be compacted side by side: one large log does not hold up the others.
 
-Nothing here touches the log that is in use: new segments are files ending in ``.cleaned``, which a
-start sweeps away.
+Nothing here changes the log that is in use: new segments are files ending in ``.cleaned``, which a
+start removes.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _CHUNK: Final = 1 << 20
 
 class Compaction:
     """One run. Iterating yields new segments one by one, each only after the one before was put in
-    its place (so that no more room is taken than one segment's), and :class:`Paused` where a turn
-    is over; then :meth:`summary`.
+    its place (so that it takes the disk space of one segment only), and :class:`Paused` at the end
+    of a time slice; then :meth:`summary`.
 
     Raises ``OSError``, and CorruptRecordError where a batch is damaged: such a log must not be
-    cleaned, or the damage would be written over what might still be saved.
+    cleaned, since that would overwrite what could still be recovered.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Compaction:
     def _copy(
         self, group: Sequence[ClosedSegment], keep: BatchFilter, output: CleanedFiles
     ) -> Generator[Paused, None, bool]:
-        """Write what stays; whether that is anything else than the one segment there was."""
+        """Write what stays. Returns whether that differs from the one segment there was."""
         changed = len(group) > 1
         for segment in group:
             for batch, ends in self._batches(segment):
@@ -169,8 +169,8 @@ class Compaction:
 
 def _note_keys(batch: Batch, offsets: OffsetMap, first_dirty: int) -> int:
     """Note the keys of a batch from that offset on; the offset behind the last record that the map
-    had room for. Of a batch that does not decode to its end nothing is noted: it stays whatever the
-    map says, and with it what it would replace."""
+    had room for. A batch that does not decode to its end is not noted: it stays whatever the map
+    holds, and so do the records that it would replace."""
     header = batch.header
     if header.is_control:
         return header.next_offset

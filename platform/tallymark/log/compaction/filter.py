@@ -1,21 +1,21 @@
 """Which records a compaction keeps. Pure: batches and the offset map in, bytes out.
 
 ======================================  ========================================================
-a record with a later one of its key    goes
+a record with a later one of its key    is removed
 the last record of a key                stays
 a tombstone (null value), the last      stays until the delete horizon of its batch has passed
-a record without a key                  stays: nothing says that a later record replaces it. (New
+a record without a key                  stays: no later record can replace it. (New
                                         ones are refused; these are from before the topic was
                                         compacted. Kafka drops them.)
 a control batch                         stays as it is
-a batch whose records do not decode     stays as it is: nobody can say what it holds
-a batch that unpacks to too much        stays as it is (see :func:`open_batch`)
-at or behind the end of the map         stays as it is, the next compaction looks at it
+a batch whose records do not decode     stays as it is: its keys are not known
+a batch that holds too much             stays as it is (see :func:`open_batch`)
+at or behind the end of the map         stays as it is until the next compaction
 ======================================  ========================================================
 
-A batch that loses all its records goes, but for two that stay as an empty batch: the last one of a
-producer that may go on (its sequences continue from there), and the last one of a segment (so that
-a segment reaches up to the next one, and a hole between two is always a damage).
+A batch that loses all its records is removed. Two kinds stay as an empty batch: the last one of a
+producer that may continue (its sequences continue from there), and the last one of a segment (so
+that a segment reaches up to the next one, and a gap between two is always damage).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _LAST_TIME: Final = 2**63 - 1
 
 
 def open_batch(batch: Batch) -> RecordStretches:
-    """The records of a batch, which are never there all at once. Unpacked they may take 64 MiB, or
-    16 times the size of the batch where that is more (256 MiB at most): some bytes may hold
-    gigabytes, and whoever writes them to one topic must not take the memory of all.
+    """The records of a batch, decompressed in parts. In all they may take 64 MiB, or 16 times the
+    size of the batch where that is more (256 MiB at most): a few bytes may decompress to gigabytes,
+    and a producer of one topic must not use up the memory of all.
 
     Raises DecompressedTooLargeError for more, CorruptRecordError for what does not decompress."""
     return batch.stretches(batch.usual_max_size)
@@ -46,8 +46,8 @@ def open_batch(batch: Batch) -> RecordStretches:
 
 @dataclass(slots=True)
 class Tally:
-    """What a compaction has seen and kept so far. ``undecodable`` and ``too_large`` count batches
-    that stay as they are; ``last_whole`` is the offset of the last of these, -1 without one."""
+    """The counts of a compaction so far. ``undecodable`` and ``too_large`` count batches that stay
+    as they are; ``last_whole`` is the offset of the last of these, -1 without one."""
 
     records: int = 0
     removed: int = 0
@@ -58,8 +58,8 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class BatchFilter:
-    """``until``: the offset behind the last one in the map. ``producers``: of each producer that
-    may go on, the offset of its last record. Times are ms."""
+    """``until``: the offset after the last one in the map. ``producers``: of each producer that may
+    continue, the offset of its last record. Times are ms."""
 
     offsets: OffsetMap
     until: int
@@ -69,8 +69,8 @@ class BatchFilter:
     tally: Tally = field(default_factory=Tally)
 
     def __call__(self, batch: Batch, *, last: bool) -> Buffer:
-        """The bytes that take the batch's place, none where it goes. ``last``: it is the last one
-        of its segment. Where nothing changes the very bytes of the batch come back."""
+        """The bytes that replace the batch, none where it is removed. ``last``: it is the last one
+        of its segment. Where nothing changes it returns the bytes of the batch itself."""
         header = batch.header
         if header.base_offset >= self.until or header.is_control:
             return batch.data

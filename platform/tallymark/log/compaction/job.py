@@ -1,4 +1,4 @@
-"""From a log that is in use to the task of its compaction: facts, gathered without waiting long."""
+"""Makes the task of a compaction from a log that is in use, without waiting long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tallymark.log.segments.segment import Segment, SegmentGoneError
 
 
 def dirt_of(target: Log, cleaned_until: int, now_ms: int) -> Dirt:
-    """How dirty the log is. Any thread may. Reads indexes only where a compaction lag is set."""
+    """How dirty the log is. Any thread may call it. Reads indexes only where a compaction lag is
+    set."""
     durable = min(target.recovery_point, target.last_stable_offset)
     return assess(closed_segments(target), cleaned_until, durable, target.config, now_ms)
 
@@ -24,7 +25,7 @@ def closed_segments(target: Log) -> tuple[ClosedSegment, ...]:
         try:
             return tuple(_facts(each, first, last) for each in target.closed_segments)
         except SegmentGoneError:
-            continue  # retention has taken one this moment
+            continue  # retention has just removed it
 
 
 def _facts(segment: Segment, first: bool, last: bool) -> ClosedSegment:
@@ -46,7 +47,7 @@ def _first_timestamp(segment: Segment) -> int:
 def task_of(
     target: Log, dirt: Dirt, now_ms: int, map_bytes: int, bytes_per_second: int = -1
 ) -> CompactionTask:
-    """The task to clean the log up to the end of its dirt. The owner's call."""
+    """The task to clean the log up to the end of its dirty part. For the owner's thread."""
     config = target.config
     segments = tuple(
         ClosedSegment(each.base_offset, each.next_offset, each.size)

@@ -1,9 +1,9 @@
 """The offset map of a compaction: of every key the offset of its last record. Bounded memory.
 
-A key of up to 15 bytes stands for itself; a longer one is replaced by 16 bytes of BLAKE2b, so that
-a key of a megabyte costs what a key of 16 bytes does. Two keys with the same digest would be taken
-for one: with 128 bits that takes about 2^64 keys, and nobody can make them on purpose (Kafka takes
-MD5, where one can).
+A key of up to 15 bytes is kept as it is. A longer one is replaced by 16 bytes of BLAKE2b, so that a
+key of a megabyte costs as much as a key of 16 bytes. Two keys with the same digest would count as
+one: with 128 bits that takes about 2^64 keys, and they cannot be made on purpose (Kafka uses MD5,
+where they can).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DIGEST: Final = 16
 
 
 class OffsetMap:
-    """Key -> offset of its last record; as many keys as ``memory_bytes`` have room for."""
+    """Key -> offset of its last record; as many keys as fit into ``memory_bytes``."""
 
     __slots__ = ("_offsets", "capacity")
 
@@ -31,8 +31,8 @@ class OffsetMap:
         return len(self._offsets)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note a record; offsets ascend from call to call. False, and nothing is noted, where the
-        key is new and the map full."""
+        """Note a record; offsets ascend from call to call. False, without noting it, where the key
+        is new and the map is full."""
         short = _short(key)
         if len(self._offsets) >= self.capacity and short not in self._offsets:
             return False
@@ -46,7 +46,7 @@ class OffsetMap:
         return other
 
     def update(self, other: OffsetMap) -> None:
-        """Take over a :meth:`spare` map, whose records come after all of these."""
+        """Add a :meth:`spare` map, whose records come after all of these."""
         self._offsets.update(other._offsets)
 
     def last(self, key: bytes) -> int:

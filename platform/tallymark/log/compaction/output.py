@@ -38,7 +38,7 @@ class CleanedFiles:
             self._write()
 
     def finish(self) -> None:
-        """Everything is on the disk on return, but for the names."""
+        """On return everything is on the disk except for the names."""
         self._write()
         self._log.handle.sync()
         self._log.close()
@@ -65,5 +65,5 @@ class CleanedFiles:
 
     def _create(self, suffix: str) -> File:
         path = f"{self._stem}{suffix}{CLEANED}"
-        self._files.remove(path)  # what an earlier attempt has left
+        self._files.remove(path)  # left by an earlier attempt
         return self._files.open(path)

@@ -1,4 +1,4 @@
-"""Which logs are worth a compaction, and which of their segments are cleaned together. Pure.
+"""Which logs need a compaction, and which of their segments are cleaned together. Pure.
 
 ::
 
@@ -22,7 +22,7 @@ from tallymark.log.segments.offset_index import MAX_RELATIVE
 
 class ClosedSegment(NamedTuple):
     """Offsets from ``base_offset`` to below ``end_offset``; timestamps of its first batch and the
-    greatest one in ms, -1 where there is none or nobody asks."""
+    greatest one in ms, -1 where there is none or it is not needed."""
 
     base_offset: int
     end_offset: int
@@ -64,8 +64,9 @@ def assess(
 ) -> Dirt:
     """How dirty these closed segments are, all of a log's but the active one.
 
-    ``cleaned_until``: where the last compaction ended. Where that is not in the log (it was cut, or
-    made again) nothing counts as clean. ``durable``: what lies behind is not on the disk yet.
+    ``cleaned_until``: where the last compaction ended. Where that is not in the log (it was
+    truncated, or created again) nothing counts as clean. ``durable``: what lies behind it is not on
+    the disk yet.
     """
     first = segments[0].base_offset if segments else 0
     last = segments[-1].end_offset if segments else 0
@@ -91,8 +92,8 @@ def assess(
 def group_segments(
     segments: Sequence[ClosedSegment], segment_bytes: int
 ) -> list[tuple[ClosedSegment, ...]]:
-    """Neighbours that become one segment: no larger than ``segment_bytes`` even if nothing goes,
-    and offsets that the index can hold."""
+    """Adjacent segments that become one: no larger than ``segment_bytes`` even if no record is
+    removed, and with offsets that the index can hold."""
     groups: list[tuple[ClosedSegment, ...]] = []
     for segment in segments:
         if groups:

@@ -1,5 +1,5 @@
-"""Putting a compacted segment in the place of its sources, so that a crash at any moment leaves the
-old records or the new ones, never neither and never both.
+"""Puts a compacted segment in the place of its sources, so that a crash at any moment leaves the
+old records or the new ones, but never both or none.
 
 The example replaces the segments 0 and 500 by a new one that begins at 0::
 
@@ -11,9 +11,9 @@ The example replaces the segments 0 and 500 by a new one that begins at 0::
                                   0.log  0.index  0.timeindex
 
 A start that finds ``.swap`` does what :meth:`Swap.finish` does: the new segment is whole, it was
-synced before it got that name. Before that name is durable nothing is removed; before the sources
-are gone durably the name does not change again. Where the exchange is refused (retention has taken
-a source meanwhile) :meth:`Swap.withdraw` removes the files.
+synced before it got that name. Nothing is removed before that name is durable, and the name does
+not change again before the removal of the sources is durable. Where the exchange is refused
+(retention has removed a source meanwhile) :meth:`Swap.withdraw` removes the files.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Swap:
         self._new: Segment | None = None
 
     def prepare(self) -> None:
-        """Make the new segment one that a start would use, and open it."""
+        """Rename the new segment so that a start would use it, and open it."""
         with self._log.replacing():
             self._new = self._opened()
             self._files.rename(f"{self._stem}.log{CLEANED}", f"{self._stem}.log{SWAP}")
@@ -74,7 +74,7 @@ class Swap:
                 raise
 
     def withdraw(self) -> None:
-        """The new segment is not wanted."""
+        """Remove the new segment: it is not wanted."""
         with self._log.disk_lock, suppress(OSError):
             self._remove_new()
 
@@ -112,7 +112,7 @@ class Swap:
 
 
 def swap(target: Log, cleaned: Cleaned) -> bool:
-    """All steps in one thread; whether the new segment is in the log."""
+    """All steps in one thread. Returns whether the new segment is in the log."""
     job = Swap(target, cleaned)
     job.prepare()
     if not job.exchange():

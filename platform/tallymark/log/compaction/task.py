@@ -1,4 +1,4 @@
-"""What a compaction is told and what it tells, as values that go through a pipe as JSON."""
+"""The tasks and the results of a compaction: values that go through a pipe as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CompactionTask:
 
     ``first_dirty`` is where the map of keys begins; it holds what ``map_bytes`` of memory have room
     for. ``producers``: producer id -> offset of its last record. ``bytes_per_second`` bounds
-    reading and writing together, -1 does not. Times are ms.
+    reading and writing together, -1: no bound. Times are ms.
     """
 
     directory: str
@@ -56,7 +56,7 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The turn of this compaction is over; it goes on where it is."""
+    """The time slice of this compaction is over; it continues where it is."""
 
 
 @dataclass(frozen=True, slots=True)

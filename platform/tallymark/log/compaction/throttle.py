@@ -1,4 +1,4 @@
-"""What a compaction may take at once: of the disk's bandwidth, and of the cleaner's time."""
+"""Bounds a compaction: its share of the disk's bandwidth, and of the cleaner's time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Throttle:
         self._free_at = clock()
 
     def spend(self, size: int) -> None:
-        """Account for bytes read or written; waits where they came too early."""
+        """Count bytes that were read or written; sleep where that was too fast."""
         if self._rate <= 0:
             return
         now = self._clock()
@@ -34,7 +34,7 @@ class Throttle:
 
 
 class TimeSlice:
-    """For how long a compaction works before the next one's turn comes, in seconds."""
+    """How long a compaction works before the next one may, in seconds."""
 
     def __init__(
         self, seconds: float = math.inf, clock: Callable[[], float] = time.monotonic
@@ -44,10 +44,10 @@ class TimeSlice:
         self._began = clock()
 
     def begin(self) -> None:
-        """A turn starts now."""
+        """A time slice starts now."""
         self._began = self._clock()
 
     @property
     def is_over(self) -> bool:
-        """Whether it lasts long enough."""
+        """Whether the time slice has ended."""
         return self._clock() - self._began >= self._seconds

@@ -3,17 +3,17 @@
 ::
 
     on standard input                      on standard output
-    {"do": "begin", "task": {}}            {"paused": {}}    its turn is over
+    {"do": "begin", "task": {}}            {"paused": {}}    its time slice is over
     {"do": "next", "directory": "..."}     {"cleaned": {}}   a new segment is written; when it is
                                                              in its place, "next" comes
     {"do": "next", "directory": "..."}     {"summary": {}}   the end
                                            {"error": "...", "damaged": false}
     {"do": "drop", "directory": "..."}     {"paused": {}}    it is given up
 
-Compactions of several logs may be under way, each known by its directory and each with a map of its
-own; one of them works at a time, for a turn of a second. The process lives at the lowest priority
-and ends when its input does: whoever started it may be killed at any moment, and so may this
-process; what it leaves are ``.cleaned`` files, which nobody takes for a part of a log.
+Compactions of several logs may be under way, each identified by its directory and each with a map
+of its own. One of them works at a time, for a time slice of a second. The process runs at the
+lowest priority and ends when its input ends. The broker or this process may be killed at any
+moment: what remains are ``.cleaned`` files, which are never part of a log.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Run(NamedTuple):
 
 
 class Steps:
-    """What the process does with one line after the other."""
+    """Executes one order after the other."""
 
     def __init__(self, files: Files, turn_s: float = TURN_S) -> None:
         self._files = files
@@ -74,7 +74,7 @@ class Steps:
         except CorruptRecordError as error:
             self._drop(directory)
             return {"error": str(error), "damaged": True}
-        except Exception as error:  # whatever it is, the broker is told and goes on
+        except Exception as error:  # whatever it is: the broker gets it and continues
             self._drop(directory)
             return {"error": f"{type(error).__name__}: {error}", "damaged": False}
 

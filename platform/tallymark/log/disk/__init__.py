@@ -1,4 +1,4 @@
-"""The disk as a port, and what is kept once for a whole data directory.
+"""The disk as a port, and the files that exist once in a data directory.
 
 Read :mod:`.files` (the port), :mod:`.health` (what a failed disk means), :mod:`.partition_folder`
 (names), :mod:`.data_dir`; :mod:`.checkpoint` and :mod:`.start_offsets` are small files of a

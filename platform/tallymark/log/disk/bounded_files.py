@@ -1,15 +1,15 @@
-"""Files that make room where the process is out of descriptors.
+"""Files that free descriptors when the process has none left.
 
-Every segment that was read or written keeps its file open, old ones too. Nobody counts them: where
-an operation fails for want of a descriptor, all logs let go of what is on the disk already and not
-in use (:meth:`tallymark.log.log.Log.release_files`; it is opened again when it is needed), and it
-is done once more. What fails again is an error for who asked, not for the disk
-(:mod:`tallymark.log.disk.health`).
+Every segment that was read or written keeps its file open, old ones too. They are not counted.
+Where an operation fails for lack of a descriptor, all logs close the files that are on the disk
+already and not in use (:meth:`tallymark.log.log.Log.release_files`; they are opened again when they
+are needed), and the operation is tried again. If it fails again, that is an error of the operation,
+not of the disk (:mod:`tallymark.log.disk.health`).
 
-Segments that are not on the disk yet stay open, so they could take all there is; then nothing could
-be flushed any more, since a flush opens indexes and folders for a moment. So no segment's file is
-given one of the last :data:`SPARE` descriptors. The kernel gives the lowest number that is free:
-who is given one of the last has left none below.
+Segments that are not on the disk yet stay open, so they could take all descriptors. Then nothing
+could be flushed any more, since a flush opens indexes and folders for a moment. So no segment gets
+one of the last :data:`SPARE` descriptors. The kernel returns the lowest free number: one of the
+last numbers means that no lower one is free.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class BoundedFiles:
         limit = getrlimit(RLIMIT_NOFILE)[0]
         self._last = None if limit == RLIM_INFINITY else limit - SPARE
         self.is_short = False
-        """Whether something failed for want of descriptors; for its reader to take back."""
+        """Whether an operation failed for lack of descriptors; its reader resets it."""
         self.exists = files.exists
         self.size = files.size
         self.space = files.space

@@ -1,4 +1,4 @@
-"""Kafka's text checkpoint: small facts per partition, replaced as a whole.
+"""Kafka's text checkpoint: a few numbers per partition, replaced as a whole.
 
 ::
 
@@ -9,8 +9,8 @@
 
 ``recovery-point-offset-checkpoint`` has the fields topic, partition, offset;
 ``leader-epoch-checkpoint`` epoch, start offset. There is no checksum: a file is written beside its
-place, synced and renamed, so it is never seen half. What does not parse counts as absent, and its
-reader does without (everything is verified, epochs are read from the batches).
+place, synced and renamed, so a reader never sees half of it. A file that does not parse counts as
+absent, and its reader works without it (everything is verified, epochs are read from the batches).
 """
 
 from __future__ import annotations

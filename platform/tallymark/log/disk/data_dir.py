@@ -1,4 +1,4 @@
-"""One data directory of a broker: whose it is, who uses it now, and how it was left.
+"""One data directory of a broker: its owner, its lock, and how the last run ended.
 
 ::
 
@@ -45,8 +45,8 @@ class DataDir:
 
     @classmethod
     def lock(cls, files: Files, path: str, broker_id: int) -> DataDir:
-        """Make the directory where needed and lock it. UserError names the directory and who
-        holds it; OSError where the disk does not work."""
+        """Make the directory where needed and lock it. UserError: another process holds it; it
+        names both. OSError: the disk does not work."""
         files.make_dirs(path)
         owner = f"broker {broker_id}, process {os.getpid()} on {socket.gethostname()}"
         try:
@@ -61,8 +61,8 @@ class DataDir:
         self._lock.release()
 
     def check_owner(self, broker_id: int, cluster_id: str | None) -> str | None:
-        """Whose data is this? Returns the cluster id in ``meta.properties``, None where there is
-        none yet. UserError where it is another broker's or cluster's."""
+        """Check the owner of the data. Returns the cluster id in ``meta.properties``, None where
+        there is none yet. UserError where it is another broker's or cluster's."""
         meta = self._read_meta()
         stored = meta.get("cluster.id")
         stored_broker = meta.get("broker.id", meta.get("node.id"))
@@ -81,7 +81,7 @@ class DataDir:
         return stored
 
     def write_owner(self, broker_id: int, cluster_id: str) -> None:
-        """Note whose data this is, durably."""
+        """Write the owner of the data, durably."""
         text = f"#\nversion=0\nbroker.id={broker_id}\ncluster.id={cluster_id}\n"
         write_file(self._files, f"{self.path}/{_META}", text.encode())
 
@@ -99,20 +99,20 @@ class DataDir:
         write_file(self._files, f"{self.path}/{_CLEAN}", _CLEAN_TEXT)
 
     def read_recovery_points(self) -> dict[LogKey, int]:
-        """Up to where each log was flushed."""
+        """The offset up to which each log was flushed."""
         points = recovery_points_of(self._files, self.path)
         self._noted = set(points)
         return points
 
     def write_recovery_points(self, points: Mapping[LogKey, int]) -> None:
-        """Note it, durably."""
+        """Write these offsets, durably."""
         entries = [(key.topic, key.partition, offset) for key, offset in sorted(points.items())]
         write_checkpoint(self._files, f"{self.path}/{_RECOVERY}", entries)
         self._noted = set(points)
 
     def remembers(self, key: LogKey) -> bool:
-        """Whether the checkpoints tell something of a log: of an earlier one of that name it would
-        be wrong."""
+        """Whether the checkpoints have an entry of a log. An entry of an earlier log of that name
+        would be wrong."""
         return key in self._noted or self.starts.get(key) > 0
 
     def _read_meta(self) -> dict[str, str]:
@@ -125,7 +125,7 @@ class DataDir:
 
 
 def recovery_points_of(files: Files, folder: str) -> dict[LogKey, int]:
-    """Up to where the logs of a data directory were flushed, as its checkpoint says."""
+    """The offsets up to which the logs of a data directory were flushed, from its checkpoint."""
     entries = read_checkpoint(files, f"{folder}/{_RECOVERY}", 3)
     return {LogKey(topic, int(number)): int(offset) for topic, number, offset in entries}
 

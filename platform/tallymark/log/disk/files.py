@@ -1,6 +1,6 @@
-"""The disk, as the log needs it: a small port, and the operating system behind it.
+"""The disk as a small port, and its implementation on the operating system.
 
-Every byte of the room goes through :class:`Files`, so a test can put
+The log reads and writes only through :class:`Files`, so a test can put
 :class:`tallymark.testing.memory_files.MemoryFiles` in its place, whose writes fail on request and
 which forgets what was not synced. Paths are plain strings. Every failure is an ``OSError``.
 """
@@ -26,18 +26,18 @@ _OLD_FILE: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
 class NoRoomError(OSError):
-    """The disk is full: what was to be written is not there, and all that was is as it was. So
-    nothing is lost by going on, and the same may be tried again when there is room.
+    """The disk is full: nothing was written, and everything is as it was before. So the log may
+    continue, and the same write may be tried again when there is room.
 
-    Raised by those who write and can say that. A *sync* that fails for want of room is no such
-    error: what it was to write may be gone.
+    Only a write that is sure of that raises it. A *sync* that fails for lack of room raises another
+    error: what it was to write may be lost.
     """
 
 
 @contextmanager
 def noticing_no_room() -> Iterator[None]:
-    """Make a NoRoomError of a write that failed for want of room: of what leaves nothing behind, or
-    has been taken back."""
+    """Raise NoRoomError for a write that failed for lack of room. Use it where such a write leaves
+    nothing behind, or was undone."""
     try:
         yield
     except OSError as error:
@@ -47,7 +47,7 @@ def noticing_no_room() -> Iterator[None]:
 
 
 class LockHeldError(TallymarkError):
-    """A lock file is held by somebody else; ``owner`` is what the holder wrote into it."""
+    """Another process holds a lock file; ``owner`` is what it wrote into the file."""
 
     def __init__(self, path: str, owner: str) -> None:
         super().__init__(f"{path} is locked by {owner}")
@@ -56,8 +56,8 @@ class LockHeldError(TallymarkError):
 
 
 class Handle(Protocol):
-    """What readers and syncing threads hold on to. It outlives :meth:`File.close` and the removal
-    of the file, so bytes on their way to a socket stay what they are."""
+    """An open file for readers and for threads that sync. It stays valid after :meth:`File.close`
+    and after the removal of the file, so bytes on their way to a socket do not change."""
 
     def fileno(self) -> int:
         """The descriptor for ``sendfile``; ``OSError`` where there is none (in memory)."""
@@ -73,13 +73,13 @@ class Handle(Protocol):
 
 
 class File(Protocol):
-    """A file that only grows at its end, but for :meth:`truncate`. One writer."""
+    """A file that only grows at its end, except for :meth:`truncate`. One writer."""
 
     @property
     def handle(self) -> Handle: ...
 
     def append(self, data: Data) -> None:
-        """Write all of ``data`` at the end. After an ``OSError`` a part of it may stand there:
+        """Write all of ``data`` at the end. After an ``OSError`` a part of it may be in the file:
         the caller truncates."""
         ...
 
@@ -90,7 +90,7 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def close(self) -> None:
-        """No more appends. Handles that were given away go on."""
+        """No more appends. Handles stay valid."""
         ...
 
 
@@ -155,7 +155,7 @@ class Files(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """``size`` bytes of a file from ``position``: what a fetch answers instead of copying.
+    """``size`` bytes of a file from ``position``: a fetch returns this instead of a copy.
 
     ``sendfile(socket, slice.fileno(), slice.position, slice.size)``, or :meth:`read`.
     """
@@ -197,8 +197,9 @@ def write_file(files: Files, path: str, data: Data, *, durable: bool = True) -> 
 
 
 class _OsHandle:
-    """Owns a descriptor. It closes when the last reader lets go of it, not at a moment somebody
-    chooses: ``sendfile`` of a deleted segment must not meet a descriptor number used again."""
+    """Owns a descriptor and closes it when the last reader has dropped it, not at a chosen moment:
+    ``sendfile`` of a deleted segment must not use a descriptor number that was given to another
+    file."""
 
     __slots__ = ("fd",)
 

@@ -1,4 +1,4 @@
-"""Whether a data directory still works. One failing disk must not take the others down."""
+"""Whether a data directory still works. A failing disk must not affect the others."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NOT_THE_DISK: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def is_of_the_disk(error: OSError) -> bool:
-    """Whether the disk failed, and not something else on the way to it, nor that it was full before
-    anything changed."""
+    """Whether the disk failed. A full disk before anything changed, or a lack of descriptors, is no
+    failure of the disk."""
     return not isinstance(error, NoRoomError) and error.errno not in _NOT_THE_DISK
 
 

@@ -1,7 +1,7 @@
-"""How the folder of a partition is named and whose it is.
+"""The name of a partition's folder, and the topic id in it.
 
 ``orders-0`` is partition 0 of the topic ``orders``. ``partition.metadata`` in it holds the topic's
-id (KIP-516), so that a topic deleted and created again is not taken for the old one::
+id (KIP-516), so that a topic that was deleted and created again is not confused with the old one::
 
     version: 0
     topic_id: CoO2Ch4lTmGVUoPBzIZmrw        the 16 bytes in base64url, without padding
@@ -31,7 +31,7 @@ class LogKey(NamedTuple):
 
 
 def parse_folder(name: str) -> LogKey | None:
-    """The partition a folder's name stands for, None for any other name."""
+    """The partition of a folder's name, None for any other name."""
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not number.isascii() or not number.isdigit():
         return None
@@ -49,7 +49,7 @@ def deleted_name(name: str) -> str:
 
 
 def write_topic_id(files: Files, folder: str, topic_id: uuid.UUID) -> None:
-    """Durably note whose folder this is."""
+    """Write the topic's id into the folder, durably."""
     text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
     write_file(files, f"{folder}/{_METADATA}", f"version: 0\ntopic_id: {text}".encode())
 

@@ -1,4 +1,4 @@
-"""From which offset each log of a data directory is kept, where that is inside of a segment.
+"""The start offset of each log of a data directory, where it is inside of a segment.
 
 ``log-start-offset-checkpoint`` in the data directory, in Kafka's checkpoint format::
 
@@ -6,8 +6,8 @@
     1
     orders 0 4711      records of orders-0 below 4711 were deleted (DeleteRecords)
 
-Kafka writes this file once a minute, and leaves out logs that begin with a segment. Here it is on
-the disk before a deletion is answered, so what was said to be gone never comes back; and an entry
+Kafka writes this file once a minute, and leaves out logs that begin with a segment. Here the file
+is on the disk before a deletion is acknowledged, so deleted records never come back; and an entry
 stays as long as its log, since a power failure may bring back a removed segment, torn.
 """
 
@@ -52,8 +52,8 @@ class StartOffsets:
         self._version += 1
 
     def save(self) -> None:
-        """Return when all that was put before is on the disk; callers in several threads share
-        one write."""
+        """Return when all that was put before is on the disk. Callers in several threads share one
+        write."""
         wanted = self._version
         with self._lock:
             if self._saved < wanted:

@@ -1,4 +1,4 @@
-"""What opening a log does: find its files, recover where needed, read epochs and producers."""
+"""Loads a log: finds its files, recovers where needed, reads epochs and producers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tallymark.log.segments.segment_list import SegmentList
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """All that a log begins with. Times are ms, None where there is nothing to age."""
+    """The state that a log begins with. Times are ms, None where there is nothing whose age
+    counts."""
 
     segments: SegmentList
     start_offset: int
@@ -43,7 +44,8 @@ def load_log(
     """Open the log in ``directory``; see :meth:`tallymark.log.log.Log.open`. Records below
     ``start_offset`` were deleted."""
     segments, recovered = open_segments(files, directory, config), None
-    # A crash may have brought back what was deleted, whole or torn: it goes before anybody looks.
+    # A crash may have brought back deleted segments, whole or torn: remove them before they are
+    # read.
     segments = drop_before(files, directory, segments, start_offset)
     if not (clean and find_end(segments.active)):
         segments, recovered = recover(segments, recovery_point)
@@ -67,15 +69,15 @@ def load_log(
         now_ms if durable < end else None,
     )
     for segment in segments:
-        segment.close()  # thousands of logs must not hold descriptors before anybody uses them
+        segment.close()  # thousands of logs must not hold descriptors before they are used
     return loaded
 
 
 def _load_epochs(
     files: Files, directory: str, segments: SegmentList, first: int, recovered: Recovered | None
 ) -> LeaderEpochs:
-    """The checkpoint, without what recovery has cut, and with what the batches say: an epoch that
-    never made it into the file is in each of them."""
+    """The epochs of the checkpoint, without those that recovery has cut, and with those of the
+    batches: an epoch that is not in the file yet is in each batch."""
     epochs = LeaderEpochs(files, directory)
     # After a clean stop an epoch in which nothing was written yet is still the current one.
     epochs.cut_end(segments.active.next_offset + (0 if recovered else 1))
@@ -87,8 +89,9 @@ def _load_epochs(
 
 
 def _age(active: Segment, now_ms: int) -> int | None:
-    """Since when the active segment is written to: across restarts the timestamp of its first batch
-    is the only clock there is. A segment of old data is rolled once by that, no harm."""
+    """When the first record of the active segment was written. After a restart the timestamp of its
+    first batch is the only clock. A segment of old data is rolled once for that; this does no harm.
+    """
     for place in active.places_from(active.base_offset):
         return min(place.max_timestamp, now_ms) if place.max_timestamp >= 0 else now_ms
     return None

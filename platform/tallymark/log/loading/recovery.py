@@ -1,9 +1,11 @@
-"""What a log does first after a crash: verify what was not known to be on the disk, cut the rest.
+"""The recovery of a log after a crash: verifies what was not known to be on the disk, and cuts what
+is damaged.
 
-Up to the *recovery point* everything was flushed and is trusted. From the segment that holds it on,
-and always in the newest one, every batch is checked: header, order of offsets, CRC. The log ends
-after the last batch that holds; a torn write, garbage and zeros behind it are cut off, newer
-segments removed, and the indexes built again. A cut costs only what was never flushed.
+Everything before the *recovery point* was flushed and is trusted. From the segment that holds this
+point on, and always in the newest segment, every batch is checked: header, order of offsets, CRC.
+The log ends after the last good batch. A torn write, garbage and zeros behind it are cut off, newer
+segments are removed, and the indexes are built again. Only records that were never flushed can be
+lost.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ _CRC_FROM: Final = 21  # the CRC covers the batch from its attributes on
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What recovery found: ``verified`` bytes hold, ``cut`` bytes did not and are gone; the log
-    now ends at ``end_offset``. ``first`` is the base offset of the first segment it looked at;
-    ``epochs`` are the (leader epoch, offset) from there on, where the epoch changes."""
+    """The result of a recovery: ``verified`` bytes are good, ``cut`` bytes were not and are gone;
+    the log now ends at ``end_offset``. ``first`` is the base offset of the first segment that was
+    checked; ``epochs`` are the (leader epoch, offset) from there on, where the epoch changes."""
 
     first: int
     end_offset: int
@@ -51,7 +53,7 @@ def recover(segments: SegmentList, recovery_point: int) -> tuple[SegmentList, Re
         segment.end_at(next_offset)
         verified += whole
         later = suspects[number + 1 :]
-        # A power failure may take all of a segment and leave the name of the next one.
+        # A power failure may remove all of a segment and keep the name of the next one.
         if whole < segment.size or (later and later[0].base_offset != next_offset):
             cut = segment.size - whole + sum(each.size for each in later)
             _cut(segment, whole, later)
@@ -68,7 +70,7 @@ def recover(segments: SegmentList, recovery_point: int) -> tuple[SegmentList, Re
 def _note_epochs(
     batches: Iterator[tuple[int, BatchHeader]], epochs: list[tuple[int, int]]
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Pass the batches on, and collect where the leader epoch changes."""
+    """Yield the batches, and collect where the leader epoch changes."""
     latest = epochs[-1][0] if epochs else -1
     for position, header in batches:
         if header.partition_leader_epoch > latest:
@@ -94,7 +96,7 @@ def _cut(segment: Segment, whole: int, later: Sequence[Segment]) -> None:
 
 
 def verified_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of the batches of the file that hold, up to the first that does not."""
+    """(position, header) of the good batches of the file, up to the first that is not."""
     handle, size = segment.file.handle, segment.size
     window = Window(handle, size, _CHUNK)
     position, expected = 0, segment.base_offset

@@ -1,4 +1,5 @@
-"""The folder of one log: which files belong, and how its segments are found at a start."""
+"""The folder of one log: finds its segments at a start, and removes files that do not belong
+there."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ _LEFTOVERS: Final = (".tmp", ".deleted", CLEANED, SWAP)
 
 
 def open_segments(files: Files, directory: str, config: LogConfig) -> SegmentList:
-    """The segments of the folder, a first empty one where there is none. Sweeps up what a crash
-    has left: half a compaction, unfinished files, indexes without a log."""
+    """The segments of the folder; a first empty one where there is none. Removes what a crash has
+    left: an unfinished compaction, unfinished files, indexes without a log."""
     complete_swaps(files, directory)
     names = files.listdir(directory)
     bases = sorted(int(n[:-4]) for n in names if n.endswith(".log") and n[:-4].isdigit())
@@ -36,7 +37,7 @@ def open_segments(files: Files, directory: str, config: LogConfig) -> SegmentLis
 
 def find_end(segment: Segment) -> bool:
     """Set ``next_offset`` of the newest segment after a clean stop, stepping from the last entry of
-    its index on. False where the file does not end with a whole batch: recovery has to look."""
+    its index on. False where the file does not end with a whole batch: it needs recovery."""
     if segment.size == 0:
         return True
     offsets = segment.indexes.offsets
@@ -55,15 +56,15 @@ def drop_before(files: Files, directory: str, segments: SegmentList, offset: int
 def begin_at(
     files: Files, directory: str, config: LogConfig, segments: SegmentList, offset: int
 ) -> SegmentList:
-    """A log that begins and ends at ``offset``, beyond all that is there: everything below it was
-    deleted, and then a power failure took the records at the end."""
+    """A log that begins and ends at ``offset``, after all existing records: everything below it was
+    deleted, and then a power failure lost the records at the end."""
     new = Segment.create(files, directory, offset, config.index_interval_bytes)
     return _without_first(files, directory, segments.added(new), len(segments))
 
 
 def _without_first(files: Files, directory: str, segments: SegmentList, count: int) -> SegmentList:
     if count:
-        files.sync_dir(directory)  # the names that stay, before others go
+        files.sync_dir(directory)  # first the names that stay
         for segment in tuple(segments)[:count]:
             segment.remove()
     return segments.without_first(count)

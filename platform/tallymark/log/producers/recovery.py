@@ -1,4 +1,4 @@
-"""The producer state at a start: the newest snapshot, then the log from there on."""
+"""Loads the producer state at a start: the newest snapshot, then the log from there on."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TAIL: Final = 256 * 1024
 def load_producers(
     snapshots: ProducerSnapshots, segments: SegmentList, now_ms: int
 ) -> ProducerStates:
-    """What the log knows of its producers, up to its end.
+    """The state of the log's producers, up to its end.
 
-    Batches found in the log are remembered like fresh ones (five of each producer), so a batch that
-    is sent again after the broker was killed is recognised. ``now_ms`` is their age's beginning.
+    Batches in the log are remembered like new ones (five of each producer), so a batch that a
+    producer retries after the broker was killed is recognised. Their age counts from ``now_ms``.
     """
     found = snapshots.newest(segments.active.next_offset)
     offset, states = found or (segments.start_offset, ProducerStates())

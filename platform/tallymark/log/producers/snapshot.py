@@ -9,8 +9,8 @@
          | offset delta int32 | timestamp int64 | coordinator epoch int32 | txn first offset int64
 
 Only the *last* batch of a producer is in it. Written at every roll and at a clean stop; the two
-newest are kept. It is not synced: a snapshot that a crash has torn fails its CRC, and the one
-before it serves, as the log is replayed from there.
+newest are kept. It is not synced: a snapshot that a crash has torn fails its CRC. Then the one
+before it is used, and the log is replayed from there.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ProducerSnapshots:
                 try:
                     return offset, decode_snapshot(self._files.read(self._path(offset)))
                 except ValueError:
-                    pass  # torn by a crash; the one before it serves
+                    pass  # torn by a crash; the one before it is used
             self._files.remove(self._path(offset))
         return None
 

@@ -1,8 +1,8 @@
-"""What a log remembers of idempotent producers: is this batch new, a repetition, or a gap? Pure.
+"""What a log remembers of idempotent producers: is a batch new, a duplicate, or after a gap? Pure.
 
 Per producer id the last five batches are kept, as many as a producer may have in flight (KIP-98,
-KAFKA-5494). A batch is judged before it is written, by :meth:`ProducerStates.check`, and remembered
-after, by :meth:`ProducerStates.add`:
+KAFKA-5494). :meth:`ProducerStates.check` decides before a batch is written,
+:meth:`ProducerStates.add` remembers it afterwards:
 
 =======================================  =====================================================
 epoch older than the known one           INVALID_PRODUCER_EPOCH
@@ -47,7 +47,7 @@ class ProducerEntry:
     """One producer. Every sequence from ``known_from`` to the last one is in the log.
 
     ``coordinator_epoch`` and ``txn_first_offset`` belong to transactions (-1: none open).
-    ``updated_ms`` is when the broker last heard of it.
+    ``updated_ms`` is the time of its last batch.
     """
 
     producer_id: int
@@ -77,8 +77,9 @@ class ProducerStates:
         return self._entries.get(producer_id)
 
     def check(self, header: BatchHeader) -> KeptBatch | None:
-        """Judge a batch with a producer id: None when it is new, the kept batch when it repeats
-        that. Raises KafkaError 45, 46 or 47 as in the table above. Changes nothing."""
+        """Check a batch with a producer id. Returns None when it is new, the kept batch when it is
+        a duplicate of that. Raises KafkaError 45, 46 or 47 as in the table above. Changes nothing.
+        """
         entry = self._entries.get(header.producer_id)
         if entry is None:
             return None
@@ -120,9 +121,9 @@ class ProducerStates:
             entry.known_from = (batches[-1].last_sequence - _NEAR) % _MODULUS
 
     def deepen(self, tail: Iterable[BatchHeader]) -> None:
-        """Add kept batches that a snapshot has no room for: it holds the last one of a producer,
-        and a start after a clean stop must recognise all five. ``tail``: the newest batches of the
-        log, in order."""
+        """Add batches that are not in the snapshot: it holds only the last one of a producer, and a
+        start after a clean stop must recognise all five. ``tail``: the newest batches of the log,
+        in order."""
         before: dict[int, list[KeptBatch]] = {}
         for header in tail:
             entry = self._entries.get(header.producer_id)
@@ -141,7 +142,8 @@ class ProducerStates:
                 entry.batches[:] = [*chain, *entry.batches][-KEPT:]
 
     def expire(self, now_ms: int, after_ms: int) -> int:
-        """Forget producers that were idle so long and have no open transaction; how many."""
+        """Forget producers that were idle so long and have no open transaction. Returns how
+        many."""
         idle = [
             entry.producer_id
             for entry in self._entries.values()

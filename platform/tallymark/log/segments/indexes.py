@@ -1,4 +1,5 @@
-"""Both sparse indexes of a segment: when they get an entry, and how they reach the disk."""
+"""Both sparse indexes of a segment: when they get an entry, and how they are written to the
+disk."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ _REWRITE: Final = -1
 
 
 class IndexMark(NamedTuple):
-    """How many entries of both indexes there are to be saved."""
+    """How many entries of both indexes are to be saved."""
 
     offsets: int
     times: int
@@ -22,7 +23,7 @@ class SegmentIndexes:
     """The indexes in memory, and how much of each is in its file.
 
     ``stem`` is the segment's path without ``.log``. The greatest timestamp of the segment is
-    ``max_timestamp`` (-1: none), brought by the batch that ends at ``max_relative``.
+    ``max_timestamp`` (-1: none); it is in the batch that ends at ``max_relative``.
     """
 
     __slots__ = (
@@ -71,7 +72,7 @@ class SegmentIndexes:
         return indexes
 
     def note(self, last_relative: int, position: int, size: int, max_timestamp: int) -> None:
-        """A batch of ``size`` bytes stands at ``position`` now and ends at ``last_relative``."""
+        """A batch of ``size`` bytes is at ``position`` now and ends at ``last_relative``."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_relative = last_relative
@@ -82,14 +83,14 @@ class SegmentIndexes:
         self._since_entry += size
 
     def mark(self) -> IndexMark:
-        """What :meth:`save` is to write, with the greatest timestamp as the last entry of the time
-        index, so that a segment's file always tells it up to what was flushed. The owner's call."""
+        """How much :meth:`save` is to write. The greatest timestamp becomes the last entry of the
+        time index, so that the file always has it for what was flushed. For the owner's thread."""
         if self._since_entry:  # else there is no batch yet
             self.times.append(self.max_timestamp, self.max_relative)
         return IndexMark(len(self.offsets), len(self.times))
 
     def settle(self, files: Files) -> list[Handle]:
-        """After the indexes were built anew: write the files that say something else. Returns the
+        """After the indexes were built again: write the files whose content differs. Returns the
         handles to sync."""
         self.mark()
         self._saved_offsets, first = _settle(files, self._stem + ".index", self.offsets)
@@ -97,7 +98,8 @@ class SegmentIndexes:
         return [handle for handle in (first, second) if handle is not None]
 
     def save(self, files: Files, mark: IndexMark) -> list[Handle]:
-        """Write what is not in the files yet, up to ``mark``. Any thread may, one at a time.
+        """Write what is not in the files yet, up to ``mark``. Any thread may call it, one at a
+        time.
 
         Returns the handles to sync.
         """
@@ -107,7 +109,7 @@ class SegmentIndexes:
             )
             times = _save(files, self._stem + ".timeindex", self.times, self._saved_times, mark[1])
         except OSError:
-            # A half entry may stand there now, and what was written is not synced by anybody.
+            # The file may end with half an entry now, and what was written is not synced.
             self._saved_offsets = self._saved_times = _REWRITE
             raise
         self._saved_offsets = max(self._saved_offsets, mark.offsets)

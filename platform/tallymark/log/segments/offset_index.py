@@ -12,8 +12,8 @@ batch from its position on. Example with base 100, batches 100..109 at 0, 110..1
 at 6000: the entry (49, 6000) is written with the third batch, as 6000 bytes came before it; 120 is
 found from position 0, 149 and whatever follows from position 6000.
 
-There is no checksum, and the file is written some time after the log itself. It is believed only
-for what was flushed; the index of anything newer is built again from the log after a crash.
+There is no checksum, and the file is written some time after the log itself. It is trusted only for
+what was flushed; after a crash the index of newer batches is built again from the log.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class OffsetIndex:
 
     def append(self, relative: int, position: int) -> None:
         """``relative``: last offset of the batch at ``position``, minus the base."""
-        self._positions.append(position)  # first: a reader in another thread finds it by the offset
+        self._positions.append(
+            position
+        )  # first: a reader in another thread finds the position by the offset
         self._offsets.append(relative)
 
     def entry(self, number: int) -> tuple[int, int]:
@@ -57,7 +59,7 @@ class OffsetIndex:
         return self._offsets[number], self._positions[number]
 
     def lookup(self, relative: int) -> int:
-        """A position at or before the batch that holds the offset: begin reading there."""
+        """A position at or before the batch that holds the offset: start reading there."""
         number = bisect_right(self._offsets, relative)
         return self._positions[number - 1] if number else 0
 
@@ -94,7 +96,7 @@ def is_ascending(numbers: array[int], above: int) -> bool:
     """Whether the numbers strictly ascend from above ``above``."""
     if len(numbers) and numbers[0] <= above:
         return False
-    for start in range(0, len(numbers), _CHUNK):  # other threads have their turn in between
+    for start in range(0, len(numbers), _CHUNK):  # other threads may run in between
         piece = numbers[start : start + _CHUNK + 1]
         if not all(map(int.__lt__, piece, piece[1:])):
             return False

@@ -1,8 +1,7 @@
-"""Looking offsets up by time over all segments. Any thread may, and none that is in a hurry: an old
-segment's indexes may have to be read, and single records.
+"""Looks offsets up by time over all segments. Any thread may call it, but an event loop should not:
+the indexes of old segments, and single records, may have to be read.
 
-``start`` and ``until`` bound what counts: records from the log's start offset to before its high
-watermark.
+Only records from ``start`` (the log's start offset) to before ``until`` (its high watermark) count.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ def max_timestamp(segments: SegmentList, start: int, until: int) -> OffsetAt | N
 def offsets_before(
     segments: SegmentList, time_ms: int, max_offsets: int, start: int, until: int
 ) -> list[int]:
-    """Where segments begin whose records are all at or before ``time_ms``, newest first, at most
-    ``max_offsets``: ``getOffsetsBefore`` of the 0.7 design. :data:`LATEST`: the end and all
+    """The base offsets of segments whose records are all at or before ``time_ms``, newest first, at
+    most ``max_offsets``: ``getOffsetsBefore`` of the 0.7 design. :data:`LATEST`: the end and all
     beginnings; :data:`EARLIEST`: the first offset."""
     if time_ms == EARLIEST:
         return [start][:max_offsets]

@@ -1,8 +1,9 @@
 """Stepping through the batches of a segment file without decoding a record.
 
-Two gaits: :func:`walk` gives whole headers (recovery, replay), :func:`places` only where a batch
-lies, for the search of an offset, some times faster. The part of a batch's header that ``places``
-reads (the rest is drawn in :mod:`tallymark.protocol.records.batch`)::
+There are two ways: :func:`walk` yields whole headers (recovery, replay); :func:`places` yields only
+the places of batches, for the search of an offset, and is several times faster. The part of a
+batch's header that ``places`` reads (the rest is drawn in
+:mod:`tallymark.protocol.records.batch`)::
 
     position  0             8            12      16      17    21           23
               | base offset | length     | epoch | magic | crc | attributes | last offset delta
@@ -30,7 +31,7 @@ _WINDOW: Final = 4096 + HEADER_SIZE
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch lies in its file, and which offsets and times it spans."""
+    """The position of a batch in its file, and its offsets and times."""
 
     position: int
     size: int
@@ -40,7 +41,7 @@ class BatchPlace(NamedTuple):
 
 
 class Window:
-    """Reads a stretch of a file in chunks and gives views of it."""
+    """Reads a part of a file in chunks and returns views of it."""
 
     __slots__ = ("_chunk", "_data", "_end", "_handle", "_start")
 
@@ -89,8 +90,8 @@ def walk(
 def places(handle: Handle, position: int, end: int, base_offset: int) -> Iterator[BatchPlace]:
     """Places of the batches from ``position``, a start of a batch, up to ``end``, the end of one.
 
-    Raises CorruptRecordError where something else stands there: the position came from a wrong
-    index, or the file was damaged. ``base_offset`` is the segment's, no batch begins below it.
+    Raises CorruptRecordError where there is no batch: the position came from a wrong index, or the
+    file is damaged. ``base_offset`` is the segment's; no batch begins below it.
     """
     chunk, start = b"", position
     while position < end:

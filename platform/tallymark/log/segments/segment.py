@@ -6,9 +6,9 @@ named by the offset it begins at, with its two indexes beside it::
     00000000000000000000.timeindex   timestamp -> offset
     00000000000000010000.log         10000 .. ; the last segment is the one appended to
 
-One owner appends; any thread may read and search. What is given away (:class:`FileSlice`, handles
-to sync) may be used in any thread, also after the segment was removed. A removed segment that
-somebody still holds in an older list raises :class:`SegmentGoneError`.
+One owner appends; any thread may read and search. What a segment returns (:class:`FileSlice`,
+handles to sync) may be used in any thread, also after the segment was removed. A removed segment in
+an older list raises :class:`SegmentGoneError`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class SegmentGoneError(Exception):
-    """The segment is no longer part of its log: look into the list of segments again."""
+    """The segment is no longer part of its log: take the list of segments again."""
 
 
 class ColdSegmentError(Exception):
@@ -86,7 +86,7 @@ class Segment:
 
     @classmethod
     def open(cls, files: Files, directory: str, base_offset: int, interval: int) -> Segment:
-        """A segment that is there. Its caller finds out where it ends: :meth:`end_at`."""
+        """An existing segment. The caller finds its end and sets it: :meth:`end_at`."""
         segment = cls(files, directory, base_offset, interval)
         segment._end = (files.size(segment.path), base_offset)
         if segment.size == 0:
@@ -137,7 +137,7 @@ class Segment:
     @property
     def file(self) -> File:
         """The log file, opened at the first use: most old segments are never read. Raises
-        SegmentGoneError, and CorruptRecordError where somebody has taken the file away."""
+        SegmentGoneError, and CorruptRecordError where the file has disappeared."""
         file = self._file
         if file is None:
             if self.removed:
@@ -155,12 +155,12 @@ class Segment:
 
     @property
     def is_warm(self) -> bool:
-        """Whether the indexes are in memory, so that a read waits for no more than its batches."""
+        """Whether the indexes are in memory, so that a read only has to wait for its batches."""
         return self._indexes is not None
 
     @property
     def indexes(self) -> SegmentIndexes:
-        """The indexes, loaded at the first use and built again where they are not right: some
+        """The indexes. They are loaded at the first use and built again where they are wrong: some
         milliseconds, or as long as reading the segment takes."""
         indexes = self._indexes
         if indexes is None:
@@ -190,9 +190,8 @@ class Segment:
     # --- append
 
     def append(self, data: Data, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch, whose offsets are placed. All of it or, with an ``OSError``, nothing;
-        where that cannot be taken back the disk has failed, and the next start cuts the torn
-        tail."""
+        """Write one batch, whose offsets are set. All of it or, with an ``OSError``, nothing. Where
+        a part cannot be undone the disk has failed, and the next start cuts the torn end."""
         position = self.size
         file = self.file
         try:
@@ -270,7 +269,7 @@ class Segment:
         return indexes, end, next_offset
 
     def settle_indexes(self) -> None:
-        """After :meth:`build_indexes`: the files of the indexes say the same, durably."""
+        """After :meth:`build_indexes`: write the files of the indexes, durably."""
         self._settle(self.indexes)
 
     def _settle(self, indexes: SegmentIndexes) -> None:
@@ -288,21 +287,21 @@ class Segment:
 
     def save(self, mark: IndexMark) -> list[Handle]:
         """Bring the indexes up to ``mark`` in their files; returns every handle that has to be
-        synced for the segment to be durable up to there. Any thread may, one at a time."""
+        synced for the segment to be durable up to there. Any thread may call it, one at a time."""
         return [self.file.handle, *self.indexes.save(self._files, mark)]
 
     def remove(self) -> None:
-        """Delete the files, after the segment has left its list. The log goes first: indexes
-        without a log are swept up at a start, a log without its place would be found again."""
+        """Delete the files, after the segment was removed from its list. The log file first: a
+        start removes indexes without a log, but it would open a log that is still there."""
         self.removed = True
         self.close()
         for suffix in (".log", ".index", ".timeindex"):
             self._files.remove(self.stem + suffix)
 
     def release_files(self) -> bool:
-        """Keep the file open no longer than those who use it now; it is opened again at the next
-        use. Whether there was any. Any thread may, where all of it is on the disk: a sync that
-        fails is told to those who have the file open."""
+        """Close the file as soon as its present readers have finished; the next use opens it again.
+        Returns whether it was open. Any thread may call it where all of the segment is on the disk:
+        the kernel reports a failed sync only to open files."""
         had, self._file = self._file is not None, None
         return had
 

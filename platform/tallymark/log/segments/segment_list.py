@@ -1,5 +1,4 @@
-"""The segments of a log as a value: readers keep the list they began with while the log rolls or
-deletes."""
+"""The segments of a log as a value: a reader keeps its list while the log rolls or deletes."""
 
 from __future__ import annotations
 
@@ -52,8 +51,8 @@ class SegmentList:
         return SegmentList((*self._segments, segment))
 
     def replaced(self, old: Sequence[Segment], new: Segment) -> SegmentList | None:
-        """With ``new`` in the place of these neighbours; None where they are not all there, or the
-        active one is among them."""
+        """A list with ``new`` in the place of these adjacent segments; None where they are not all
+        there, or the active one is among them."""
         begin = self.ended_before(new.base_offset)
         end = begin + len(old)
         there = self._segments[begin:end]

@@ -1,4 +1,4 @@
-"""The files of a compacted segment: which of them are in use, whatever a crash has interrupted.
+"""The files of a compacted segment, and what a start does with them after a crash.
 
 The names are Kafka's. ``.cleaned`` files are unfinished and are removed at a start. A ``.log.swap``
 file is whole: it takes the place of its sources, see :mod:`tallymark.log.compaction.swap`.
@@ -30,7 +30,7 @@ def complete_swaps(files: Files, directory: str) -> None:
             continue
         end = _end_of(files, f"{directory}/{name}")
         if end is None:
-            # Never seen: the file was synced before it got its name. The sources are older, whole.
+            # Should not happen: the file was synced before it got its name. The sources are whole.
             log.error("%s/%s does not end with a whole batch and is not used", directory, name)
             continue
         first = int(base)
@@ -48,7 +48,7 @@ def remove_new(files: Files, directory: str, base_offset: int) -> None:
 
 
 def remove_sources(files: Files, directory: str, sources: Sequence[int]) -> None:
-    """Durably remove the old files, but for the log that the new one is going to replace."""
+    """Durably remove the old files, except the log file that the new one will replace."""
     for number, base in enumerate(sources):
         suffixes = (".log", *INDEXES) if number else INDEXES
         remove_files(files, f"{directory}/{base:020d}", suffixes)

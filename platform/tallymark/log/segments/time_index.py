@@ -6,13 +6,13 @@
     | timestamp ms (int64) | offset - base  (int32) |   ... ascending in both
     +----------------------+------------------------+
 
-An entry says: of all records up to here the greatest timestamp is this one, and the batch that
-brought it ends at this offset. Records may be out of order; the greatest timestamp *so far* is not,
-so the index can be searched. To find the first record at or after ``t`` take the greatest entry
-whose timestamp is not above ``t``: nothing before its batch qualifies, so read on from there.
+An entry says: this is the greatest timestamp of all records so far, and its batch ends at this
+offset. Records may be out of order; the greatest timestamp *so far* is not, so the index can be
+searched. To find the first record at or after ``t`` take the greatest entry whose timestamp is not
+above ``t``: nothing before its batch qualifies, so read on from there.
 
 The last entry of a finished segment holds the greatest timestamp of the segment. As with the offset
-index there is no checksum: only what was flushed is believed.
+index there is no checksum: only what was flushed is trusted.
 """
 
 from __future__ import annotations

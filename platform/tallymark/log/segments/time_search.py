@@ -1,4 +1,5 @@
-"""Finding records by their timestamp, exactly: the only place of the room that reads records."""
+"""Finds records by their timestamp, exactly: the only module of the log that decodes stored records
+to search."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ def greatest(segment: Segment, start: int, until: int) -> OffsetAt | None:
             if top is not None:
                 return top
             break
-    # The index counts records that do not: deleted ones before, ones not shown behind, compacted
-    # ones of a batch that stayed empty.
+    # The index includes records that must not count: deleted ones before ``start``, ones behind
+    # ``until``, and compacted ones of a batch that stayed empty.
     best: OffsetAt | None = None
     for place in segment.places_from(start):
         if place.base_offset >= until:
@@ -65,9 +66,9 @@ def _first(
     segment: Segment, place: BatchPlace, start: int, timestamp: int | None
 ) -> OffsetAt | None:
     """The first record of a batch, of those from offset ``start`` on, whose timestamp is not before
-    ``timestamp``; None: one of the greatest. A batch that is none, of before records were looked
-    at, or that holds too much, counts as a single record at its first offset with the greatest
-    timestamp it claims. No record is kept, so what it claims to hold takes no memory."""
+    ``timestamp``; None: one of the greatest. A batch that does not decode (from before records were
+    checked), or that holds too much, counts as a single record at its first offset with the
+    greatest timestamp in its header. No record is kept, so its claims take no memory."""
     data = memoryview(segment.pread(place))
     header = read_header(data)
     count, base = header.record_count, header.base_timestamp

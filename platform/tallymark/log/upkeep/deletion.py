@@ -2,10 +2,10 @@
 
 ::
 
-    old = log.look_for_old(now_ms)       in any thread: facts from the indexes of old segments
-    job = log.take_old(old)              in the owner's thread: the segments leave the list
+    old = log.find_expired(now_ms)       in any thread: facts from the indexes of old segments
+    job = log.take_expired(old)          in the owner's thread: the segments leave the list
     job.run()                            in any thread: their files go
-    log.finish_deletion(job)             in the owner's thread: a disk that failed is told
+    log.finish_deletion(job)             in the owner's thread: a failed disk raises
 
 ``log.apply_retention(now_ms)`` does all of it; ``log.begin_deletion(offset)`` begins in the middle.
 """
@@ -20,10 +20,10 @@ from tallymark.log.upkeep.flush import DiskTurn
 
 
 class DeletionJob:
-    """Removes the files of ``segments``, which are in no list any more. ``start_offset`` is where
+    """Removes the files of ``segments``, which are no longer in the list. ``start_offset`` is where
     the log begins now; ``error`` is set where the disk failed.
 
-    ``save_start`` puts that offset on the disk, where it is inside of a segment.
+    ``save_start`` writes that offset to the disk, where it is inside of a segment.
     """
 
     __slots__ = ("_directory", "_files", "_save_start", "_turn", "error", "segments",

@@ -2,7 +2,7 @@
 
 ::
 
-    job = log.take_flush()      in the owner's thread: what is to be written is noted
+    job = log.begin_flush()     in the owner's thread: what is to be written is noted
     job.run()                   in any thread: index entries are written, everything is synced
     log.finish_flush(job)       in the owner's thread: the recovery point moves
 
@@ -23,9 +23,9 @@ from tallymark.log.segments.segment import Segment, SegmentGoneError
 
 
 class DiskTurn:
-    """The disk jobs of one log take turns: whoever flushes, deletes or replaces segments in a
-    thread holds ``lock``. ``error`` is the first sync that failed: a later one would succeed and
-    mean nothing, as the kernel tells of a lost write once."""
+    """The disk jobs of one log take turns: a thread that flushes, deletes or replaces segments
+    holds ``lock``. ``error`` is the first sync that failed: a later sync would succeed and mean
+    nothing, since the kernel reports a lost write once."""
 
     __slots__ = ("error", "lock")
 
@@ -36,8 +36,8 @@ class DiskTurn:
 
 class FlushJob:
     """Makes everything below ``offset`` durable: it is when ``done``; ``error`` says why not.
-    ``since_ms`` is how long the oldest message has waited for it. ``save_epochs`` puts the leader
-    epochs of these records on the disk: a recovery does not read records that were flushed."""
+    ``since_ms`` is the time since which the oldest message waits. ``save_epochs`` writes the leader
+    epochs of these records to the disk: a recovery does not read records that were flushed."""
 
     __slots__ = ("_directory", "_files", "_save_epochs", "_turn", "_work", "done", "error",
                  "offset", "since_ms")  # fmt: skip

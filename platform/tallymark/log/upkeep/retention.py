@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 
 
 class Facts(Protocol):
-    """What is asked of a segment: its bytes, and its greatest timestamp in ms (negative where it
-    has none), which may have to be read from the disk and is asked for only where it decides."""
+    """The facts about a segment: its bytes, and its greatest timestamp in ms (negative where it has
+    none). The timestamp may have to be read from the disk, so it is read only where it decides."""
 
     @property
     def size(self) -> int: ...
@@ -27,11 +27,13 @@ class SegmentFacts(NamedTuple):
 def deletable(
     segments: Sequence[Facts], now_ms: int, retention_ms: int, retention_bytes: int
 ) -> int:
-    """How many of the oldest segments go; the last, active one is among them when it expired too.
+    """How many of the oldest segments to delete; the last, active one is among them when it expired
+    too.
 
-    Time: a segment goes when its newest record is older than ``retention_ms``. Size: the oldest go
-    while what remains is at least ``retention_bytes``. Negative means no limit. Deletion never
-    leaves a hole: it stops at the first segment that stays. Records without a timestamp do not age.
+    Time: a segment is deleted when its newest record is older than ``retention_ms``. Size: the
+    oldest are deleted while the rest is at least ``retention_bytes``. Negative means no limit.
+    Deletion never leaves a gap: it stops at the first segment that stays. Records without a
+    timestamp never expire.
     """
     surplus = sum(facts.size for facts in segments) - retention_bytes
     count = 0

@@ -21,5 +21,5 @@ def must_roll(
 
 
 def must_flush(config: LogConfig, messages: int, waited_ms: int) -> bool:
-    """Whether ``messages`` that are not on the disk, the oldest for ``waited_ms``, must be now."""
+    """Whether to flush now: ``messages`` are not on the disk, the oldest for ``waited_ms``."""
     return messages > 0 and (messages >= config.flush_messages or waited_ms >= config.flush_ms)

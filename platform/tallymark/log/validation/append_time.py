@@ -33,11 +33,12 @@ def check_timestamps(
     name: str,
     unpacked: Buffer | None = None,
 ) -> None:
-    """Raise INVALID_TIMESTAMP, with the records that are to blame, where a timestamp is too far
-    behind ``now_ms`` or ahead of it; records without one (-1) pass.
+    """Raise INVALID_TIMESTAMP, with the records in question, where a timestamp is too far before or
+    after ``now_ms``; records without one (-1) pass.
 
-    How far ahead the header tells; whether a record is too far behind only the records do, so with
-    a limit there every batch is opened, unless ``unpacked`` has its records, checked.
+    The header shows whether a record is too far ahead. Only the records show whether one is too far
+    behind, so with such a limit every batch is decoded, unless ``unpacked`` has its records,
+    checked.
     """
     oldest = now_ms - config.timestamp_before_max_ms
     newest = now_ms + config.timestamp_after_max_ms

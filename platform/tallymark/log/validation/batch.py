@@ -1,8 +1,8 @@
-"""What a batch must be before a byte of it is written, by its header. Pure.
+"""The checks of a batch by its header, before it is written. Pure.
 
-Lengths, CRC and the counts of the header must agree, which costs the same for one record and a
-thousand; its records are the matter of :mod:`tallymark.log.validation.records`. An error names the
-records that are to blame (KIP-467).
+Lengths, CRC and the counts of the header must agree; that costs the same for one record and a
+thousand. :mod:`tallymark.log.validation.records` checks the records. An error names the records in
+question (KIP-467).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tallymark.log.disk.files import Data
 from tallymark.protocol.records.batch import BatchHeader, read_header
 
 MOST_TEXTS: Final = 100
-"""Refused records of a batch whose reason is told one by one."""
+"""For so many refused records of a batch the error has a reason each."""
 _CRC_FROM: Final = 21  # the CRC covers the batch from its attributes on
 _CONTROL: Final = 0x20
 _LOG_APPEND_TIME: Final = 0x08
@@ -27,10 +27,10 @@ _LOG_APPEND_TIME: Final = 0x08
 def validate_batch(data: Data, config: LogConfig, name: str, *, control: bool) -> BatchHeader:
     """The header of the one batch that ``data`` is.
 
-    ``control``: whether a transaction coordinator sends it, as only those may write control
-    batches. Raises KafkaError: CORRUPT_MESSAGE (lengths or CRC), INVALID_RECORD (empty, several
-    batches, counts that do not agree, half a producer id), INVALID_TIMESTAMP (it claims to have the
-    broker's), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
+    ``control``: whether a transaction coordinator sends it, since only coordinators may write
+    control batches. Raises KafkaError: CORRUPT_MESSAGE (lengths or CRC), INVALID_RECORD (empty,
+    several batches, counts that do not agree, half a producer id), INVALID_TIMESTAMP (it claims to
+    have the broker's), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
     """
     if not data:
         raise KafkaError(CODES["INVALID_RECORD"], f"{name}: no batch")

@@ -1,9 +1,10 @@
-"""Making a producer's batch ready to be appended: checked, and compressed as the topic wants it.
-Pure, so a thread may do it.
+"""Prepares a producer's batch to be appended: checks it, and compresses it as the topic wants it.
+Pure, so any thread may do it.
 
-Checking header, CRC and the lengths of records takes microseconds. Opening a batch takes longer the
-larger it is: where each record needs a key (compaction) or a timestamp within limits, where the
-topic's codec is another one, and with ``record.validation=full``. :func:`is_slow` tells these.
+Checking header, CRC and the lengths of records takes microseconds. Decoding a batch takes longer
+the larger it is. It is needed where each record must have a key (compaction) or a timestamp within
+limits, where the topic's codec is another one, and with ``record.validation=full``. :func:`is_slow`
+detects these cases.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tallymark.protocol.records.batch import HEADER_SIZE, BatchHeader
 from tallymark.protocol.records.compression import CODECS
 
 SLOW_BYTES: Final = 16 * 1024
-"""Opening a batch of up to so many bytes takes less than a millisecond, if it is not compressed."""
+"""Decoding a batch of up to so many bytes takes less than a millisecond, if it is not
+compressed."""
 _EASY_LEVEL: Final = 9
 """Above it zstd takes milliseconds for its tables alone, however small the batch is."""
 _CODEC: Final = 0x07
@@ -32,9 +34,9 @@ _MAX_TIMESTAMP_AT: Final = 35
 
 
 class Prepared(NamedTuple):
-    """A batch that may be appended, unless its producer's sequence says otherwise. ``late``: what
-    is wrong with its records, their timestamps, or what the topic's codec made of it, none of which
-    matters where it was appended before (by other settings); ``data`` is then what came."""
+    """A batch that may be appended, unless its producer's sequence says otherwise. ``late`` is an
+    error about its records, their timestamps, or its size after recompression. It does not matter
+    where the batch was appended before (with other settings); ``data`` is then the original."""
 
     header: BatchHeader
     data: Data
@@ -42,8 +44,8 @@ class Prepared(NamedTuple):
 
 
 def is_slow(data: Data, config: LogConfig, now_ms: int) -> bool:
-    """Whether preparing it should not be done on an event loop. A guess from what the batch says
-    of itself; whether that holds is not checked here."""
+    """Whether it should not be prepared on an event loop. An estimate from the header of the batch,
+    which is not checked here."""
     if len(data) < HEADER_SIZE:
         return False
     codec = data[_LOW_ATTRIBUTES_AT] & _CODEC
@@ -64,10 +66,10 @@ def prepare(
 ) -> Prepared:
     """Check the batch and give it the topic's codec. ``name`` is the log's, for errors.
 
-    Raises KafkaError: what :func:`~tallymark.log.validation.batch.validate_batch` says of its
-    header. What is wrong with its records (:mod:`~tallymark.log.validation.records`,
-    :mod:`~tallymark.log.validation.append_time`) and, where they were compressed anew,
-    MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE of what came out, are :attr:`Prepared.late`.
+    Raises KafkaError as :func:`~tallymark.log.validation.batch.validate_batch` does for its header.
+    Errors about its records (:mod:`~tallymark.log.validation.records`,
+    :mod:`~tallymark.log.validation.append_time`) and, after recompression, MESSAGE_TOO_LARGE or
+    RECORD_LIST_TOO_LARGE of the result are returned as :attr:`Prepared.late`.
     """
     header = validate_batch(data, config, name, control=control)
     try:
@@ -89,7 +91,7 @@ def prepare(
 
 
 def _bare(error: KafkaError) -> KafkaError:
-    """The error without the frames it was raised in: they hold what was unpacked, and an error that
-    is kept is freed late."""
+    """The error without its traceback: the frames hold the decompressed records, and a stored error
+    would keep them in memory."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)

@@ -1,7 +1,7 @@
-"""A batch compressed anew, records and header as they are: what a topic's ``compression.type``
-other than ``producer`` asks for. Pure.
+"""Compresses a batch again with another codec, as a topic's ``compression.type`` other than
+``producer`` asks. Pure.
 
-The records stay as they are, only what stands around them changes::
+The records stay as they are; only these fields change::
 
      8 batch length | 17 crc | 21 attributes, bits 0-2: codec | 61 records, compressed as one
 """

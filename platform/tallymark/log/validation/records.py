@@ -1,6 +1,6 @@
-"""Whether the records of a producer's batch are records, before a byte of it is written. Pure.
+"""Checks that the records of a producer's batch decode, before it is written. Pure.
 
-What is looked at, by the setting ``record.validation``::
+What is checked, by the setting ``record.validation``::
 
                  not compressed                      compressed
     header       nothing                             nothing
@@ -9,10 +9,10 @@ What is looked at, by the setting ``record.validation``::
                  it the beginning of the first one
     full         every record                        every record
 
-A batch that has to be opened anyway (each record of a compacted topic needs a key, limits on
-timestamps, a codec of the topic's own) is always looked at whole. Nothing is unpacked beyond
+A batch that has to be decoded anyway (each record of a compacted topic needs a key, limits on
+timestamps, a codec of the topic's own) is always checked as a whole. Nothing is decompressed beyond
 :func:`most_unpacked`, and no record is kept, so a batch costs no more memory than that, whatever it
-claims. What the log holds already is not asked again: see :mod:`tallymark.log.loading.recovery`.
+claims. Batches in the log are not checked again: see :mod:`tallymark.log.loading.recovery`.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _UNPACKED_LEAST: Final = 16 << 20
 
 
 def is_opened(codec: str, config: LogConfig) -> bool:
-    """Whether all records of every batch in ``codec`` are looked at. (Limits on timestamps are
-    asked about in :mod:`tallymark.log.validation.append_time`.)"""
+    """Whether all records of every batch in ``codec`` are checked.
+    (:mod:`tallymark.log.validation.append_time` handles limits on timestamps.)"""
     recoded = config.codec is not None and config.codec != codec
     return config.compact or recoded or config.record_validation == "full"
 
 
 def check_batch(header: BatchHeader, data: Data, config: LogConfig, name: str) -> Buffer | None:
-    """Check the records of a batch whose header and CRC hold; its records unpacked, where they were
-    for that. Control batches have neither keys nor a codec to check.
+    """Check the records of a batch whose header and CRC are good. Returns its decompressed records,
+    if it had to decompress them. Control batches have neither keys nor a codec to check.
 
     Raises KafkaError: INVALID_RECORD, MESSAGE_TOO_LARGE (it holds too much when decompressed).
     """
@@ -65,7 +65,7 @@ def check_batch(header: BatchHeader, data: Data, config: LogConfig, name: str) -
 
 
 def check_lengths(header: BatchHeader, data: Data, name: str) -> None:
-    """What ``record.validation=lengths`` looks at. Raises INVALID_RECORD."""
+    """The checks of ``record.validation=lengths``. Raises INVALID_RECORD."""
     count, packed = header.record_count, header.attributes & _CODEC
     if not packed and is_whole(data, HEADER_SIZE, count):
         return
@@ -78,7 +78,7 @@ def check_lengths(header: BatchHeader, data: Data, name: str) -> None:
 
 
 def opened(header: BatchHeader, data: Data, config: LogConfig, name: str) -> Buffer:
-    """The records of a batch, unpacked and all looked at. Raises as :func:`check_batch`."""
+    """The records of a batch, decompressed and all checked. Raises as :func:`check_batch`."""
     payload: Buffer = memoryview(data)[HEADER_SIZE:]
     most = most_unpacked(config)
     try:
@@ -106,7 +106,7 @@ def has_time_limits(config: LogConfig) -> bool:
 
 
 def most_unpacked(config: LogConfig) -> int:
-    """How many bytes a batch may hold when decompressed, where it has to be."""
+    """How many bytes a batch may hold when decompressed."""
     if config.bound_unpacked:
         return config.max_message_bytes
     return max(_UNPACKED * config.max_message_bytes, _UNPACKED_LEAST)

@@ -1,4 +1,4 @@
-"""``tallymark verify-log``: whether logs on a disk are what they should be.
+"""``tallymark verify-log``: checks the files of logs on a disk.
 
-Read :mod:`.verify` first.
+Read :mod:`.verify` first, then :mod:`.chain` (from batch to batch) and :mod:`.indexes`.
 """

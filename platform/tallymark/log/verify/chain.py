@@ -11,7 +11,7 @@ from tallymark.log.producers.state import last_sequence, next_sequence
 from tallymark.protocol.records.batch import BatchHeader
 
 _FORGOTTEN_MS: Final = 86_400_000
-"""A broker forgets a producer that is idle for a day, and then takes any sequence of it."""
+"""A broker forgets a producer that is idle for a day, and then accepts any sequence from it."""
 _NEAR: Final = 2**30
 
 
@@ -34,11 +34,11 @@ class Chain:
     producers: dict[int, LastBatch] = field(default_factory=dict[int, LastBatch])
 
     def copy(self) -> Chain:
-        """Another one that goes its own way."""
+        """An independent copy."""
         return Chain(self.gaps, self.next_offset, self.epoch, dict(self.producers))
 
     def add(self, header: BatchHeader) -> Iterator[str]:
-        """Put the next batch on; yields what is wrong with it."""
+        """Add the next batch; yields what is wrong with it."""
         yield from self._check_offsets(header)
         if header.partition_leader_epoch < self.epoch:
             yield f"leader epoch {header.partition_leader_epoch} after {self.epoch}"
@@ -68,17 +68,17 @@ class Chain:
         last = self.producers.get(header.producer_id)
         if last is None:
             return
-        who = f"producer {header.producer_id} epoch {header.producer_epoch}"
+        producer = f"producer {header.producer_id} epoch {header.producer_epoch}"
         first = header.base_sequence
         if header.producer_epoch < last.epoch:
-            yield f"{who} after epoch {last.epoch}"
+            yield f"{producer} after epoch {last.epoch}"
         elif header.producer_epoch > last.epoch:
             if first != 0 and not self.gaps:
-                yield f"{who} begins with sequence {first}"
+                yield f"{producer} begins with sequence {first}"
         elif first != (expected := next_sequence(last.sequence)):
             if header.max_timestamp - last.timestamp >= _FORGOTTEN_MS:
                 return
             if (expected - first) % 2**31 < _NEAR:
-                yield f"{who}: sequence {first} once more, {expected} is next"
+                yield f"{producer}: sequence {first} once more, {expected} is next"
             elif not self.gaps:
-                yield f"{who}: sequence {first}, {expected} is next"
+                yield f"{producer}: sequence {first}, {expected} is next"

@@ -1,5 +1,5 @@
-"""Whether the index files of a segment say what its batches say, entry by entry, while the batches
-go by. Pure but for reading the files."""
+"""Compares the index files of a segment with its batches, entry by entry. Pure except for reading
+the files."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Checking the files of a log without changing a byte of them: what ``tallymark verify-log`` does.
+"""Checks the files of a log without changing them, for ``tallymark verify-log``.
 
 For each batch: is it whole, does its CRC hold, and does it follow from the one before
 (:mod:`~tallymark.log.verify.chain`); for each segment: do its indexes say the same
-(:mod:`~tallymark.log.verify.indexes`). The broker may be running: what it changes under the
-checker's hands is looked at again before it is called damage.
+(:mod:`~tallymark.log.verify.indexes`). The broker may be running: files that change meanwhile are
+checked again before they are called damaged.
 
-What was never said to be on the disk is no damage: after a power failure the newest batches may be
+Batches that were never flushed are not damage: after a power failure the newest batches may be
 torn. The next start cuts them, and ``notes`` say so.
 """
 
@@ -35,13 +35,14 @@ _CHUNK: Final = 1 << 20
 _LOOKS: Final = 3
 _BETWEEN_LOOKS: Final = 0.2
 _MOST_PROBLEMS: Final = 100
-"""So many are listed of a log; the rest is counted by nobody: a broken disk has no end of them."""
+"""At most so many are listed of a log; the rest is not counted: a broken disk has no end of
+them."""
 
 
 @dataclass(slots=True)
 class LogReport:
-    """What was found in one folder. ``damage`` is wrong, ``notes`` are worth knowing. Offsets are
-    those of the first record kept and of the next one."""
+    """The result for one folder. ``damage`` lists errors, ``notes`` list what is worth knowing.
+    Offsets are those of the first record kept and of the next one."""
 
     folder: str
     segments: int = 0
@@ -60,7 +61,7 @@ class LogReport:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the data directory says of its logs. Read once for all of them: :meth:`of`."""
+    """The checkpoints of the data directory, read once for all of its logs: :meth:`of`."""
 
     clean: bool
     flushed: Mapping[LogKey, int]
@@ -69,7 +70,7 @@ class Surroundings:
 
     @classmethod
     def of(cls, files: Files, folder: str) -> Surroundings:
-        """Read the checkpoints of a data directory; what is missing says nothing."""
+        """Read the checkpoints of a data directory; a missing one is no error."""
         return cls(
             clean_marker_of(files, folder),
             recovery_points_of(files, folder),
@@ -88,14 +89,14 @@ def verify_log(
     pause: Callable[[float], None] = time.sleep,
 ) -> LogReport:
     """Check the log in ``folder``, in a data directory of which ``around`` is known. ``deep``: open
-    every batch and check its records too. ``step`` is told of bytes as they are done. OSError where
-    the disk cannot be read."""
+    every batch and check its records too. ``step`` is called with the number of bytes that were
+    checked. OSError where the disk cannot be read."""
     return _Check(files, folder, around, deep, step, pause).run()
 
 
 @dataclass(slots=True)
 class _Found:
-    """One segment, looked at once. ``torn``: it ends with what was never flushed."""
+    """One segment after one check. ``torn``: it ends with batches that were never flushed."""
 
     chain: Chain
     torn: bool = False
@@ -149,7 +150,7 @@ class _Check:
             try:
                 found = self._look(chain.copy(), base)
             except FileNotFoundError:
-                # Nobody can say what it held: the next one is looked at like the first.
+                # Its content is not known: check the next one like the first.
                 again = Chain(chain.gaps, epoch=chain.epoch)
                 found = _Found(again, notes=[".log was deleted meanwhile"])
             if not found.damage and not found.torn:
