@@ -25,7 +25,9 @@ OPENERS: Final = frozenset(
         "Broker",
         "ControlServer",
         "DashboardServer",
+        "Cluster",
         "HTTPServer",
+        "MetricsPage",
         "RegistryServer",
         "Server",
         "Supervisor",
@@ -113,10 +115,13 @@ def _inner(used: object) -> object:
 
 
 def _is_opener(used: FunctionType | type) -> bool:
-    package = used.__module__.partition(".")[0]
-    if not package.startswith("tallymark") and package not in _PACKAGES:
-        return False
-    return used.__name__ in OPENERS or f"{used.__module__}.{used.__name__}" in OPENERS
+    for each in used.__mro__ if isinstance(used, type) else (used,):
+        package = each.__module__.partition(".")[0]
+        if package.startswith("tallymark") or package in _PACKAGES:
+            names = {each.__name__, f"{each.__module__}.{each.__name__}"}
+            if names & OPENERS:
+                return True
+    return False
 
 
 @functools.cache
