@@ -95,7 +95,7 @@ def read_to_the_end(broker: BrokerThread, topic: str, offset: int = OFFSET_BEGIN
 
 def cleaner_of(broker: BrokerThread) -> Cleaner:
     assert broker.broker is not None
-    cleaner = broker.broker._cleaner
+    cleaner = broker.broker.cleaner
     assert cleaner is not None
     return cleaner
 

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tallymark.broker.dispatch import Dispatcher
@@ -81,16 +82,14 @@ class Broker:
         self._folders = [str(path.absolute()) for path in settings.log_dirs]
         self._manager: LogManager | None = None
         self._listeners: Listeners | None = None
-        self._security: Security | None = None
         self._zookeeper: ZooKeeper | None = None
-        self._housekeeper: Housekeeper | None = None
         self.trail: Trail | None = None
         """What administrators do goes there."""
-        self._cleaner: Cleaner | None = None
-        self._preparers: ThreadPoolExecutor | None = None
-        self._leadership: Leadership | None = None
-        self._expiry: OffsetsExpiry | None = None
+        self.cleaner: Cleaner | None = None
+        """Compacts logs; there once the broker serves."""
         self._cluster: Cluster | None = None
+        self._tasks = AsyncExitStack()
+        """Stops what runs beside the listeners: what was started last first."""
         self.state: BrokerState | None = None
         self._watched = MetricsEndpoint(settings, lambda: self.state)
 
@@ -137,7 +136,7 @@ class Broker:
         unregistered in order. For tests."""
         if self._listeners is not None:
             await self._listeners.stop(0.0)
-        await self._stop_tasks()
+        await self._tasks.aclose()
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             await cluster.leave()
@@ -148,17 +147,19 @@ class Broker:
         await self._watched.stop()
 
     async def _start(self) -> None:
-        settings = self.settings
+        settings, tasks = self.settings, self._tasks
         await self._watched.start()
         partitions, offsets = Partitions(), GroupShards(settings, self._now_ms)
         cluster = self._cluster = self._make_cluster()
         cluster_id = await cluster.cluster_id()
         manager = self._manager = await asyncio.to_thread(self._open_logs, cluster_id)
-        security = self._security = self._make_security()
+        security = self._make_security()
+        tasks.push_async_callback(security.stop)
         await security.start()
         dynamic = Dynamic.of(security.records.brokers, settings.node_id)
         static, settings = settings, dynamic.on(settings)
         logins = Logins(settings, security)
+        tasks.push_async_callback(logins.stop)
         await logins.start()
         state = self.state = BrokerState(
             settings, partitions, cluster, offsets, self._now_ms, security, logins
@@ -168,18 +169,19 @@ class Broker:
         state.logs = manager
         state.fetch_sessions.slots = settings.max_incremental_fetch_session_cache_slots
         state.authorizer = security.authorizer
+        tasks.push_async_callback(state.timed_changes.stop)
+        tasks.callback(offsets.close)
         if isinstance(self._files, OsFiles) or settings.admin_trail_topic:
             self.trail = Trail(state, self._trail_file(), settings.admin_trail_topic)
-            self.trail.start()
         listeners = self._listeners = Listeners(settings, Dispatcher(state, self.trail), logins)
         state.metrics.connections = listeners.quota
         await listeners.start()
         counts = state.metrics.upkeep
-        housekeeper = self._housekeeper = Housekeeper(
-            partitions, manager, settings, self._now_ms, counts
-        )
-        self._preparers = ThreadPoolExecutor(_PREPARERS, "tallymark-prepare")
-        leadership = self._leadership = Leadership(
+        housekeeper = Housekeeper(partitions, manager, settings, self._now_ms, counts)
+        tasks.push_async_callback(housekeeper.stop)
+        preparers = ThreadPoolExecutor(_PREPARERS, "tallymark-prepare")
+        tasks.push_async_callback(self._stop_appends, partitions, preparers)
+        leadership = Leadership(
             settings,
             cluster,
             manager,
@@ -188,20 +190,29 @@ class Broker:
             self._now_ms,
             housekeeper.want_flush,
             state.metrics.topic,
-            self._preparers,
+            preparers,
         )
+        tasks.push_async_callback(leadership.stop)
         me = BrokerImage(settings.node_id, listeners.endpoints, settings.broker_rack)
         await cluster.join(me, leadership.apply)
         await leadership.sweep_strays(delete=not settings.enable_zookeeper)
         housekeeper.start()
         logs = [each for key in manager if (each := manager.get(*key)) is not None]
-        self._cleaner = Cleaner(partitions, logs, settings, self._files, self._now_ms, counts)
-        self._cleaner.start()
-        live = LiveSettings(state, listeners, leadership, self._cleaner)
+        cleaner = self.cleaner = Cleaner(
+            partitions, logs, settings, self._files, self._now_ms, counts
+        )
+        tasks.push_async_callback(cleaner.stop)
+        cleaner.start()
+        live = LiveSettings(state, listeners, leadership, cleaner)
         security.on_brokers = live.take
+        tasks.push_async_callback(security.stop)  # first: no setting changes what has stopped
         live.take(security.records.brokers)
-        self._expiry = OffsetsExpiry(offsets, settings)
-        self._expiry.start()
+        expiry = OffsetsExpiry(offsets, settings)
+        tasks.push_async_callback(expiry.stop)
+        expiry.start()
+        if self.trail is not None:
+            tasks.push_async_callback(self.trail.stop)  # its last lines are appended to a log
+            self.trail.start()
         state.serving.set()
 
     def _make_cluster(self) -> Cluster:
@@ -284,7 +295,7 @@ class Broker:
         if self._listeners is not None:
             serving = self.state is not None and self.state.serving.is_set()
             await self._listeners.stop(STOP_SECONDS if serving else 0.0)
-        await self._stop_tasks()
+        await self._tasks.aclose()
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             await cluster.leave()
@@ -296,38 +307,11 @@ class Broker:
             self.failed.exception()  # it was seen, or nobody asked
         self.failed.cancel()
 
-    async def _stop_appends(self) -> None:
+    async def _stop_appends(self, partitions: Partitions, preparers: ThreadPoolExecutor) -> None:
         """Batches that are being made ready must not reach a log that is being closed."""
-        if self.state is not None:
-            for each in self.state.partitions:
-                await each.close()
-        preparers, self._preparers = self._preparers, None
-        if preparers is not None:
-            await asyncio.to_thread(preparers.shutdown)
-
-    async def _stop_tasks(self) -> None:
-        if self.trail is not None:
-            await self.trail.stop()
-        await self._stop_appends()
-        security, self._security = self._security, None
-        if security is not None:
-            await security.stop()
-        expiry, self._expiry = self._expiry, None
-        if expiry is not None:
-            await expiry.stop()
-        if self.state is not None:
-            self.state.offsets.close()
-            await self.state.timed_changes.stop()
-            await self.state.logins.stop()
-        leadership, self._leadership = self._leadership, None
-        if leadership is not None:
-            await leadership.stop()
-        cleaner, self._cleaner = self._cleaner, None
-        if cleaner is not None:
-            await cleaner.stop()
-        housekeeper, self._housekeeper = self._housekeeper, None
-        if housekeeper is not None:
-            await housekeeper.stop()
+        for each in partitions:
+            await each.close()
+        await asyncio.to_thread(preparers.shutdown)
 
 
 def _access(settings: BrokerSettings) -> Access:
