@@ -12,8 +12,8 @@ from tallymark.shell.confirm import destructive_options
 
 if TYPE_CHECKING:
     from tallymark.deployment import Deployment
-    from tallymark_audit.attach.asked import Asked, Place
     from tallymark_audit.attach.logins import LogIn
+    from tallymark_audit.attach.request import AttachRequest, ClusterAddress
 
 SETTINGS = "tallymark.toml"
 
@@ -72,41 +72,44 @@ def command(**given: Unpack[AttachOptions]) -> None:
     Looks at it, writes a settings file, makes the audit topic after asking, and keeps collectors
     and dashboards running until Ctrl-C. The same command goes on where it ended.
     """
-    from tallymark_audit.attach.asked import places
-    from tallymark_audit.attach.shell import Shell, log_ins_of
+    from tallymark_audit.attach.attach_run import AttachRun, log_ins_of
+    from tallymark_audit.attach.request import parse_clusters
 
-    where = places(given["address"], given["downstream"])
+    where = parse_clusters(given["address"], given["downstream"])
     path, data = Path(given["settings"]), Path(given["data"]) if given["data"] else None
     there = _load(path)
     folder = data or (there.data_dir if there else Path(".tallymark"))
     configs = given["command_config"], given["downstream_configs"]
     log_ins = log_ins_of(where, *configs, folder / "secrets")
-    shell = Shell(path, there, _asked(where, log_ins, data, given), log_ins)
-    decided = shell.decide()
+    run = AttachRun(path, there, _request(where, log_ins, data, given), log_ins)
+    decided = run.decide()
     if not given["no_start"] and not given["dry_run"]:
-        shell.refuse_early(decided, given["free_ports"])
-    shell.make_topics(decided, dry_run=given["dry_run"], yes=given["yes"])
+        run.refuse_early(decided, given["free_ports"])
+    run.make_topics(decided, dry_run=given["dry_run"], yes=given["yes"])
     if given["dry_run"]:
         click.echo(f"would {'go on with' if there else 'write'} {path}", err=True)
         return
-    shell.keep(decided)
+    run.keep(decided)
     if given["no_start"]:
-        shell.announce(decided.deployment, started=False)
+        run.announce(decided.deployment, started=False)
     else:
-        shell.run(decided, given["free_ports"])
+        run.run(decided, given["free_ports"])
 
 
-def _asked(
-    where: Sequence[Place], log_ins: Mapping[str, LogIn], data: Path | None, given: AttachOptions
-) -> Asked:
-    from tallymark_audit.attach.asked import Asked, ClusterAsked
+def _request(
+    where: Sequence[ClusterAddress],
+    log_ins: Mapping[str, LogIn],
+    data: Path | None,
+    given: AttachOptions,
+) -> AttachRequest:
+    from tallymark_audit.attach.request import AttachRequest, ClusterRequest
 
     first, *others = (
-        ClusterAsked(one, log_ins[one.name].security if one.name in log_ins else None)
+        ClusterRequest(one, log_ins[one.name].security if one.name in log_ins else None)
         for one in where
     )
     texts = given["topics"], given["rename"]
-    return Asked(first, tuple(others), data, given["window_ms"], *texts)
+    return AttachRequest(first, tuple(others), data, given["window_ms"], *texts)
 
 
 def _load(path: Path) -> Deployment | None:

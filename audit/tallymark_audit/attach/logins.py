@@ -1,5 +1,5 @@
 """How clients get in, as settings have it: passwords go to files that only their owner reads. Pure
-but for :func:`keep`."""
+but for :func:`write_secrets`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def log_in(given: SecuritySettings, cluster: str, folder: Path) -> LogIn:
         ) from error
 
 
-def keep(secrets: Mapping[Path, str]) -> None:
+def write_secrets(secrets: Mapping[Path, str]) -> None:
     """Write each into its file, which only its owner may read."""
     for path, text in secrets.items():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

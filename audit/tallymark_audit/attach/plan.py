@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +21,15 @@ from tallymark.deployment import (
 )
 from tallymark.errors import UserError
 from tallymark.untrusted import command
-from tallymark_audit.attach.asked import Asked, ClusterAsked
-from tallymark_audit.attach.copies import copied_topics, usual_rename
 from tallymark_audit.attach.found import LOG_APPEND_TIME, ClusterFound
+from tallymark_audit.attach.request import AttachRequest, ClusterRequest
 from tallymark_audit.model.edges import AUDIT_TOPIC, is_audited
 
 DATA: Final = Path(".tallymark")
 REPLICAS: Final = 3
 """Of the audit topic, where there are as many brokers."""
+SAME: Final = "{topic}"
+"""What copies of topics are called that keep the name."""
 _NAMED: Final = 5
 """Topics that a line names one by one."""
 
@@ -41,7 +43,7 @@ class TopicToMake:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AttachPlan:
     """``warnings`` are lines for a person."""
 
     deployment: Deployment
@@ -49,36 +51,36 @@ class Plan:
     warnings: tuple[str, ...] = ()
 
 
-def settings_of(asked: Asked, found: Sequence[ClusterFound]) -> Deployment:
-    """The settings for these clusters, in the order of ``asked``: nothing of them is ours, so only
-    collectors and dashboards are started. UserError: an option has a value that cannot be."""
+def settings_of(request: AttachRequest, found: Sequence[ClusterFound]) -> Deployment:
+    """The settings for these clusters, in the order of ``request``: nothing of them is ours, so
+    only collectors and dashboards are started. UserError: an option has a value that cannot be."""
     try:
-        return _settings_of(asked, found)
+        return _settings_of(request, found)
     except ValueError as error:  # pydantic's own: --topics and --rename are free text
         lines = str(error).splitlines()
         why = lines[2].strip().removeprefix("Value error, ") if len(lines) > 2 else lines[0]
         raise UserError(f"these settings cannot be: {why}", "mend the option") from error
 
 
-def _settings_of(asked: Asked, found: Sequence[ClusterFound]) -> Deployment:
+def _settings_of(request: AttachRequest, found: Sequence[ClusterFound]) -> Deployment:
     first = found[0]
     audit: dict[str, Any] = {}
-    if asked.window_ms is not None:
-        audit["window_ms"] = asked.window_ms
-    if asked.topics:
-        audit["topics"] = asked.topics
+    if request.window_ms is not None:
+        audit["window_ms"] = request.window_ms
+    if request.topics:
+        audit["topics"] = request.topics
     return Deployment(
-        name=asked.upstream.name,
-        data_dir=(asked.data_dir or DATA).absolute(),
+        name=request.upstream.name,
+        data_dir=(request.data_dir or DATA).absolute(),
         zookeeper=ZooKeeperSettings(embedded=False),
         registry=RegistrySettings(embedded=False),
-        clusters=tuple(_cluster(*both) for both in zip(asked.clusters, found, strict=True)),
-        mirrors=tuple(_mirror(first, one, asked) for one in found[1:]),
+        clusters=tuple(_cluster(*both) for both in zip(request.clusters, found, strict=True)),
+        mirrors=tuple(_mirror(first, one, request) for one in found[1:]),
         audit=AuditSettings(**audit),
     )
 
 
-def plan(deployment: Deployment, found: Sequence[ClusterFound]) -> Plan:
+def make_attach_plan(deployment: Deployment, found: Sequence[ClusterFound]) -> AttachPlan:
     """What is to be done for the audit of ``deployment`` at the clusters that were found.
 
     Raises UserError for what makes an audit impossible.
@@ -96,28 +98,28 @@ def plan(deployment: Deployment, found: Sequence[ClusterFound]) -> Plan:
     for mirror in deployment.mirrors:
         source, target = by_name[mirror.source], by_name[mirror.target]
         warnings += _not_copied(mirror, source, target, deployment.audit.topics)
-    return Plan(deployment, to_make, tuple(warnings))
+    return AttachPlan(deployment, to_make, tuple(warnings))
 
 
-def _cluster(asked: ClusterAsked, found: ClusterFound) -> Cluster:
+def _cluster(request: ClusterRequest, found: ClusterFound) -> Cluster:
     return Cluster(
-        name=asked.name,
+        name=request.name,
         kind="apache-kafka",
         embedded=False,
         brokers=tuple(BrokerAddress(id=b.id, host=b.host, port=b.port) for b in found.brokers),
-        security=asked.security or ClusterSecurity(),
+        security=request.security or ClusterSecurity(),
     )
 
 
-def _mirror(source: ClusterFound, target: ClusterFound, asked: Asked) -> Mirror:
+def _mirror(source: ClusterFound, target: ClusterFound, request: AttachRequest) -> Mirror:
     """The hop. Where some topics are copied and others are not, the others are left out: they may
     not be meant to be copied, and then they would be waited for without end."""
-    pattern = asked.topics or ".*"
+    pattern = request.topics or ".*"
     try:
         re.compile(pattern)
     except re.error as error:
         raise UserError(f"--topics {pattern!r}: {error}", "give a regular expression") from error
-    rename = asked.rename or usual_rename(source, target, pattern)
+    rename = request.rename or usual_rename(source, target, pattern)
     mirror = Mirror(source=source.name, target=target.name, rename=rename, embedded=False)
     audited = [name for name in sorted(source.topics) if is_audited(name, pattern)]
     there = copied_topics(mirror, audited, target)
@@ -221,3 +223,21 @@ def some(names: Iterable[str]) -> str:
     if more > 0:
         return f"{', '.join(shown)} and {more} more topics have"
     return f"{', '.join(shown[:-1])} and {shown[-1]} have"
+
+
+def usual_rename(source: ClusterFound, target: ClusterFound, pattern: str) -> str:
+    """How the copies that are there are named: as at the source, or behind a prefix and a dot as
+    MirrorMaker 2 does (its DefaultReplicationPolicy); the one that fits more topics."""
+    wanted = {name for name in source.topics if is_audited(name, pattern)}
+    fits = Counter({SAME: len(wanted & target.topics.keys())})
+    for name in target.topics:
+        for at in (i for i, letter in enumerate(name) if letter == "." and i):
+            if name[at + 1 :] in wanted:
+                fits[name[: at + 1] + SAME] += 1
+    best, count = fits.most_common(1)[0]
+    return best if count > fits[SAME] else SAME
+
+
+def copied_topics(mirror: Mirror, names: Iterable[str], target: ClusterFound) -> frozenset[str]:
+    """Those of the source's topics of which the target has a copy."""
+    return frozenset(name for name in names if mirror.target_topic(name) in target.topics)

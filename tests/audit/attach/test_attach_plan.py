@@ -13,22 +13,22 @@ from tallymark.deployment import Deployment, load
 from tallymark.deployment.places import places as addresses_in
 from tallymark.errors import UserError
 from tallymark.processes.supervisor.plan import plan as processes
-from tallymark_audit.attach.asked import Asked, ClusterAsked, places
 from tallymark_audit.attach.found import BrokerFound, ClusterFound, TopicFound
-from tallymark_audit.attach.going_on import differences
-from tallymark_audit.attach.logins import keep, log_in
-from tallymark_audit.attach.plan import plan, settings_of
+from tallymark_audit.attach.logins import log_in, write_secrets
+from tallymark_audit.attach.plan import make_attach_plan, settings_of
 from tallymark_audit.attach.releases import keeps_headers, release_of
-from tallymark_audit.attach.telling import found_lines, settings_text
+from tallymark_audit.attach.request import AttachRequest, ClusterRequest, parse_clusters
+from tallymark_audit.attach.resume import differences
+from tallymark_audit.attach.texts import found_lines, settings_text
 from tallymark_audit.attach.unclaimed import application_lines, unclaimed_lines
 from tallymark_audit.model.edges import derive_edges
 
 NOW = 1_700_000_000_000
 
 
-def asked(upstream: str = "kafka:9092", *downstream: str, **more: object) -> Asked:
-    first, *others = map(ClusterAsked, places(upstream, downstream))
-    return replace(Asked(first, tuple(others)), **more)  # type: ignore[arg-type]
+def asked(upstream: str = "kafka:9092", *downstream: str, **more: object) -> AttachRequest:
+    first, *others = map(ClusterRequest, parse_clusters(upstream, downstream))
+    return replace(AttachRequest(first, tuple(others)), **more)  # type: ignore[arg-type]
 
 
 def found(name: str = "kafka", *topics: str, **more: object) -> ClusterFound:
@@ -68,9 +68,12 @@ def test_nothing_of_theirs_is_started(tmp_path: Path) -> None:
 
 
 def test_clusters_are_called_after_their_hosts() -> None:
-    names = [one.name for one in places("kafka-1.dc.example:9092", ["10.0.0.7:9092", "a:1", "a:2"])]
+    names = [
+        one.name
+        for one in parse_clusters("kafka-1.dc.example:9092", ["10.0.0.7:9092", "a:1", "a:2"])
+    ]
     assert names == ["kafka-1", "downstream", "a", "a-2"]
-    assert places("west=10.0.0.1:9092,10.0.0.2:9092", [])[0].name == "west"
+    assert parse_clusters("west=10.0.0.1:9092,10.0.0.2:9092", [])[0].name == "west"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,7 @@ def test_one_cluster_by_two_addresses_is_no_downstream() -> None:
     two = [found("kafka", cluster_id="x"), found("other", cluster_id="x")]
     deployment = settings_of(asked("kafka:9092", "other:9092"), two)
     with pytest.raises(UserError, match=r"kafka and other are the same cluster \(id x\)"):
-        plan(deployment, two)
+        make_attach_plan(deployment, two)
 
 
 def test_a_broker_that_is_not_where_it_says() -> None:
@@ -103,39 +106,39 @@ def test_a_broker_that_is_not_where_it_says() -> None:
     brokers = (BrokerFound(1, "kafka", 9092), BrokerFound(2, "localhost", 9092, "refused"))
     one = found(brokers=brokers)
     with pytest.raises(UserError, match=r"its broker 2 is at localhost:9092.*advertised.listeners"):
-        plan(settings_of(asked(), [one]), [one])
+        make_attach_plan(settings_of(asked(), [one]), [one])
 
 
 def test_rights_that_are_missing() -> None:
     one = found(refusals=("no right to use the group tallymark-audit-kafka",))
     with pytest.raises(UserError, match=r"the audit may not work on kafka: no right to use the gr"):
-        plan(settings_of(asked(), [one]), [one])
+        make_attach_plan(settings_of(asked(), [one]), [one])
     one = found(has_audit_topic=False, creation="CLUSTER_AUTHORIZATION_FAILED: not authorized")
     with pytest.raises(UserError, match=r"it may not be made: CLUSTER_AUTH.*retention\.ms=3024"):
-        plan(settings_of(asked(), [one]), [one])
+        make_attach_plan(settings_of(asked(), [one]), [one])
 
 
 def test_the_audit_topic_is_made_where_it_is_not() -> None:
     one = found(has_audit_topic=False)
-    (topic,) = plan(settings_of(asked(), [one]), [one]).to_make
+    (topic,) = make_attach_plan(settings_of(asked(), [one]), [one]).to_make
     assert (topic.cluster, topic.replicas) == ("kafka", 2)
-    assert plan(settings_of(asked(), [found()]), [found()]).to_make == ()
+    assert make_attach_plan(settings_of(asked(), [found()]), [found()]).to_make == ()
 
 
 def test_broker_time_is_warned_of_with_what_it_does_to_windows() -> None:
     topics = {"clicks": TopicFound(1, timestamp_type="LogAppendTime"), "orders": TopicFound(1)}
     one = found(topics=topics)
-    (line,) = plan(settings_of(asked(), [one]), [one]).warnings
+    (line,) = make_attach_plan(settings_of(asked(), [one]), [one]).warnings
     assert line.startswith("kafka: clicks has message.timestamp.type=LogAppendTime: the broker's")
     assert "claimed in one and counted in the next" in line
     assert "tallymark topics config --set message.timestamp.type=CreateTime clicks" in line
-    none = plan(settings_of(asked(topics="orders"), [one]), [one]).warnings
+    none = make_attach_plan(settings_of(asked(topics="orders"), [one]), [one]).warnings
     assert none == ()
 
 
 def test_topics_that_may_not_be_read_are_named() -> None:
     one = found(topics={"secret": TopicFound(1, readable=False), "clicks": TopicFound(1)})
-    (line,) = plan(settings_of(asked(), [one]), [one]).warnings
+    (line,) = make_attach_plan(settings_of(asked(), [one]), [one]).warnings
     assert line.startswith("kafka: secret has no right to be read")
 
 
@@ -162,7 +165,7 @@ def test_topics_that_nobody_copies_are_left_out_and_said() -> None:
     assert mirror.copies("clicks")
     assert mirror.copies("localXonly")
     assert not mirror.copies("local.only")
-    (line,) = plan(deployment, two).warnings
+    (line,) = make_attach_plan(deployment, two).warnings
     assert line.startswith("kafka-to-other: local.only has no copy on other, and is left out")
 
 
@@ -170,7 +173,7 @@ def test_before_the_first_copy_every_topic_is_waited_for() -> None:
     two = [found("kafka", "clicks"), found("other")]
     deployment = settings_of(asked("kafka:9092", "other:9092"), two)
     assert deployment.mirrors[0].copies("clicks")
-    _, line = plan(deployment, two).warnings
+    _, line = make_attach_plan(deployment, two).warnings
     assert line.startswith("kafka-to-other: clicks has no copy called clicks on other yet")
 
 
@@ -206,7 +209,7 @@ def test_the_second_start_goes_on_with_what_its_owner_made_of_the_settings() -> 
     ],
 )
 def test_settings_of_something_else_are_not_gone_on_with(
-    now: Asked, where: tuple[BrokerFound, ...] | None, said: str
+    now: AttachRequest, where: tuple[BrokerFound, ...] | None, said: str
 ) -> None:
     there = settings_of(asked(), [found()])
     at = found(brokers=where) if where else found()
@@ -230,11 +233,11 @@ def test_passwords_go_to_files_of_their_own(tmp_path: Path) -> None:
     }
     made = log_in(given, "kafka", tmp_path / "secrets")
     plain = asked()
-    secured = ClusterAsked(plain.upstream.place, made.security)
+    secured = ClusterRequest(plain.upstream.address, made.security)
     deployment = settings_of(replace(plain, upstream=secured), [found()])
     text = settings_text(deployment)
     assert "s3cret" not in text
-    keep(made.secrets)
+    write_secrets(made.secrets)
     (path,) = made.secrets
     assert path.read_text(encoding="utf-8") == "s3cret,=ü\n"
     assert path.stat().st_mode & 0o777 == 0o600

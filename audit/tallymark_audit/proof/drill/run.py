@@ -31,9 +31,8 @@ from tallymark_audit.proof.drill.findings.taken_back import (
 from tallymark_audit.proof.drill.planning.plan import DrillPlan
 from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, Topology
 from tallymark_audit.proof.drill.running.actions import Actions
-from tallymark_audit.proof.drill.running.lost_journals import retire_lost
+from tallymark_audit.proof.drill.running.follow_up import look_again, looks_for, retire_lost
 from tallymark_audit.proof.drill.running.processes import DrillProcesses, wait_until
-from tallymark_audit.proof.drill.running.second_looks import look_again, looks_for
 from tallymark_audit.proof.drill.running.side_actions import SideActions
 from tallymark_audit.proof.drill.running.stage import (
     COMMAND_SECONDS,

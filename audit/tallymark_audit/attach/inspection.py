@@ -23,9 +23,9 @@ from tallymark.errors import (
     UserError,
 )
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
-from tallymark_audit.attach.asked import Place
 from tallymark_audit.attach.found import BrokerFound, ClusterFound, TopicFound
 from tallymark_audit.attach.releases import keeps_headers, release_of
+from tallymark_audit.attach.request import ClusterAddress
 from tallymark_audit.collector.partitions.group_member import group_of
 from tallymark_audit.events.audit_topic import topic_configs
 from tallymark_audit.model.edges import AUDIT_TOPIC
@@ -41,7 +41,7 @@ _CLIENT: Final = "tallymark-attach"
 _CHUNK: Final = 500
 
 
-def look(place: Place, connection: ConnectionSettings) -> ClusterFound:
+def inspect_cluster(place: ClusterAddress, connection: ConnectionSettings) -> ClusterFound:
     """What there is at the cluster, and what its user may do there.
 
     Raises UserError: it cannot be reached, or does not let us in; KafkaError for what brokers
@@ -52,7 +52,7 @@ def look(place: Place, connection: ConnectionSettings) -> ClusterFound:
             Admin(**connection, client_id=_CLIENT, request_timeout_ms=TIMEOUT_MS) as admin,
             SimpleConsumer(**connection, client_id=_CLIENT, request_timeout_ms=TIMEOUT_MS) as log,
         ):
-            return _Look(place, admin, log).found()
+            return _Inspection(place, admin, log).found()
     except AuthenticationError as error:
         raise UserError(
             f"{place.name} does not let us in: {error}", "mend the file of --command-config"
@@ -74,8 +74,8 @@ class _Seen:
     servers: set[str] = field(default_factory=set[str])
 
 
-class _Look:
-    def __init__(self, place: Place, admin: Admin, log: SimpleConsumer) -> None:
+class _Inspection:
+    def __init__(self, place: ClusterAddress, admin: Admin, log: SimpleConsumer) -> None:
         self._name = place.name
         self._admin = admin
         self._log = log

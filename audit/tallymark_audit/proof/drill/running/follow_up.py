@@ -1,18 +1,32 @@
-"""Who is gone with its journal: of it nobody can tell, so its windows have to be UNKNOWN, or worse
-and say so, until a person says that it will not return. Here that person is the drill."""
+"""What a person would do after a drill: retire the reporters that are gone with their journals, and
+look once more, with Spark and the scrub, at what was counted long ago.
+
+Nobody can know what a reporter did last that is gone with its journal, so its windows have to be
+UNKNOWN, or worse and say so, until a person says that it will not return.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tallymark.errors import UserError
 from tallymark_audit.judge.states import State
+from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.findings.found import ALARMS, read_reporters, read_verdicts
 from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, TOPIC, WINDOW_MS
 from tallymark_audit.proof.drill.running.processes import wait_until
-from tallymark_audit.proof.drill.running.stage import COMMAND_SECONDS, SETTLE_SECONDS, Stage
+from tallymark_audit.proof.drill.running.stage import (
+    COMMAND_SECONDS,
+    REPAIR_SECONDS,
+    SETTLE_SECONDS,
+    Stage,
+)
 from tallymark_audit.proof.drill.truth.books_and_logs import LostHost, LostMember
+
+DISCREPANCIES: Final = 3
+"""Exit code of a command that found something wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +74,22 @@ def _holds(stage: Stage, holder: _Holder, name: str) -> bool:
         for reason in row["reasons"]
     ]
     return any(name in reason for reason in reasons)
+
+
+def looks_for(done: Collection[str]) -> list[Sequence[str]]:
+    """The commands by which these kinds of faults are found."""
+    looks: list[Sequence[str]] = []
+    if kinds.LOSS_FOR_SPARK in done:
+        looks.append(("reconcile", "--all", "--topic", kinds.LOSS_FOR_SPARK))
+    looks += [("audit", "scrub", "--topic", kind) for kind in kinds.SCRUBBED_FAULTS if kind in done]
+    return looks
+
+
+def look_again(stage: Stage, looks: Iterable[Sequence[str]]) -> Iterable[str]:
+    """Run these commands. What went wrong with them."""
+    for arguments in looks:
+        with stage.narrator.step(f"tallymark {' '.join(arguments)}"):
+            command = stage.processes.command(f"look-{arguments[-1]}", arguments)
+            code = command.wait(REPAIR_SECONDS)
+            if code != DISCREPANCIES:
+                yield str(command.fail(f"ended with exit {code}"))

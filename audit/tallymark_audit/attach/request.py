@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,48}")
 _HOST_PART: Final = re.compile(r"[a-z][a-z0-9-]{0,40}")
 
 
-class Place(NamedTuple):
+class ClusterAddress(NamedTuple):
     """A cluster that is asked for: what it is called, and some of its brokers."""
 
     name: str
@@ -28,43 +28,43 @@ class Place(NamedTuple):
         return ",".join(map(str, self.addresses))
 
 
-class ClusterAsked(NamedTuple):
+class ClusterRequest(NamedTuple):
     """A place, and how its clients get in (without passwords); None: not said."""
 
-    place: Place
+    address: ClusterAddress
     security: ClusterSecurity | None = None
 
     @property
     def name(self) -> str:
         """What it is called."""
-        return self.place.name
+        return self.address.name
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AttachRequest:
     """``downstream`` are clusters into which somebody copies ``upstream``. None and "": not said,
     so the default, or what the settings of an earlier start say. ``rename`` is what copies are
     called, with ``{topic}``; ``topics`` a regular expression; windows in ms."""
 
-    upstream: ClusterAsked
-    downstream: tuple[ClusterAsked, ...] = ()
+    upstream: ClusterRequest
+    downstream: tuple[ClusterRequest, ...] = ()
     data_dir: Path | None = None
     window_ms: int | None = None
     topics: str = ""
     rename: str = ""
 
     @property
-    def clusters(self) -> tuple[ClusterAsked, ...]:
+    def clusters(self) -> tuple[ClusterRequest, ...]:
         """All of them, the upstream one first."""
         return (self.upstream, *self.downstream)
 
 
-def places(upstream: str, downstream: Collection[str]) -> tuple[Place, ...]:
+def parse_clusters(upstream: str, downstream: Collection[str]) -> tuple[ClusterAddress, ...]:
     """``[NAME=]HOST:PORT,...`` of each, named after its host where no name is given.
 
     Raises UserError: an address or a name that cannot be, a name or an address twice.
     """
-    found: list[Place] = []
+    found: list[ClusterAddress] = []
     for text, usual in ((upstream, "kafka"), *((one, "downstream") for one in downstream)):
         given, equals, addresses = text.rpartition("=")
         parsed = parse_addresses(addresses)
@@ -77,7 +77,7 @@ def places(upstream: str, downstream: Collection[str]) -> tuple[Place, ...]:
                     f"{min(same)} is given for {other.name} and for {name}",
                     "a cluster is audited once; --downstream names another one",
                 )
-        found.append(Place(name, parsed))
+        found.append(ClusterAddress(name, parsed))
     return tuple(found)
 
 

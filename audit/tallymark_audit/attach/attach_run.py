@@ -20,13 +20,13 @@ from tallymark.processes.process import die_with_parent
 from tallymark.shell.command_config import read_command_config
 from tallymark.shell.confirm import confirmed
 from tallymark.shell.run_stack import refuse_early, run_stack
-from tallymark_audit.attach.asked import Asked, ClusterAsked, Place
 from tallymark_audit.attach.found import ClusterFound
-from tallymark_audit.attach.going_on import differences
-from tallymark_audit.attach.logins import LogIn, keep, log_in
-from tallymark_audit.attach.look import look
-from tallymark_audit.attach.plan import Plan, plan, settings_of
-from tallymark_audit.attach.telling import found_lines, settings_text
+from tallymark_audit.attach.inspection import inspect_cluster
+from tallymark_audit.attach.logins import LogIn, log_in, write_secrets
+from tallymark_audit.attach.plan import AttachPlan, make_attach_plan, settings_of
+from tallymark_audit.attach.request import AttachRequest, ClusterAddress, ClusterRequest
+from tallymark_audit.attach.resume import differences
+from tallymark_audit.attach.texts import found_lines, settings_text
 from tallymark_audit.attach.unclaimed import application_lines, unclaimed_lines
 from tallymark_audit.events.audit_topic import topic_configs
 from tallymark_audit.model.edges import AUDIT_TOPIC
@@ -34,40 +34,44 @@ from tallymark_audit.model.edges import AUDIT_TOPIC
 _DAY_MS = 86_400_000
 
 
-class Shell:
+class AttachRun:
     """One call of the command. ``there`` are the settings that ``path`` has already."""
 
     def __init__(
-        self, path: Path, there: Deployment | None, asked: Asked, log_ins: Mapping[str, LogIn]
+        self,
+        path: Path,
+        there: Deployment | None,
+        request: AttachRequest,
+        log_ins: Mapping[str, LogIn],
     ) -> None:
         self._path = path
         self._there = there
-        self._asked = asked
+        self._request = request
         self._log_ins = log_ins
         self._found: Sequence[ClusterFound] = ()
 
-    def decide(self) -> Plan:
+    def decide(self) -> AttachPlan:
         """Look at every cluster, tell what is there, and decide. UserError: it cannot be."""
         found: list[ClusterFound] = []
-        for one in self._asked.clusters:
-            click.echo(f"looking at {one.name} ({one.place.bootstrap_servers})")
-            found.append(look(one.place, self._connection(one)))
+        for one in self._request.clusters:
+            click.echo(f"looking at {one.name} ({one.address.bootstrap_servers})")
+            found.append(inspect_cluster(one.address, self._connection(one)))
             for line in found_lines(found[-1]):
                 click.echo(f"  {line}")
         self._found = found
         if self._there is not None:
-            if said := differences(self._there, self._asked, found):
+            if said := differences(self._there, self._request, found):
                 raise UserError(
                     f"{self._path} is there already and says otherwise: {'; '.join(said)}",
                     "change it there, or give another file with --settings (and --data)",
                 )
             click.echo(f"going on with {self._path}")
-        decided = plan(self._there or settings_of(self._asked, found), found)
+        decided = make_attach_plan(self._there or settings_of(self._request, found), found)
         for line in decided.warnings:
             click.echo(f"warning: {line}")
         return decided
 
-    def refuse_early(self, decided: Plan, free_ports: bool) -> None:
+    def refuse_early(self, decided: AttachPlan, free_ports: bool) -> None:
         """UserError before anything is changed: what could not be started here."""
         if is_running(decided.deployment):
             raise UserError(
@@ -77,7 +81,7 @@ class Shell:
             )
         refuse_early(_running(decided, free_ports))
 
-    def make_topics(self, decided: Plan, *, dry_run: bool, yes: bool) -> None:
+    def make_topics(self, decided: AttachPlan, *, dry_run: bool, yes: bool) -> None:
         """Make the audit topics that are not there, if that is confirmed."""
         if not decided.to_make:
             return
@@ -86,18 +90,18 @@ class Shell:
         what = f"make the topic {AUDIT_TOPIC} on {where} (1 partition, kept {kept // _DAY_MS} days)"
         if not confirmed(what, dry_run=dry_run, yes=yes):
             return
-        asked = {one.name: one for one in self._asked.clusters}
+        request = {one.name: one for one in self._request.clusters}
         for one in decided.to_make:
-            with Admin(**self._connection(asked[one.cluster])) as admin:
+            with Admin(**self._connection(request[one.cluster])) as admin:
                 admin.create_topic(
                     AUDIT_TOPIC, 1, topic_configs(kept), replication_factor=one.replicas
                 )
             click.echo(f"made the topic {AUDIT_TOPIC} on {one.cluster}")
 
-    def keep(self, decided: Plan) -> None:
+    def keep(self, decided: AttachPlan) -> None:
         """Write passwords to files of their own, and the settings, if they are new."""
         for one in self._log_ins.values():
-            keep(one.secrets)
+            write_secrets(one.secrets)
             for path in one.secrets:
                 click.echo(f"wrote {path}, which only you can read")
         if self._there is None:
@@ -114,7 +118,7 @@ class Shell:
                 ) from error
             click.echo(f"wrote the settings to {self._path}")
 
-    def run(self, decided: Plan, free_ports: bool) -> None:
+    def run(self, decided: AttachPlan, free_ports: bool) -> None:
         """Collectors and dashboards, until Ctrl-C."""
         die_with_parent()
         deployment = _running(decided, free_ports)
@@ -136,22 +140,22 @@ class Shell:
         ):
             click.echo(line)
 
-    def _connection(self, one: ClusterAsked) -> ConnectionSettings:
+    def _connection(self, one: ClusterRequest) -> ConnectionSettings:
         """As --command-config says, else as the settings that are there."""
         security: SecuritySettings = {}
         if one.name in self._log_ins:
             security = self._log_ins[one.name].given
         elif self._there is not None and one.name in {c.name for c in self._there.clusters}:
             security = security_settings(self._there.cluster(one.name).security)
-        return {"bootstrap_servers": one.place.bootstrap_servers, **security}
+        return {"bootstrap_servers": one.address.bootstrap_servers, **security}
 
 
-def _running(decided: Plan, free_ports: bool) -> Deployment:
+def _running(decided: AttachPlan, free_ports: bool) -> Deployment:
     return with_free_ports(decided.deployment) if free_ports else decided.deployment
 
 
 def log_ins_of(
-    where: Sequence[Place], first: str | None, others: Sequence[str], folder: Path
+    where: Sequence[ClusterAddress], first: str | None, others: Sequence[str], folder: Path
 ) -> dict[str, LogIn]:
     """The log-ins by cluster: ``first`` is for all, unless ``others`` name those of the downstream
     ones. UserError: files that cannot be read, or not as many as clusters."""
