@@ -37,7 +37,7 @@ def metadata(epoch: int = 3) -> Metadata:
     return known
 
 
-def parcel(topic: TopicQueues | None = None) -> Entry:
+def parcel(topic: TopicQueues | None = None) -> Entry[PartitionQueue, ProducerBatch]:
     owner = topic or TopicQueues("t")
     owner.grow(1, lambda queues, p: PartitionQueue(queues, p, b"i" * 8, "srv", Pipeline(True, 5)))
     return owner.queues[0], ProducerBatch("t", 0, None, 0.0, 1.0)

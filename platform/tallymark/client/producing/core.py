@@ -29,8 +29,8 @@ from tallymark.client.producing.interceptors.producer_interceptor import (
 from tallymark.client.producing.interceptors.queue_interceptor import QueueInterceptor
 from tallymark.client.producing.interceptors.stages import QueueStages
 from tallymark.client.producing.producer_metrics import ProducerMetrics
-from tallymark.client.producing.sending.answers import SendRules
 from tallymark.client.producing.sending.batch_completion import BatchCompletion
+from tallymark.client.producing.sending.dispatcher import SendRules
 from tallymark.client.producing.sending.sender import Sender
 from tallymark.client.producing.settings import ProducerSettings
 from tallymark.client.producing.stamps import INSTANCE_BYTES

@@ -1,9 +1,10 @@
-"""Sends ready batches to the leaders of their partitions: the sending half of a producer.
+"""Sends ready batches to the leaders of their partitions, as a producer sends its own.
 
 One function, :meth:`BatchSender._pump`, runs in the I/O thread whenever something may have become
-possible, and never waits. :class:`~tallymark.mirror.target.queue.TargetQueue` keeps the order of a
-partition. Temporary errors are retried for ever. A target that answers and keeps refusing is given
-up after :data:`PATIENCE`.
+possible, and waits for nothing. :class:`~tallymark.mirror.target.queue.TargetQueue` keeps the order
+of a partition, the producer's :class:`~tallymark.client.producing.sending.dispatcher.Dispatcher`
+writes the requests. Errors that pass are retried for ever; a target that answers and keeps refusing
+is given up after :data:`PATIENCE`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import threading
 import time
 from collections import deque
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tallymark.client.core import supervised
@@ -21,32 +22,28 @@ from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.io_thread import IoThread
 from tallymark.client.producing.batches.pipeline import Verdict
 from tallymark.client.producing.sending.background import BackgroundRefresh
+from tallymark.client.producing.sending.dispatcher import Dispatcher, SendRules
+from tallymark.client.producing.sending.produce_request import Entry
 from tallymark.errors import (
     CODES,
     CorruptRecordError,
     KafkaError,
-    LocalProtocolError,
     TallymarkError,
     TimedOutError,
 )
 from tallymark.mirror.corruption import UnfitBatchError, is_unfit
-from tallymark.mirror.target.batch_request import QueuedBatch, read_response, request_writer
 from tallymark.mirror.target.producer_ids import Announce, ProducerIdPool
 from tallymark.mirror.target.queue import IN_FLIGHT, TargetQueue
 from tallymark.mirror.target.ready_batch import ReadyBatch
-from tallymark.net.addresses import Address
-from tallymark.net.client.broker_connection import BrokerConnection
-from tallymark.protocol.messages import ProduceResponse
-from tallymark.protocol.wire.produce_client import Appended, read_produced
 
 PATIENCE: Final = 30.0
 """Seconds."""
 BACKOFF: Final = 0.1
-MAX_REQUEST_BYTES: Final = 1024 * 1024
+NAMED_UNTIL: Final = 12
+"""Later versions of Produce name topics by id; a topic made anew meanwhile is found by its name."""
 BUFFER_BYTES: Final = 32 * 1024 * 1024
 """How much may be under way before :meth:`BatchSender.wait_for_room` waits."""
 _TICK: Final = 1.0
-_UNWRITABLE_PAUSE: Final = 0.005
 _REFUSALS: Final = frozenset(
     CODES[name] for name in ("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "CORRUPT_MESSAGE")
 )
@@ -63,13 +60,21 @@ class BatchSender:
         self._cluster = cluster
         self._background = BackgroundRefresh(cluster, BACKOFF, self._pump)
         self._ids = ProducerIdPool(cluster, BACKOFF, announce, self._pump)
+        rules = SendRules(
+            acks=-1,
+            compression="",  # batches are compressed already
+            compression_level=None,
+            request_timeout=cluster.request_timeout,
+            retry_backoff=BACKOFF,
+            max_in_flight=IN_FLIGHT,
+            highest_version=NAMED_UNTIL,
+        )
+        self._dispatcher = Dispatcher(cluster, rules, self._background, self, self._pump)
         self._submitted: deque[ReadyBatch] = deque()
         self._queues: dict[tuple[str, int], TargetQueue] = {}
         self._active: dict[TargetQueue, None] = {}
-        self._in_flight: dict[Address, int] = {}
         self._learning: dict[str, asyncio.Task[None]] = {}
         self._learned: set[str] = set()
-        self._timer: asyncio.TimerHandle | None = None
         self._woken = False
         self._stopped = False
         self._room = threading.Condition()
@@ -95,15 +100,12 @@ class BatchSender:
         with self._room:
             self._used += batch.size
         self._submitted.append(batch)
-        if not self._woken:
-            self._woken = True
-            self._io.call(self._pump)
+        self._wake()
 
     async def close(self) -> None:
         """Send no more. Batches that are not settled never will be. Call it in the I/O thread."""
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._dispatcher.stop()
         learning = list(self._learning.values())
         for task in learning:
             task.cancel()
@@ -119,28 +121,28 @@ class BatchSender:
             return
         self._collect()
         now = time.monotonic()
-        by_leader: dict[Address, list[TargetQueue]] = {}
+        sendable: list[TargetQueue] = []
         for queue in list(self._active):
             if not queue.feed():
                 if queue.idle or queue.failed:
                     del self._active[queue]
             elif self._may_send(queue, now):
-                address = self._cluster.leader_address(queue.topic, queue.partition)
-                if address is not None:
-                    by_leader.setdefault(address, []).append(queue)
-                else:
-                    self._no_leader(queue, now)
-        for address, queues in by_leader.items():
-            self._send_to(address, queues, now)
+                sendable.append(queue)
+        self._dispatcher.dispatch(sendable, now)
         waits = [queue.pipeline.retry_at for queue in self._active if queue.pipeline.pending]
         due = [at for at in waits if at > now]
         if due:
-            self._wake_at(min(due))
+            self._dispatcher.pump_at(min(due))
+
+    def _wake(self) -> None:
+        """Have the pump run soon, once for all that asks for it."""
+        if not self._woken:
+            self._woken = True
+            self._io.call(self._pump)
 
     def _collect(self) -> None:
-        submitted = self._submitted
-        while submitted:
-            batch = submitted.popleft()
+        while self._submitted:
+            batch = self._submitted.popleft()
             place = (batch.topic, batch.partition)
             queue = self._queues.get(place)
             if queue is None:
@@ -158,14 +160,6 @@ class BatchSender:
             else:
                 self._ids.want(queue.origin)
         return False
-
-    def _no_leader(self, queue: TargetQueue, now: float) -> None:
-        code = self._cluster.metadata.error(queue.topic)
-        if code in _REFUSALS and self._is_lasting(queue, now):
-            self._give_up(queue, KafkaError(code, f"{queue.topic}-{queue.partition}"))
-        else:
-            self._learn(queue.topic)
-            queue.pipeline.retry_at = now + BACKOFF
 
     def _learn(self, topic: str) -> None:
         """Request the leaders of the topic's partitions; later refreshes include the topic."""
@@ -187,65 +181,6 @@ class BatchSender:
             self._background.problem = _as_ours(error)
         self._pump()
 
-    def _send_to(self, address: Address, queues: list[TargetQueue], now: float) -> None:
-        stream = self._cluster.connections.ready(address)
-        if stream is None:
-            again_at = self._background.want_connection(address, now)
-            if again_at is not None:
-                self._wake_at(again_at)
-            return
-        while self._in_flight.get(address, 0) < IN_FLIGHT:
-            if not stream.writable:
-                self._wake_at(now + _UNWRITABLE_PAUSE)
-                break
-            queued = self._fill_request(queues, now)
-            if not queued or not self._submit(address, stream, queued):
-                break
-        stream.push()
-
-    def _fill_request(self, queues: list[TargetQueue], now: float) -> list[QueuedBatch]:
-        queued: list[QueuedBatch] = []
-        room = MAX_REQUEST_BYTES
-        for queue in queues:
-            if not queue.feed():
-                continue
-            batch = queue.pipeline.next(now, self._ids.newest(queue.origin))
-            if not isinstance(batch, ReadyBatch) or (queued and batch.size > room):
-                continue
-            queue.pipeline.sent(batch)
-            queued.append((queue, batch))
-            room -= batch.size
-        return queued
-
-    def _submit(
-        self, address: Address, stream: BrokerConnection, queued: list[QueuedBatch]
-    ) -> bool:
-        try:
-            version, write = request_writer(stream, queued, self._cluster)
-            stream.exchange(
-                write,
-                partial(read_produced, version=version),
-                partial(self._answered, address, queued),
-                self._cluster.request_timeout,
-                "Produce",
-            )
-        except (KafkaError, LocalProtocolError) as error:
-            for queue, batch in queued:
-                if isinstance(error, KafkaError) and error.retriable:
-                    queue.pipeline.unsent(batch)
-                else:
-                    self._refused(queue, batch, error)
-            return False
-        self._in_flight[address] = self._in_flight.get(address, 0) + 1
-        return True
-
-    def _wake_at(self, at: float) -> None:
-        if self._timer is not None:
-            if not self._timer.cancelled() and time.monotonic() < self._timer.when() <= at:
-                return
-            self._timer.cancel()
-        self._timer = self._io.loop.call_at(at, self._pump)
-
     def _tick(self) -> None:
         """Called periodically, in case that nothing else wakes us."""
         if not self._stopped:
@@ -254,32 +189,47 @@ class BatchSender:
             if self._active:
                 self._pump()
 
-    # --- answers ----------------------------------------------------------------------------
+    # --- of the dispatcher ------------------------------------------------------------------
 
-    def _answered(
-        self,
-        address: Address,
-        queued: list[QueuedBatch],
-        response: list[Appended] | ProduceResponse,
-        error: TallymarkError | None,
-    ) -> None:
-        self._in_flight[address] -= 1
-        if error is not None:
-            for queue, batch in queued:
-                self._refused(queue, batch, error)
+    def next_batch(self, queue: TargetQueue, now: float) -> ReadyBatch | None:
+        """See :class:`~tallymark.client.producing.sending.dispatcher.BatchOwner`; so with the
+        others."""
+        if not queue.feed():
+            return None
+        batch = queue.pipeline.next(now, self._ids.newest(queue.origin))
+        return batch if isinstance(batch, ReadyBatch) else None
+
+    def no_leader(self, queue: TargetQueue, now: float) -> None:
+        code = self._cluster.metadata.error(queue.topic)
+        if code in _REFUSALS and self._is_lasting(queue, now):
+            self._give_up(queue, KafkaError(code, f"{queue.topic}-{queue.partition}"))
         else:
-            for queue, batch, problem, offset in read_response(queued, response):
-                if problem is not None:
-                    self._refused(queue, batch, problem)
-                else:
-                    self._background.problem = queue.refused_at = None
-                    queue.pipeline.acknowledged(batch)
-                    self._settle(batch, None, offset)
-        if not self._woken:  # once for all answers that came together
-            self._woken = True
-            self._io.loop.call_soon(self._pump)
+            self._learn(queue.topic)
+            queue.pipeline.retry_at = now + BACKOFF
 
-    def _refused(self, queue: TargetQueue, batch: ReadyBatch, error: TallymarkError) -> None:
+    def uses_zstd(self, entries: Sequence[Entry[TargetQueue, ReadyBatch]]) -> bool:
+        return any(batch.codec == "zstd" for _, batch in entries)
+
+    def sending(self, entries: Sequence[Entry[TargetQueue, ReadyBatch]]) -> None:
+        """Nothing observes single requests."""
+
+    def sent(self, entries: Sequence[Entry[TargetQueue, ReadyBatch]], size: int) -> None:
+        """As :meth:`sending`."""
+
+    def answered(self, seconds: float | None) -> None:
+        if seconds is None:
+            self._wake()  # a connection that has died calls no after_answers
+
+    def acknowledged(
+        self, queue: TargetQueue, batch: ReadyBatch, base_offset: int, append_time_ms: int
+    ) -> None:
+        self._background.problem = queue.refused_at = None
+        queue.pipeline.acknowledged(batch)
+        self._settle(batch, None, base_offset)
+
+    def refused(
+        self, queue: TargetQueue, batch: ReadyBatch, error: TallymarkError, moved: bool
+    ) -> None:
         now = time.monotonic()
         unfit = is_unfit(batch.batch, error)
         if unfit:  # whatever the error code: the next batch may be sent, this one never
@@ -307,6 +257,8 @@ class BatchSender:
                 return
         queue.failed = not unfit
         self._settle(batch, UnfitBatchError(str(error)) if unfit else error, -1)
+
+    # --- ends of batches --------------------------------------------------------------------
 
     def _is_lasting(self, queue: TargetQueue, now: float) -> bool:
         if queue.refused_at is None:

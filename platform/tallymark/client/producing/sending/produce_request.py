@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tallymark.client.core.metadata import Metadata
 from tallymark.client.producing.batches.batch import ProducerBatch
-from tallymark.client.producing.batches.partition_queue import PartitionQueue
+from tallymark.client.producing.batches.pipeline import Pipeline
 from tallymark.errors import CODES, KafkaError
 from tallymark.net.addresses import Address
 from tallymark.net.client.broker_connection import BrokerConnection
@@ -20,31 +20,51 @@ from tallymark.protocol.wire.produce_client import LOWEST, Appended, Topic, writ
 
 _ZSTD_FROM: Final = 7
 
-Entry = tuple[PartitionQueue, ProducerBatch]
+
+class BatchQueue(Protocol):
+    """One partition with batches to send."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def pipeline(self) -> Pipeline: ...
 
 
-class Answer(NamedTuple):
+Q = TypeVar("Q", bound=BatchQueue)
+B = TypeVar("B", bound=ProducerBatch)
+Entry: TypeAlias = tuple[Q, B]
+"""A batch in a request, and its partition."""
+
+
+class Answer(NamedTuple, Generic[Q, B]):
     """What the broker says of one batch: ``error`` None and where it is, or why it is not."""
 
-    queue: PartitionQueue
-    batch: ProducerBatch
+    queue: Q
+    batch: B
     error: KafkaError | None
     base_offset: int
     append_time_ms: int
 
 
-def produce_version(stream: BrokerConnection, compression: str) -> int:
-    """The Produce version to use. KafkaError when the broker is too old for us or the codec."""
+def produce_version(stream: BrokerConnection, at_most: int | None = None) -> int:
+    """The Produce version to use. KafkaError when the broker is too old."""
     version = stream.version_of(ProduceRequest)
     if version < LOWEST:
         raise KafkaError(CODES["UNSUPPORTED_VERSION"], "the broker is older than Kafka 0.11")
-    if compression == "zstd" and version < _ZSTD_FROM:
-        raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], "zstd needs Kafka 2.1")
-    return version
+    return version if at_most is None else min(version, at_most)
+
+
+def knows_zstd(version: int) -> bool:
+    """Whether a broker that speaks this version knows the codec."""
+    return version >= _ZSTD_FROM
 
 
 def request_writer(
-    entries: Sequence[Entry],
+    entries: Sequence[Entry[Q, B]],
     version: int,
     acks: int,
     timeout: float,
@@ -72,8 +92,8 @@ def request_writer(
 
 
 def read_response(
-    entries: Sequence[Entry], response: list[Appended] | ProduceResponse, metadata: Metadata
-) -> Iterator[Answer]:
+    entries: Sequence[Entry[Q, B]], response: list[Appended] | ProduceResponse, metadata: Metadata
+) -> Iterator[Answer[Q, B]]:
     """The answer for each batch of the request; a batch the response forgets is unanswered, which
     says as little as a broken connection."""
     if isinstance(response, list):
@@ -89,7 +109,9 @@ def read_response(
         yield _forgotten(queue, batch) if part is None else _answer(queue, batch, part)
 
 
-def _read_short(entries: Sequence[Entry], appended: Sequence[Appended]) -> Iterator[Answer]:
+def _read_short(
+    entries: Sequence[Entry[Q, B]], appended: Sequence[Appended]
+) -> Iterator[Answer[Q, B]]:
     """Of an answer about one topic; which one it is matters only where the request had others."""
     topics = {queue.topic for queue, _ in entries}
     found = {answer.partition: answer for answer in appended} if len(topics) == 1 else {}
@@ -102,7 +124,7 @@ def _read_short(entries: Sequence[Entry], appended: Sequence[Appended]) -> Itera
 
 
 def learn_leaders(
-    entries: Sequence[Entry], response: list[Appended] | ProduceResponse, metadata: Metadata
+    entries: Sequence[Entry[Q, B]], response: list[Appended] | ProduceResponse, metadata: Metadata
 ) -> bool:
     """Take over the leaders that the answer names for partitions which have moved (KIP-951);
     whether there were any."""
@@ -126,13 +148,13 @@ def learn_leaders(
     return learnt
 
 
-def _forgotten(queue: PartitionQueue, batch: ProducerBatch) -> Answer:
+def _forgotten(queue: Q, batch: B) -> Answer[Q, B]:
     where = f"{queue.topic}-{queue.partition}"
     error = KafkaError(CODES["NETWORK_EXCEPTION"], f"{where} is missing in the response")
     return Answer(queue, batch, error, -1, -1)
 
 
-def _answer(queue: PartitionQueue, batch: ProducerBatch, part: ProduceResponsePartition) -> Answer:
+def _answer(queue: Q, batch: B, part: ProduceResponsePartition) -> Answer[Q, B]:
     if part.error_code and part.error_code != CODES["DUPLICATE_SEQUENCE_NUMBER"]:
         where = f"{queue.topic}-{queue.partition}"
         context = f"{where}: {part.error_message}" if part.error_message else where

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.io_thread import IoThread
@@ -27,33 +26,18 @@ from tallymark.client.producing.batches.partition_queue import PartitionQueue
 from tallymark.client.producing.interceptors.chain import InterceptorChain
 from tallymark.client.producing.interceptors.stages import QueueStages
 from tallymark.client.producing.producer_metrics import ProducerMetrics
-from tallymark.client.producing.sending.answers import Answers, SendRules
+from tallymark.client.producing.sending.answers import Answers
 from tallymark.client.producing.sending.background import BackgroundRefresh
 from tallymark.client.producing.sending.batch_completion import BatchCompletion
-from tallymark.client.producing.sending.produce_request import (
-    Entry,
-    produce_version,
-    request_writer,
-)
+from tallymark.client.producing.sending.dispatcher import Dispatcher, SendRules
+from tallymark.client.producing.sending.produce_request import Entry
 from tallymark.clock import now_ms
-from tallymark.errors import KafkaError, LocalProtocolError, TallymarkError, TimedOutError
-from tallymark.net.addresses import Address
-from tallymark.net.client.broker_connection import BrokerConnection
-from tallymark.protocol.wire.produce_client import read_produced
+from tallymark.errors import TallymarkError, TimedOutError
 
 TICK: Final = 0.2
 """Seconds between two calls of the interceptors' on_tick; also how exact deadlines are."""
-MAX_REQUEST_BYTES: Final = 1024 * 1024
-_UNWRITABLE_PAUSE: Final = 0.005
 _NEVER: Final = float("inf")
-
-
-class _Dialect(NamedTuple):
-    """The Produce version of a connection, and what reads its answers."""
-
-    stream: BrokerConnection
-    version: int
-    read: Callable[[memoryview], Any]
+_Entry: TypeAlias = Entry[PartitionQueue, ProducerBatch]
 
 
 class Sender:
@@ -82,16 +66,15 @@ class Sender:
         self._stages = stages
         self._metrics = metrics
         self._background = BackgroundRefresh(cluster, rules.retry_backoff, self._pump)
-        self._answers = Answers(cluster, rules, completion, stages, metrics, self._background)
+        answers = Answers(rules.retry_backoff, completion, stages, metrics, self._background)
+        self.acknowledged, self.refused = answers.acknowledged, answers.refused
+        self._dispatcher = Dispatcher(cluster, rules, self._background, self, self._pump)
         self._active: dict[PartitionQueue, None] = {}
         """Partitions with an open, sealed, pending or travelling batch."""
         self._ready: dict[PartitionQueue, None] = {}
         """Those of them that have batches to send."""
         self._urgent = 0
-        self._in_flight: dict[Address, int] = {}
-        self._dialects: dict[Address, _Dialect] = {}
         self._scan_at = _NEVER
-        self._timer: asyncio.TimerHandle | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._stopped = False
 
@@ -134,9 +117,9 @@ class Sender:
     async def stop(self) -> None:
         """Send and tick no more."""
         self._stopped = True
-        for handle in (self._timer, self._ticker):
-            if handle is not None:
-                handle.cancel()
+        self._dispatcher.stop()
+        if self._ticker is not None:
+            self._ticker.cancel()
         await self._background.close()
 
     def _open_batches(self) -> list[ProducerBatch]:
@@ -210,126 +193,16 @@ class Sender:
                 self._completion.failed(batch, error, batch.ambiguous)
 
     def _send_all(self, now: float) -> None:
-        by_leader: dict[Address, list[PartitionQueue]] = {}
+        sendable: list[PartitionQueue] = []
         for queue in list(self._ready):
             pipeline = queue.pipeline
             if not pipeline.pending:
                 del self._ready[queue]
-                continue
-            if pipeline.next(now, self._background.ids.newest) is None:
-                if pipeline.needs_identity and self._background.ids.newest == pipeline.identity:
-                    self._want_identity(queue)
-                continue
-            address = self._cluster.leader_address(queue.topic, queue.partition)
-            if address is None:
-                self._background.want_metadata()
-            else:
-                by_leader.setdefault(address, []).append(queue)
-        for address, queues in by_leader.items():
-            self._send_to(address, queues, now)
-
-    def _send_to(self, address: Address, queues: list[PartitionQueue], now: float) -> None:
-        """Requests to one broker, until it has enough in flight or nothing more may go."""
-        stream = self._cluster.connections.ready(address)
-        if stream is None:
-            again_at = self._background.want_connection(address, now)
-            if again_at is not None:
-                self._scan_at = min(self._scan_at, again_at)
-            return
-        stream.after_answers = self._pump
-        while self._in_flight.get(address, 0) < self._rules.max_in_flight:
-            if not stream.writable:
-                self._scan_at = min(self._scan_at, now + _UNWRITABLE_PAUSE)
-                break
-            entries = self._fill_request(queues, now)
-            if not entries or not self._submit(address, stream, entries, now):
-                break
-        stream.push()
-
-    def _fill_request(self, queues: list[PartitionQueue], now: float) -> list[Entry]:
-        entries: list[Entry] = []
-        room = MAX_REQUEST_BYTES
-        for queue in queues:
-            batch = queue.pipeline.next(now, self._background.ids.newest)
-            if batch is None or (entries and batch.size > room):
-                continue
-            queue.pipeline.sent(batch)
-            entries.append((queue, batch))
-            room -= batch.size
-        return entries
-
-    def _submit(
-        self, address: Address, stream: BrokerConnection, entries: list[Entry], now: float
-    ) -> bool:
-        """Hand one request over; False when nothing more may be sent to this broker now."""
-        rules = self._rules
-        if self._stages.batches:
-            for _, batch in entries:
-                self._stages.sending(batch)
-        try:
-            dialect = self._dialect(address, stream)
-            write, size = request_writer(
-                entries,
-                dialect.version,
-                rules.acks,
-                rules.request_timeout,
-                (rules.compression, rules.compression_level),
-                self._cluster.metadata,
-            )
-            if rules.acks == 0:
-                stream.post_written(write, "Produce")
-            else:
-                stream.exchange(
-                    write,
-                    dialect.read,
-                    partial(self._answered, address, entries, now),
-                    rules.request_timeout,
-                    "Produce",
-                )
-        except (KafkaError, LocalProtocolError) as error:
-            self._answers.not_sent(entries, error)
-            return False
-        self._metrics.requests += 1
-        self._metrics.bytes_sent += size
-        for _, batch in entries:
-            batch.attempts += 1
-        if rules.acks == 0:
-            stream.push()
-            self._answers.unseen(entries)
-        else:
-            self._metrics.requests_in_flight += 1
-            self._in_flight[address] = self._in_flight.get(address, 0) + 1
-        if self._stages.batches:
-            for _, batch in entries:
-                self._stages.sent(batch)
-        return True
-
-    def _dialect(self, address: Address, stream: BrokerConnection) -> _Dialect:
-        """How to speak on a connection; KafkaError if there is no way."""
-        dialect = self._dialects.get(address)
-        if dialect is None or dialect.stream is not stream:
-            version = produce_version(stream, self._rules.compression)
-            dialect = _Dialect(stream, version, partial(read_produced, version=version))
-            self._dialects[address] = dialect
-        return dialect
-
-    def _answered(
-        self,
-        address: Address,
-        entries: list[Entry],
-        sent_at: float,
-        response: Any,
-        error: TallymarkError | None,
-    ) -> None:
-        """The pump follows, once for all answers that came together."""
-        self._in_flight[address] -= 1
-        self._metrics.requests_in_flight -= 1
-        if error is not None:
-            self._answers.lost(entries, error)
-            self.handover.wake()  # nobody calls after_answers of a connection that has died
-        else:
-            self._answers.take(entries, response)
-            self._metrics.answered(time.monotonic() - sent_at)
+            elif pipeline.next(now, self._background.ids.newest) is not None:
+                sendable.append(queue)
+            elif pipeline.needs_identity and self._background.ids.newest == pipeline.identity:
+                self._want_identity(queue)
+        self._dispatcher.dispatch(sendable, now)
 
     def _rest(self, now: float, hurry: bool) -> None:
         """See when the pump is needed next, and let senders know what they need not tell."""
@@ -350,17 +223,9 @@ class Sender:
             self._scan_at = _NEVER
             return
         self._scan_at = min(self._scan_at, now + max(linger, 0.001))
-        self._wake_at(self._scan_at)
+        self._dispatcher.pump_at(self._scan_at)
         if not hurry:
             self.handover.plan_scan(self._scan_at)
-
-    def _wake_at(self, at: float) -> None:
-        """Run the pump at ``at`` at the latest."""
-        if self._timer is not None:
-            if not self._timer.cancelled() and time.monotonic() < self._timer.when() <= at:
-                return
-            self._timer.cancel()
-        self._timer = self._io.loop.call_at(at, self._pump)
 
     def _want_identity(self, queue: PartitionQueue) -> None:
         error = self._background.ids.error
@@ -370,6 +235,41 @@ class Sender:
         for batch in queue.pipeline.abandon():
             self._completion.failed(batch, error, batch.ambiguous)
         self._background.ids.error = None
+
+    # --- of the dispatcher ------------------------------------------------------------------
+
+    def next_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
+        """See :class:`~tallymark.client.producing.sending.dispatcher.BatchOwner`; so with the
+        others."""
+        return queue.pipeline.next(now, self._background.ids.newest)
+
+    def no_leader(self, queue: PartitionQueue, now: float) -> None:
+        self._background.want_metadata()
+
+    def uses_zstd(self, entries: Sequence[_Entry]) -> bool:
+        return self._rules.compression == "zstd"
+
+    def sending(self, entries: Sequence[_Entry]) -> None:
+        if self._stages.batches:
+            for _, batch in entries:
+                self._stages.sending(batch)
+
+    def sent(self, entries: Sequence[_Entry], size: int) -> None:
+        self._metrics.requests += 1
+        self._metrics.bytes_sent += size
+        if self._rules.acks:
+            self._metrics.requests_in_flight += 1
+        for _, batch in entries:
+            batch.attempts += 1
+            if self._stages.batches:
+                self._stages.sent(batch)
+
+    def answered(self, seconds: float | None) -> None:
+        self._metrics.requests_in_flight -= 1
+        if seconds is None:
+            self.handover.wake()  # nobody calls after_answers of a connection that has died
+        else:
+            self._metrics.answered(seconds)
 
     # --- time -------------------------------------------------------------------------------
 
