@@ -3,7 +3,7 @@
     python bench/audit_overhead.py [--quick] [--only tallymark,confluent,kafka-python] [--json FILE]
 
 Audited records are stamped and claimed, and their reports are in the cluster when the clock stops;
-unaudited ones carry no stamp and nobody counts them. All producers wait for acks=all and are
+unaudited ones carry no stamp and are not counted. All producers wait for acks=all and are
 idempotent. ``rate kept`` is audited against unaudited messages per second at saturation (median of
 the rounds); it depends on what else the machine does, as the broker is on it too. CPU is that of
 the client's process. ``added`` is how many bytes a message takes more in the log, uncompressed: the

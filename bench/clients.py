@@ -3,7 +3,7 @@
     python bench/clients.py [--quick] [--only produce,consume,idle] [--without-kafka] [--json FILE]
 
 Against our broker and Apache Kafka. Clients take turns, each run is a process of its own; medians
-are shown. All producers wait for acks=all and are idempotent. ``ours is`` tells how many times as
+are shown. All producers wait for acks=all and are idempotent. ``ours is`` shows how many times as
 fast our client was, and how many times as much CPU the other one used, at the same broker.
 Messages per second depend on what else the machine does (the broker is on it as well), CPU a
 message, of the client and of the broker, much less. ``--quick`` takes three minutes, all of it

@@ -7,8 +7,8 @@ round does all that a collector does with a fetch's answer: checks the CRCs, cou
 SQLite file of its own. ``one producer``: the batches of one; ``64 producers``: batches of 64 in
 turn; ``sizes differ``: the same with values of 100 to 300 bytes; ``mixed batches``: as a mirror
 makes them, a few records of each producer in each batch. ``content``: with the content check on.
-Time is the process's CPU time; the rounds take turns, and their median and best are told. Memory is
-what ``tracemalloc`` sees of open cells, each of another producer.
+Time is the process's CPU time; the rounds take turns, and their median and best are printed. Memory
+is what ``tracemalloc`` sees of open cells, each of another producer.
 """
 
 from __future__ import annotations

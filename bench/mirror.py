@@ -160,7 +160,7 @@ def peak_mb(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024 / MB
-    raise RuntimeError("the kernel does not tell")
+    raise RuntimeError("the kernel has no value")
 
 
 def wait(

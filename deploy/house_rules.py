@@ -9,7 +9,7 @@ short       a file below 40 lines that only one file imports is a part of that f
 ==========  =====================================================================================
 
 Exceptions are in house_rules.toml, by name and with the reason. An exception that is not needed any
-more fails, too. Only imports at the top of a module count: what a function imports, or what stands
+more fails, too. Only imports at the top of a module count: what a function imports, or what is
 below ``if TYPE_CHECKING``, makes no circle.
 """
 

@@ -93,7 +93,7 @@ def npm_packages(lock: dict[str, Any]) -> Iterator[Component]:
 
 
 def listed_jars(checksums: str) -> Iterator[Component]:
-    """Of lines of ``sha256sum``. Their group is Maven's, where the name tells it."""
+    """Of lines of ``sha256sum``. Their group is Maven's, where the name has it."""
     for line in checksums.splitlines():
         digest, name = line.split()
         yield _jar(name, digest, _group_of(name))

@@ -69,7 +69,7 @@ def log_bytes(data: Path, topic: str) -> int:
 
 def warm_page_cache(folder: Path, size: int) -> None:
     """Write and delete ``size`` bytes: on a virtual machine the first touch of memory costs many
-    times the second, and would be charged to whoever comes first."""
+    times the second, and would be charged to the first."""
     path = folder / "warm"
     block = bytes(_BLOCK)
     with path.open("wb", buffering=0) as file:

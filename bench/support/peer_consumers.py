@@ -1,6 +1,6 @@
 """Reading one partition with four Python clients, message by message or in lists. Each function
-does one run in this process. Nobody's checks are turned off: all verify CRCs as they do by default
-(librdkafka does not), and all take the value of every message.
+does one run in this process. No client's checks are turned off: all verify CRCs as they do by
+default (librdkafka does not), and all take the value of every message.
 """
 
 from __future__ import annotations

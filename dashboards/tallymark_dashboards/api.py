@@ -24,7 +24,7 @@ def healthz() -> dict[str, str]:
 
 @router.get("/metrics", response_class=Response)
 def metrics(request: Request) -> Response:
-    """What Prometheus is told of the audit."""
+    """The audit's metrics for Prometheus."""
     body = generate_latest(context_of(request).metrics)
     return Response(body, media_type=CONTENT_TYPE_LATEST)
 

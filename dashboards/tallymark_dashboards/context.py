@@ -75,6 +75,6 @@ def context_of(request: Request) -> Context:
 
 
 def _printing(value: object) -> object:
-    """What a page shows: in names of strangers, characters that do not print (overrides of the
-    direction of text among them) are escaped."""
+    """What a page shows: in names that clients chose, characters that do not print (overrides of
+    the direction of text among them) are escaped."""
     return escaped(value, LINES) if type(value) is str else value

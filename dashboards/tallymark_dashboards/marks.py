@@ -12,7 +12,7 @@ Tone = Literal["good", "wait", "warn", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """``symbol`` stands in a cell, ``meaning`` in the legend and for screen readers."""
+    """``symbol`` is shown in a cell, ``meaning`` in the legend and for screen readers."""
 
     symbol: str
     tone: Tone

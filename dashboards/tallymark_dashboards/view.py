@@ -125,7 +125,7 @@ def topic_row(
 def strip(
     summary: TopicSummary, windows: Sequence[Mapping[str, Any]], window_ms: int
 ) -> tuple[StripCell, ...]:
-    """The last windows up to the newest with a verdict; windows nobody wrote to are drawn too, so
+    """The last windows up to the newest with a verdict; windows without records are drawn too, so
     that equal distances are equal times."""
     by_start = {int(row["window"]): row for row in windows}
     cells: list[StripCell] = []

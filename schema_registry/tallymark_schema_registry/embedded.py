@@ -1,6 +1,6 @@
 """The registry as a thread of this process.
 
-The command stands on it, and so can any test::
+The command uses it, and tests can::
 
     with RegistryServer("sqlite:////tmp/registry.db") as registry:
         RegistryClient(registry.url)

@@ -74,7 +74,8 @@ def _texts(found: list[Incompatibility], reader: str, writer: str) -> list[str]:
 
 
 def _roles(text: str, reader: str, writer: str) -> str:
-    """Say "new schema" and "old schema": who registers does not think of readers and writers."""
+    """Say "new schema" and "old schema": a person who registers a schema does not think of readers
+    and writers."""
     return text.replace("the reader", f"the {reader} schema").replace(
         "the writer", f"the {writer} schema"
     )

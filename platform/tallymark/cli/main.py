@@ -113,7 +113,7 @@ def command() -> None:
 
 def main() -> None:
     """The console script. Exit codes: 0 done, 1 failed, 2 wrong usage, others as commands say;
-    they are the same where nobody reads standard error."""
+    they are the same where no person reads standard error."""
     open_missing()
     try:
         set_umask()

@@ -45,7 +45,7 @@ __all__ = [
     "load",
 ]
 
-# Loaded at first use: who only asks where things are (.places) does not wait for pydantic.
+# Loaded at first use: code that needs only addresses (.places) does not wait for pydantic.
 _HOMES: Final = {
     "AlertSettings": "audit",
     "AuditSettings": "audit",

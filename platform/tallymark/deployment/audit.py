@@ -1,4 +1,4 @@
-"""The shape of the audit's settings: what is counted and how it is judged, kept and told."""
+"""The shape of the audit's settings: what is counted and how it is judged, kept and reported."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class AuditedGroup(Part):
 
 
 class AlertSettings(Part):
-    """What is told to whom, and how often."""
+    """Where alerts are sent, and how often."""
 
     webhook: str = Field(default="", repr=False)
     """Where alerts are posted, in the shape of Alertmanager's webhook; empty: nowhere. ``${NAME}``
     and ``${file:PATH}`` as for ``store``."""
     send_interval_ms: Annotated[int, Field(ge=1000)] = 60_000
-    """At most one post in so long, with all that is news by then."""
+    """At most one post in so long, with everything that is new by then."""
     repeat_interval_ms: Annotated[int, Field(ge=1000)] = 4 * HOUR_MS
-    """An alert that goes on is told again after this."""
+    """An alert that goes on is sent again after this."""
     missing: Annotated[int, Field(ge=0)] = 0
     """More missing messages than this in one window are an alert."""
     duplicates: Annotated[int, Field(ge=0)] = 0
@@ -58,7 +58,7 @@ class AuditSettings(Part):
     settle_max_ms: Annotated[int, Field(ge=0)] = 900_000
     """And no later, however late records have been seen."""
     report_interval_ms: Annotated[int, Field(ge=100)] = 2_000
-    """How often a reporter tells what has changed."""
+    """How often a reporter sends what has changed."""
     silence_ms: Annotated[int, Field(ge=1000)] = 30_000
     """A reporter that has not been heard of for so long is silent: its windows are UNKNOWN."""
     skew_ms: Annotated[int, Field(ge=1000)] = DAY_MS
@@ -73,8 +73,8 @@ class AuditSettings(Part):
     """Ranges kept of one cell; one that would need more is only counted and hashed, and its
     verdicts say so."""
     max_new_runs: Annotated[int, Field(ge=0, le=10_000_000)] = 2_000
-    """Producer runs a minute that nobody has reported yet and that a partition is counted by, five
-    times as many an hour; records of further ones are only counted, by number. 0: no bound."""
+    """Producer runs a minute that no reporter has announced yet and that open cells in a partition,
+    five times as many an hour; records of further ones are only counted, by number. 0: no bound."""
     topics: str = ".*"
     """Which topics are audited; internal ones (leading ``_``) never are."""
     consumers: tuple[AuditedGroup, ...] = ()
@@ -93,7 +93,7 @@ class AuditSettings(Part):
     """SQLAlchemy address; empty: SQLite in ``data_dir/audit.db``. ``${NAME}`` stands for a variable
     of the environment, ``${file:PATH}`` for the first line of a file."""
     alerts: AlertSettings = AlertSettings()
-    """What is told to whom."""
+    """Where alerts are sent."""
 
     @model_validator(mode="after")
     def _they_agree(self) -> Self:

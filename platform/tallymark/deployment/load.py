@@ -33,7 +33,7 @@ def find_settings(explicit: str | Path | None = None, *, running: bool = True) -
 
 def load(explicit: str | Path | None = None, *, running: bool = True) -> Deployment:
     """Read the deployment. Raises UserError naming the file and each wrong setting."""
-    from pydantic import ValidationError  # 0.1 s to import: not for who only looks for the file
+    from pydantic import ValidationError  # 0.1 s to import; finding the file needs none
 
     from tallymark.deployment.model import Deployment
 

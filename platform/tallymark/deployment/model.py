@@ -36,7 +36,7 @@ class ZooKeeperSettings(Part):
 
 
 class BrokerAddress(Part):
-    """One broker of a cluster: where it listens, and where clients are told to go."""
+    """One broker of a cluster: where it listens, and which address clients get."""
 
     id: Annotated[int, Field(ge=0)] = 0
     """Unique in the cluster."""
@@ -45,7 +45,7 @@ class BrokerAddress(Part):
     port: Port
     """Its port."""
     advertised_host: str = ""
-    """What clients are told; empty: the same as ``host``."""
+    """The address that clients get; empty: the same as ``host``."""
 
     @property
     def address(self) -> str:
@@ -76,7 +76,7 @@ class ClusterSecurity(Part):
     """Or the name of an environment variable that holds it."""
     sasl_oauthbearer_token_endpoint_url: str = ""
     """For OAUTHBEARER, where tokens come from: ``https://...``, which gives them for a client id
-    and its secret, or ``file:///...``, a file that holds one and that somebody renews."""
+    and its secret, or ``file:///...``, a file that holds one and is renewed from outside."""
     sasl_oauthbearer_client_credentials_client_id: str = ""
     """As which client."""
     sasl_oauthbearer_client_credentials_client_secret_file: str = ""
@@ -138,13 +138,13 @@ class Mirror(Part):
     target: Name
     """The cluster that is copied into."""
     embedded: bool = True
-    """Whether ``tallymark up`` starts it; false: somebody else copies (MirrorMaker), and the hop is
-    judged by what arrives."""
+    """Whether ``tallymark up`` starts it; false: another program copies (MirrorMaker), and the hop
+    is judged by what arrives."""
     topics: str = ".*"
     """A regular expression; a topic is copied if all of its name matches. Internal ones (leading
     ``_``) never are."""
     exclude: str = ""
-    """Another one: topics whose whole name matches are not copied, whatever ``topics`` says."""
+    """Another one: topics whose whole name matches are not copied, even if ``topics`` matches."""
     rename: str = "{topic}"
     """What a topic is called at the target: ``{topic}``, ``{source}`` and ``{target}`` are filled
     in, as in ``{source}.{topic}``."""
@@ -160,8 +160,8 @@ class Mirror(Part):
     on_corrupt: Literal["stop", "skip"] = "skip"
     """What becomes of a batch of the source whose CRC does not hold, each time it is read: it is
     left out, logged, and reported as a gap of kind ``corrupt``, so what it held is LOSS until it is
-    repaired; or its partition waits there, and is named, until somebody mends the log. What nobody
-    can mend, since it was sent like that, is left out in any case."""
+    repaired; or its partition waits there, and is named, until the log is repaired. What
+    cannot be repaired, because it was sent like that, is left out in any case."""
     max_repeated_records: Annotated[int, Field(ge=1)] = 100_000
     """What a process that is killed may leave there twice: so many records at most are under way
     or not stored as copied, or one batch if that has more."""
@@ -193,7 +193,7 @@ class Mirror(Part):
 
     @model_validator(mode="after")
     def _no_two_become_one(self) -> Self:
-        """As far as the settings tell: patterns that are plain names say which topics there are."""
+        """As far as the settings say: patterns that are plain names say which topics there are."""
         names: dict[str, str] = {}
         for topic in filter(_is_name, self.renames):
             if not self.copies(topic):
@@ -245,8 +245,8 @@ class RegistrySettings(Part):
     allow_plaintext: bool = False
     """Whether other machines may reach it without TLS or without a log-in."""
     store: str = Field(default="", repr=False)
-    """SQLAlchemy address; empty: SQLite in ``data_dir/registry.db``. ``${NAME}`` stands for a
-    variable of the environment, ``${file:PATH}`` for the first line of a file."""
+    """SQLAlchemy address; empty: SQLite in ``data_dir/registry.db``. ``${NAME}`` is replaced by a
+    variable of the environment, ``${file:PATH}`` by the first line of a file."""
     _scheme: str = PrivateAttr("http")
 
     @property
@@ -291,8 +291,8 @@ class HttpSecurity(Part):
     ssl_key_password_file: str = ""
     """File whose first line is the password of that key, if it is encrypted."""
     users_file: str = ""
-    """Who may log in (HTTP Basic): the ``security.json`` that ``tallymark users add NAME --data
-    FOLDER`` writes. With it nobody gets in without."""
+    """The users that may log in (HTTP Basic): the ``security.json`` that ``tallymark users add NAME
+    --data FOLDER`` writes. With it every request needs a log-in."""
     ssl_truststore_location: str = ""
     """PEM file of the authorities that our own clients of the registry trust; empty: the
     system's."""
@@ -350,7 +350,8 @@ class Deployment(Part):
     dashboards: DashboardSettings = Field(default_factory=DashboardSettings)
     """The web pages."""
     security: HttpSecurity = HttpSecurity()
-    """TLS, log-ins and names of what speaks HTTP; that of a cluster's clients stands with it."""
+    """TLS, log-ins and names of all HTTP servers; those of a cluster's clients are in its own
+    table."""
     lake: LakeSettings = LakeSettings()
     """The tables of the load job."""
 

@@ -1,4 +1,4 @@
-"""Secrets in settings that stand somewhere else: ``${NAME}`` in the environment, ``${file:PATH}``
+"""Secrets that settings refer to: ``${NAME}`` in the environment, ``${file:PATH}``
 in the first line of a file.
 
 They are put in where the value is used, not where it is read: settings that are written again
@@ -18,7 +18,7 @@ _REFERENCE: Final = re.compile(r"\$\{(file:)?([^}]*)\}")
 
 
 def resolve(text: str, setting: str) -> str:
-    """``text`` with what its references stand for. UserError names the ``setting`` and the variable
+    """``text`` with its references replaced. UserError names the ``setting`` and the variable
     or file that is missing; never what is in it."""
     return _REFERENCE.sub(lambda found: _value(bool(found[1]), found[2], setting), text)
 

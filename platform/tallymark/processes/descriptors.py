@@ -13,7 +13,7 @@ def raise_descriptor_limit() -> int:
     """Raise the soft limit (often 1,024) to the hard one; returns what is in force.
 
     A broker has a descriptor for each segment in use and each connection: at the limit it could
-    accept nobody and open no log, though nothing is wrong.
+    accept no connection and open no log, though nothing is wrong.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

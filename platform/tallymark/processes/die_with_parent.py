@@ -5,7 +5,7 @@
 
 On Linux the kernel is asked to kill us when the parent dies (``PR_SET_PDEATHSIG``), which survives
 ``exec``; elsewhere we stay, run the program as a child and watch the parent. SIGKILL, since a
-parent killed so cannot wait for anybody, and ZooKeeper's log is made for it.
+parent killed so cannot wait for its children, and ZooKeeper's log is made for it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
      epoch=3", "partition": "t-0", "epoch": 3}
 
 What a log call writes as ``name=%s`` is a field of its own besides, with the value that it was
-called with: nobody has to take the message apart.
+called with: no reader has to parse the message.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class JsonLines(JsonFormatter):
     def add_fields(
         self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]
     ) -> None:
-        """What stands in the line, in this order."""
+        """The fields of the line, in this order."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         log_data["time"] = f"{moment}.{int(record.msecs):03d}Z"
         log_data["level"] = record.levelname

@@ -1,7 +1,7 @@
-"""A process's log has an end, whoever makes it write.
+"""Bounds on what a process logs, whatever makes it write.
 
-Most lines that a stranger can cause are rated where they are written, by who caused them
-(:mod:`tallymark.net.limits.log_rate`); but strangers have many addresses, and lines are added. So
+Most lines that a client can cause are limited where they are written, by the client's address
+(:mod:`tallymark.net.limits.log_rate`); but an attacker has many addresses, and lines are added. So
 every *place* in the code that logs has an allowance of its own: :data:`BURST` lines at once, one a
 second in the long run. What is left out is counted in the next line of that place, and other places
 do not notice. And no line is longer than :data:`MAX_TEXT`, nor its traceback.

@@ -1,7 +1,7 @@
 """What every long-running command does alike: log lines, signals, dying with its parent.
 
 A log line is ``2026-01-31T12:00:00.123Z INFO name: text``, or a JSON object where that is asked
-for; the first one whose text begins with ``ready`` tells the supervisor (and a person) that the
+for; the first one whose text begins with ``ready`` shows the supervisor (and a person) that the
 process serves.
 """
 
@@ -39,12 +39,12 @@ class _UtcFormatter(logging.Formatter):
     default_time_format = "%Y-%m-%dT%H:%M:%S"
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """One line, whatever a stranger's name in it has: a newline would begin a line that looks
+        """One line, whatever a client's name in it has: a newline would begin a line that looks
         like ours."""
         return escaped(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
-        """Bounded: what a stranger sent may be in the error."""
+        """Bounded: what a client sent may be in the error."""
         return shortened(super().formatException(ei))
 
 

@@ -1,14 +1,14 @@
 """The credentials of the ZooKeeper that ``tallymark up`` starts, and which ones a cluster's are.
 
-ZooKeeper holds the users and access-control lists of all clusters, and listens on loopback: whoever
-is on this machine could write himself every right. So once a cluster of the deployment is secured,
-``up`` makes a password, before anything starts; the first brokers that start with it close what
-stands open from before (:mod:`tallymark.coordination.cluster.restricting`)::
+ZooKeeper holds the users and access-control lists of all clusters, and listens on loopback: any
+process that is on this machine could write himself every right. So once a cluster of the deployment
+is secured, ``up`` makes a password, before anything starts; the first brokers that start with it
+close what stands open from before (:mod:`tallymark.coordination.cluster.restricting`)::
 
     <data_dir>/zookeeper/password     one line, mode 0600; the user is called tallymark
 
 From then on it is used as long as it is there, whatever the settings say later: what was closed by
-it opens for nobody else. Nothing is made where somebody has credentials of his own, by
+it opens for no other user. Nothing is made where the user has set credentials, by
 ``zookeeper.user`` or in the environment, or said that ZooKeeper may be open.
 """
 
@@ -54,7 +54,7 @@ def prepare_credentials(deployment: Deployment) -> bool:
 
 def wants_credentials(deployment: Deployment, environment: Access) -> bool:
     """Whether the deployment's own ZooKeeper is to be closed: it starts one, brokers that it starts
-    are secured, and nobody said by whom, or that it may be open. Pure."""
+    are secured, and the settings name no user and do not say that it may be open. Pure."""
     if environment.user or not deployment.zookeeper.embedded:
         return False
     return any(
@@ -79,7 +79,7 @@ def access_of(deployment: Deployment, cluster: Cluster) -> Access:
 
 def broker_credentials(deployment: Deployment, cluster: Cluster) -> dict[str, str]:
     """The settings by which a broker of the cluster uses the deployment's own password; none where
-    the environment or its own settings say who it is."""
+    the environment or its own settings name its user."""
     if Access.from_environment().user or _given(cluster).get("zookeeper.user"):
         return {}
     own = _own_access(deployment)

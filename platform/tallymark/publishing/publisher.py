@@ -94,7 +94,7 @@ class Publisher:
         self._rejects = rejects
         self._old_ms = old_ms
         self._broken = False
-        # Deliveries are told by the producer's thread.
+        # The producer's thread reports deliveries.
         self._lock = threading.Lock()
 
     def run(
@@ -137,7 +137,7 @@ class Publisher:
                 self._give_up(row, error)
                 return
             self._reject(row.number, str(error), row.raw)
-        except Exception as error:  # told at the end, with the counts; the row is kept
+        except Exception as error:  # reported at the end, with the counts; the row is kept
             self._give_up(row, error)
         else:
             self.counts.read += 1

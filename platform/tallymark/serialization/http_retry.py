@@ -59,8 +59,8 @@ class Http:
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """The JSON of a 200. Every request of ours may be repeated: registering is idempotent.
 
-        Raises RegistryError for any other answer, ConnectError when nobody listens, TimedOutError
-        when no answer came in time.
+        Raises RegistryError for any other answer, ConnectError when no server listens,
+        TimedOutError when no answer came in time.
         """
         for attempt in range(1, self._attempts + 1):
             last = attempt == self._attempts

@@ -30,9 +30,9 @@ class RegistryClient(ClosedByWith):
     """Thread-safe. Schemas never change, so ids and registrations are asked for once.
 
     ``timeout`` in seconds is that of one attempt; a request is sent up to ``attempts`` times, with
-    back-off, while nobody answers or the registry has trouble of its own. At an ``https`` address
-    it trusts the authorities in the PEM file ``ssl_truststore_location``, else the system's; with
-    ``username`` and ``password`` it logs in (HTTP Basic).
+    back-off, while no server answers, or the registry reports a failure of its own. At an ``https``
+    address it trusts the authorities in the PEM file ``ssl_truststore_location``, else the
+    system's; with ``username`` and ``password`` it logs in (HTTP Basic).
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from tallymark.serialization.registry_client import RegistryClient
 
 
 def topic_name_subject(topic: str, is_key: bool = False) -> str:
-    """The subject of a topic's values (or keys) by TopicNameStrategy, everybody's default."""
+    """The subject of a topic's values (or keys) by TopicNameStrategy, every client's default."""
     return f"{topic}-key" if is_key else f"{topic}-value"
 
 

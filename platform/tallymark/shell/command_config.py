@@ -21,7 +21,7 @@ from tallymark.java_properties import pairs
 
 
 def read_command_config(path: str) -> SecuritySettings:
-    """The security settings of the file. What else stands there (timeouts, names) is passed over:
+    """The security settings of the file. Other settings in it (timeouts, names) are ignored:
     commands have their own. Raises UserError."""
     try:
         text = Path(path).read_text(encoding="utf-8")

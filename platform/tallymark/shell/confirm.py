@@ -25,7 +25,8 @@ def destructive_options(function: F) -> F:
 
 def confirmed(what: str, *, dry_run: bool, yes: bool) -> bool:
     """Whether to do ``what`` ("delete the topic t"): the person at the terminal is asked, unless
-    with ``--yes``. With ``--dry-run`` it is only told. UserError where nobody can be asked."""
+    with ``--yes``. With ``--dry-run`` it is only printed. UserError where no person can be asked.
+    """
     if dry_run:
         click.echo(f"would {what}", err=True)
         return False

@@ -1,7 +1,7 @@
 """What administrative commands print, and how they end.
 
 A table on a terminal; elsewhere one line a row, tabs between the columns, a line of their names
-first; ``--json``: a list of objects with all there is to tell. What failed is told on standard
+first; ``--json``: a list of objects with all that is known. What failed is printed on standard
 error, one line each. Exit codes: 0 all was done, 1 nothing was, 2 a part of it.
 """
 
@@ -60,7 +60,7 @@ def print_table(table: Table) -> None:
     offset) is never cut: where even that has no room, lines are longer than the terminal, which
     breaks them by itself.
     """
-    from rich.console import Console  # 0.05 s to import: not for who prints none
+    from rich.console import Console  # 0.05 s to import: not for commands that print no table
 
     console = Console() if sys.stdout.isatty() else Console(width=FILE_WIDTH)
     for column in table.columns:
@@ -86,12 +86,12 @@ def _words(cell: object) -> list[str]:
 
 
 def tell(line: str, as_json: bool = False) -> None:
-    """A word about what was done: not among JSON. Names in it may be those of strangers."""
+    """Print what was done; not with JSON. Names in it may come from clients and are escaped."""
     click.echo(escaped(line, LINES), err=as_json)
 
 
 def end(done: int, errors: Mapping[Any, TallymarkError] | Sequence[TallymarkError]) -> None:
-    """Tell what failed, and exit with 1 when nothing was done, 2 when a part was."""
+    """Print what failed, and exit with 1 when nothing was done, 2 when a part was."""
     failed = list(errors.values()) if isinstance(errors, Mapping) else list(errors)
     for error in failed:
         click.echo(f"tallymark: {escaped(str(error), LINES)}", err=True)

@@ -50,7 +50,7 @@ def progress(
 ) -> Iterator[Meter]:
     """A meter of work called ``name``; ``total`` in the unit that it will be shown, None when not
     known. Where standard error is no terminal ``tell`` gets a line (default: it is printed).
-    ``quiet`` shows nothing: a bar would disturb who types on the same terminal."""
+    ``quiet`` shows nothing: a bar would disturb a person who types on the same terminal."""
     if quiet:
         yield Meter(math.inf, lambda done, text: None)
         return

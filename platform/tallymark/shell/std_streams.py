@@ -1,7 +1,7 @@
 """Standard input, output and error of a command, when they are not what one expects.
 
-Whoever reads our output may go away (``| head``): a command ends then, with nothing left to say
-and to nobody, as one that is done. click would end it with 1, which is what it does for what
+The reader of our output may go away (``| head``): a command ends then without a message, as one
+that is done. click would end it with 1, which is what it does for what
 failed. A shell may also start a command with a stream closed (``>&-``), as services and cron jobs
 sometimes are: Python has None for it then.
 """
@@ -18,12 +18,12 @@ _STDOUT, _STDERR = 1, 2
 
 
 class ReaderGone(Exception):
-    """Who read our output went away."""
+    """The reader of our output went away."""
 
 
 @contextmanager
 def noticing_readers() -> Iterator[None]:
-    """Raise ReaderGone where a write fails because nobody reads our output any more."""
+    """Raise ReaderGone where a write fails because no process reads our output any more."""
     try:
         yield
         sys.stdout.flush()
@@ -59,5 +59,5 @@ def open_missing() -> None:
 
 def _nobody_reads(descriptor: int) -> bool:
     poll = select.poll()
-    poll.register(descriptor, 0)  # only what is told unasked: errors
+    poll.register(descriptor, 0)  # only what is reported without being asked for: errors
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))

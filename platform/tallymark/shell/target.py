@@ -30,7 +30,7 @@ _NAMES = ("bootstrap", "command_config", "cluster", "settings")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster: the keyword arguments of its clients, and where its ZooKeeper is ("" if nobody
+    """A cluster: the keyword arguments of its clients, and where its ZooKeeper is ("" if no option
     said)."""
 
     client: ConnectionSettings
@@ -96,7 +96,7 @@ def _complete_cluster(
 ) -> list[str]:
     try:
         clusters = load(context.params.get("settings")).clusters
-    except UserError:  # somebody is still typing
+    except UserError:  # the user is still typing
         return []
     return [cluster.name for cluster in clusters if cluster.name.startswith(incomplete)]
 

@@ -2,7 +2,7 @@
 
 For applications: :class:`MemoryBroker` (a real broker in a thread, its disk in memory) and
 :class:`BrokerThread` (its disk a folder), :class:`ZooKeeperServer` (a real one),
-:class:`ScriptedBroker` (answers as it is told: refuses, is late, hangs up), :func:`read_topic`
+:class:`ScriptedBroker` (answers as a test says: refuses, is late, hangs up), :func:`read_topic`
 (what is in a topic), and :mod:`.fixtures` (pytest's). For tests of logs: :class:`MemoryFiles`, a
 disk that fails. See docs/clients.md.
 """

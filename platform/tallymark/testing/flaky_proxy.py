@@ -5,8 +5,8 @@
     client ──► FlakyProxy.address ──► target
            ◄── delay, cut, half-close, black hole, corruption ◄──
 
-It knows nothing of the protocol it carries, so it stands before a broker as well as before
-ZooKeeper. A broker tells its clients where it listens: have it advertise the proxy::
+It knows nothing of the protocol it carries, so it works before a broker and before
+ZooKeeper. A broker sends its clients its own address: have it advertise the proxy::
 
     with FlakyProxy() as proxy, ScriptedBroker(advertised=proxy.address) as broker:
         proxy.target = broker.address

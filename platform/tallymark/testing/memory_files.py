@@ -1,4 +1,4 @@
-"""A disk in memory that fails when told to and forgets what was not synced.
+"""A disk in memory that fails on request and forgets what was not synced.
 
 :class:`MemoryFiles` has the same port as :class:`tallymark.log.disk.files.OsFiles`. It knows two
 states of every file and folder: what processes see, and what would be there after a power failure.

@@ -10,7 +10,7 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:
     """All messages that are in ``topic`` now, partition after partition, from the first one on.
     Empty when there is no such topic.
 
-    Raises KafkaError for what cannot be read, ConnectError when nobody answers.
+    Raises KafkaError for what cannot be read, ConnectError when no broker answers.
     """
     messages: list[Message] = []
     with SimpleConsumer(bootstrap_servers=bootstrap_servers, client_id="read_topic") as consumer:

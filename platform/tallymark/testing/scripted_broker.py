@@ -1,7 +1,7 @@
-"""A broker in this process that does what a test tells it to: refuse, forget, be late, hang up.
+"""A broker in this process that does what a test says: refuse, forget, be late, hang up.
 
 It speaks the real protocol over a real socket and keeps its log in memory. Unlike a real broker
-it can be told, request by request, what to answer::
+a test sets, request by request, what it answers::
 
     with ScriptedBroker(topics={"t": 2}) as broker:
         broker.script(ApiKey.PRODUCE, Refuse(6), HangUp(after_append=True), Late(0.2))

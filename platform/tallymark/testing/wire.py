@@ -1,4 +1,4 @@
-"""A blocking client of one connection for tests of what stands on the wire: every request in the
+"""A blocking client of one connection for tests of what is on the wire: every request in the
 version you say, every byte you like, no negotiation and no retry."""
 
 from __future__ import annotations

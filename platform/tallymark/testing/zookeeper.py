@@ -36,7 +36,7 @@ class ZooKeeperServer(zookeeper_server.ZooKeeperServer):
             try:
                 self.start()
             except UserError as error:
-                # Somebody else may take the port between our looking and Java's listening.
+                # Another process may take the port before Java listens on it.
                 if attempt == 4 or not self._any_port or "BindException" not in error.do:
                     raise
             else:

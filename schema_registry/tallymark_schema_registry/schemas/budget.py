@@ -2,7 +2,7 @@
 
 Every walk over a schema is linear in its text but for three: unions against unions, defaults
 against unions of records, and a definition that is written again. A text of 100 kB can make each
-of them take minutes and gigabytes. So whoever walks spends steps, and a walk that has none left
+of them take minutes and gigabytes. So each walk spends steps, and a walk that has none left
 ends with an error instead of an answer. A step is about a microsecond, and at most some 100 bytes
 that stay in memory as long as the request.
 """

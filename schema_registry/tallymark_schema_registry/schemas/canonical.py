@@ -123,7 +123,7 @@ class _Writer:
         """The shortest text that parses back to ``name`` here.
 
         Java shortens without looking whether another type has the short name, too; where one has,
-        the full name stands here, since a schema must not change its meaning by being stored.
+        the full name is written here, since a schema must not change its meaning by being stored.
         """
         if name.space and name.space != space:
             return name.full

@@ -1,6 +1,6 @@
 """The tree of an Avro schema.
 
-Nodes are immutable. A named type stands in the tree where it was written; every other use of it is
+Nodes are immutable. A named type is in the tree where it was written; every other use of it is
 a :class:`Ref`, resolved through :attr:`Schema.names`, so recursive schemas are trees too.
 """
 
@@ -125,5 +125,5 @@ class Schema:
     names: dict[Name, Named]
 
     def resolve(self, node: Node) -> Node:
-        """The node itself, or what a :class:`Ref` stands for."""
+        """The node itself, or the type that a :class:`Ref` names."""
         return self.names[node.name] if isinstance(node, Ref) else node

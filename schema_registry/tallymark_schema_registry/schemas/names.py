@@ -11,7 +11,7 @@ from tallymark_schema_registry.schemas.model import Enum, Fixed, Name, Props
 
 MAX_NAME: Final = 1_000
 """Characters of a name, and of a namespace: every use of a short name within a long namespace
-stands for both."""
+means both."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -11,7 +11,7 @@ from tallymark.errors import UserError
 from tallymark_schema_registry.store.tables import metadata
 
 CREATING = 0x7461_6C6C_7900
-"""The lock of whoever makes tables on PostgreSQL."""
+"""The lock under which tables are made on PostgreSQL."""
 
 
 def open_engine(address: str) -> Engine:

@@ -115,7 +115,8 @@ class Store:
         return connection.execute(query).scalar_one_or_none()
 
     def add_schema(self, connection: Connection, md5: str, text: str) -> int:
-        """Take the next id. Two who take the same one: the second meets the primary key."""
+        """Take the next id. If two transactions take the same one, the primary key refuses the
+        second."""
         query = select(func.max(schemas.c.id)).where(schemas.c.context == self._context)
         schema_id = (connection.execute(query).scalar_one_or_none() or 0) + 1
         row = {"context": self._context, "id": schema_id, "md5": md5, "text": text}

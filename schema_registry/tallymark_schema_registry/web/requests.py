@@ -51,10 +51,10 @@ async def body_of(request: Request) -> dict[str, Any]:
             data += chunk
             if len(data) > MAX_BODY:
                 raise errors.too_large(MAX_BODY)
-    except ClientDisconnect as error:  # nobody hears the answer; it is for the access log
+    except ClientDisconnect as error:  # no client gets the answer; it is for the access log
         raise errors.bad_json("it ended too early") from error
     try:
-        # A large one takes long enough to be noticed by whoever else is served.
+        # A large one takes long enough to delay other requests.
         text = bytes(data)
         large = len(text) > _LARGE_BODY
         body = await to_thread.run_sync(json.loads, text) if large else json.loads(text)

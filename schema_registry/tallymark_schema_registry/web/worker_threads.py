@@ -1,4 +1,4 @@
-"""Work on schemas, in threads of its own: who sends a large one waits, the others do not.
+"""Work on schemas, in threads of its own: a request with a large schema waits, the others do not.
 
 ::
 
@@ -6,7 +6,7 @@
                         | budget spent
                         v
                       heavy: 1 thread, the full budget ----------> answer, or 42201: too large
-                        ^ who comes when too many wait: 503, try again
+                        ^ too many wait already: 503, try again
 
 Reading (schemas by id, subjects, levels) has threads of its own, so it never waits for either.
 """

@@ -1,4 +1,4 @@
-"""``tallymark acls``: who may do what."""
+"""``tallymark acls``: which user may do what."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _resource_options(function: F) -> F:
 def command() -> None:
     """Add, list and remove access-control entries.
 
-    They are in force on brokers with authorizer.enable=true: whoever is not allowed something there
-    may not do it.
+    They are in force on brokers with authorizer.enable=true: a user that is not allowed something
+    there may not do it.
     """
 
 

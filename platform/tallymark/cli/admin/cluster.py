@@ -1,4 +1,4 @@
-"""``tallymark cluster``: who is in a cluster, what its brokers speak, and whether all is well."""
+"""``tallymark cluster``: the brokers of a cluster, the APIs they speak, and its health."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def find_wrong(
     topics: Results[str, TopicDescription],
     disks: Results[int, tuple[LogDir, ...]],
 ) -> list[dict[str, Any]]:
-    """What a cluster tells that is not as it should be: rows of what, where and why. Pure."""
+    """What is not as it should be in a cluster: rows of what, where and why. Pure."""
     rows: list[tuple[str, str, str]] = []
     if cluster.controller not in {broker.id for broker in cluster.brokers}:
         rows.append(("controller", "-", "no broker is the controller"))

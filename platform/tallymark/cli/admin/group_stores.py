@@ -1,7 +1,7 @@
 """Where groups are kept, for the commands about them: the brokers, ZooKeeper, or both.
 
 Consumers of the ZooKeeper kind (:class:`~tallymark.client.ConsumerConnector`, by default) register
-and store offsets there; all others, and everybody on Apache Kafka, with the brokers.
+and store offsets there; all others, and all groups on Apache Kafka, with the brokers.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def opened_stores(options: dict[str, Any]) -> Iterator[tuple[Admin, list[GroupSt
     :func:`~tallymark.shell.target.cluster_options` name, taken out of ``options``.
 
     A ZooKeeper that only the settings name may be away, or have nothing of the cluster: then the
-    brokers' groups are all there are, and that is told."""
+    brokers' groups are all there are, and the command says so."""
     given, kept = options.pop("zookeeper"), options.pop("kept")
     target: Target = take_target(options)
     connect = given or target.zookeeper

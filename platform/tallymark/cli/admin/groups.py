@@ -1,4 +1,4 @@
-"""``tallymark groups``: consumer groups, where they stand, and letting them go on elsewhere."""
+"""``tallymark groups``: consumer groups, their positions, and setting these."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def list_groups(states: tuple[str, ...], as_json: bool, **options: Any) -> None:
 @store_options
 @cluster_options
 def describe(names: tuple[str, ...], members: bool, as_json: bool, **options: Any) -> None:
-    """Print where groups stand: offsets, ends of logs, lag and owners; or their members."""
+    """Print the positions of groups: offsets, ends of logs, lag and owners; or their members."""
     rows: list[dict[str, Any]] = []
     errors: list[TallymarkError] = []
     done = 0

@@ -102,7 +102,7 @@ def _target(options: dict[str, Any]) -> OffsetTarget:
 def _found(
     stores: Sequence[GroupStore], group: str
 ) -> tuple[GroupStore, dict[TopicPartition, int]]:
-    """Where the group is kept and stands; the first store for one that is nowhere."""
+    """The store of the group, and its position; the first store for a group that is in none."""
     found = look_for_group(stores, group)
     if found is None:
         return stores[0], {}

@@ -37,8 +37,8 @@ def command() -> None:
 def check(groups: tuple[str, ...], topics: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Print every group's offset, the size of the log, the lag and the owner, by partition.
 
-    Groups of the brokers and of ZooKeeper. Exits with 0, with 1 when nothing could be told, with 2
-    when a part could not.
+    Groups of the brokers and of ZooKeeper. Exits with 0, with 1 when nothing could be found out,
+    with 2 when a part could not.
     """
     rows: list[dict[str, Any]] = []
     errors: list[TallymarkError] = []

@@ -1,4 +1,4 @@
-"""Users and access-control entries as the brokers tell and change them, ours or Apache Kafka's."""
+"""Users and ACL entries as the brokers return and change them, ours or Apache Kafka's."""
 
 from __future__ import annotations
 

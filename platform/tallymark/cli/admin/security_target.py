@@ -1,9 +1,9 @@
 """Whom ``tallymark users`` and ``tallymark acls`` ask: the brokers, the cluster's ZooKeeper, or a
 data folder.
 
-Who is the first to be let in cannot log in to say so: where no broker is named, users and entries
-are written where the brokers keep them. With ``--bootstrap-server`` the brokers are asked, those of
-Apache Kafka as well as ours (:mod:`.security_asked`).
+The first user cannot be added by a client that is logged in: where no broker is named, users and
+entries are written where the brokers keep them. With ``--bootstrap-server`` the brokers are asked,
+those of Apache Kafka as well as ours (:mod:`.security_asked`).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def opened_store(options: dict[str, Any]) -> Iterator[Security]:
         from tallymark.coordination import ZooKeeper  # kazoo
         from tallymark.coordination.session.access import Access
 
-        # Whoever has the brokers' credentials writes what only they may change, and read.
+        # With the brokers' credentials a command reads and writes what only they may.
         connect, access = zookeeper, Access.from_environment()
         if not connect:
             connect, access = _of_the_settings(options["cluster"], options["settings"])

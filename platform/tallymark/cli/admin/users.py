@@ -1,4 +1,4 @@
-"""``tallymark users``: who can log in."""
+"""``tallymark users``: the users that can log in."""
 
 from __future__ import annotations
 

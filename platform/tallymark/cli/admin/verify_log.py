@@ -28,8 +28,8 @@ def command(folders: tuple[str, ...], deep: bool, as_json: bool) -> None:
 
     Checks that every batch is whole and follows from the one before: CRC, offsets, leader epochs,
     sequences of producers; and that the indexes say the same. Nothing is written, and the broker
-    may be running. What a crash has torn and no flush had promised is told, but is no damage: the
-    next start cuts it.
+    may be running. What a crash has torn, and no flush had promised, is reported but is no damage:
+    the next start cuts it.
 
     Exits with 0 when all is well, 1 when there is damage.
     """

@@ -59,7 +59,7 @@ def command(**options: Any) -> None:
     """Print the messages of TOPICs as they come, until Ctrl-C.
 
     Without an option it begins with what comes from now on. With --group it shares the messages
-    with the group's other consumers and goes on where the group stands; nothing else stores a
+    with the group's other consumers and goes on at the group's offsets; nothing else stores a
     position. How many it were is said on standard error.
 
     Exits with 0 at the end of what was asked for and after Ctrl-C, with 1 when reading failed.
@@ -75,10 +75,11 @@ def command(**options: Any) -> None:
 
 
 def _print(messages: Iterable[Shown | None], show: Callable[[Shown], bytes], hint: AvroHint) -> int:
-    """One line each; how many it were. Who reads our output may go away (``| head``)."""
+    """One line each; how many it were. The reader of our output may go away (``| head``)."""
     count = 0
     out = sys.stdout.buffer
-    # A terminal would obey what stands in messages; in a file or a pipe bytes stay what they are.
+    # A terminal would obey control characters in messages; in a file or a pipe bytes stay what they
+    # are.
     shown = escaped_bytes if out.isatty() else bytes
     try:
         for message in messages:

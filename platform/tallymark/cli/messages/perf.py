@@ -83,7 +83,7 @@ def produce(**options: Any) -> None:
 
 class _Sending:
     """Sends and times. A callback costs as much as sending: without a rate only every 16th message
-    has one, and its latency stands for the others'."""
+    has one, and its latency is taken for the others'."""
 
     def __init__(
         self, producer: Producer, topic: str, payloads: list[bytes], figures: Figures, tally: Tally

@@ -30,7 +30,7 @@ from tallymark.shell.named import one_named
 from tallymark.shell.progress import Meter, progress
 from tallymark.shell.target import cluster_options, take_target
 
-_HEADERS = "What stands before it are headers: name:value,name:value."
+_HEADERS = "Text before it is headers: name:value,name:value."
 _FORMAT = "Lines of text, or of 'tallymark consume --json': key, value and headers are kept."
 _NULL = "A line, or value behind its key, that is this has no value: a tombstone."
 
@@ -39,7 +39,7 @@ _NULL = "A line, or value behind its key, that is this has no value: a tombstone
 @one_named("topic", "topic")
 @click.option("--input", "path", metavar="FILE", default="-", help="A file [standard input].")
 @click.option("-k", "--key", metavar="TEXT", help="The key of every message.")
-@click.option("-K", "--key-separator", metavar="TEXT", help="What stands before it is the key.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="Text before it is the key.")
 @click.option(
     "-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", help=_FORMAT
 )

@@ -225,7 +225,7 @@ class _Run:
         return code
 
     def _close(self, producer: Producer) -> None:
-        """Deliver what is pending. Who asked us to stop does not wait for ever."""
+        """Deliver what is pending. A user that stops the command does not wait for ever."""
         timeout = SIGNALLED_CLOSE_S if self.stop.signalled else CLOSE_S
         try:
             producer.close(timeout)
@@ -236,8 +236,8 @@ class _Run:
         refused = str(self.rejects.path) if counts.rejected or counts.failed else None
         topic = self.options.topic
         if self.options.as_json:
-            told = {"topic": topic, "cluster": self.target.name, **asdict(counts)}
-            click.echo(json.dumps({**told, "seconds": round(seconds, 3), "rejects": refused}))
+            printed = {"topic": topic, "cluster": self.target.name, **asdict(counts)}
+            click.echo(json.dumps({**printed, "seconds": round(seconds, 3), "rejects": refused}))
         else:
             if refused:
                 click.echo(f"what was not published, and why: {refused}")

@@ -54,7 +54,7 @@ def command(
     """Run one broker until SIGTERM or Ctrl-C.
 
     As a part of a deployment: --settings FILE --cluster NAME --id N. On its own: --config FILE
-    (like Kafka's server.properties), or --data FOLDER --port N --no-zookeeper. Options stand over
+    (like Kafka's server.properties), or --data FOLDER --port N --no-zookeeper. Options override
     files.
     """
     if help_settings:
@@ -123,7 +123,7 @@ def of_deployment(deployment: Deployment, cluster_name: str, node_id: int) -> di
 
 
 def _given(text: str) -> tuple[str, str]:
-    """An option of ours; a secret in it is seen by everybody who may list processes."""
+    """An option of ours; a secret in it is seen by every user that may list processes."""
     name, value = _pair(text)
     if is_secret(name) and value and not value.startswith("${"):
         click.echo(
@@ -143,7 +143,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def run(settings: BrokerSettings, skipped: Mapping[str, str] | None = None) -> None:
     """Serve until a signal says stop; UserError when the broker cannot start or go on. ``skipped``
-    are settings without an effect, and why: told in the log."""
+    are settings without an effect, and why; for the log."""
     configure_logging(form=settings.log_format)
     die_with_parent()
     raise_descriptor_limit()

@@ -1,4 +1,4 @@
-"""``tallymark mirror``: copies clusters, tells how far that has come, translates offsets."""
+"""``tallymark mirror``: copies clusters, shows how far it is, translates offsets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _settings = click.option("--settings", type=click.Path(), help="The settings fil
 @click.option("--to", "target", help="The cluster to copy into.")
 @click.option("--metrics-host", help="Where /metrics listens. Default: as the settings say.")
 @click.option("--metrics-port", type=int, help="Its port; 0: a free one.")
-@click.option("--status", is_flag=True, help="Only tell how far the mirrors have come.")
+@click.option("--status", is_flag=True, help="Only print how far the mirrors are.")
 @json_option
 @click.pass_context
 def command(
@@ -86,7 +86,7 @@ def command(
 def translate(
     settings: str | None, source: str, target: str, group: str, apply: bool, as_json: bool
 ) -> None:
-    """Tell where a group of the source goes on at the target.
+    """Print where a group of the source goes on at the target.
 
     Nothing is skipped; some messages may be read twice. Without a target offset only the beginning
     of the topic is safe, and that is what --apply commits.

@@ -22,7 +22,7 @@ _CONTROL: Final = Path("run", "control.sock")
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A stack that runs: its data folder (absolute), and its processes as the supervisor tells
+    """A stack that runs: its data folder (absolute), and its processes as the supervisor lists
     them; ``trouble`` says why it does not."""
 
     folder: Path

@@ -1,6 +1,6 @@
 """How other commands talk to the running supervisor: over ``run/control.sock`` in its data folder.
 
-A Unix socket that only its user may open (mode 0600), so whoever gets a connection may ask. One
+A Unix socket that only its user may open (mode 0600), so each client that can connect may ask. One
 exchange a connection, one JSON object each way, UTF-8, at most :data:`MAX_BYTES`::
 
     we   {"do": "status"} \\n
@@ -42,7 +42,7 @@ def ask(
     """Send one request to the supervisor that listens at ``address`` and return its answer.
 
     Raises NotRunningError where none does, UserError where it does not answer ``within`` so many
-    seconds, belongs to somebody else, or refuses.
+    seconds, belongs to another user, or refuses.
     """
     deadline = time.monotonic() + within
     try:

@@ -1,4 +1,4 @@
-"""The supervisor's side of :mod:`.control`: a socket that nobody can hold up.
+"""The supervisor's side of :mod:`.control`: a socket that no client can block.
 
 Every connection has a deadline for its request, its answer and its reading of it, and there is a
 bound on how many wait at once: beyond it the one that has waited longest is closed. Nothing here
@@ -127,7 +127,7 @@ def _listen(address: Path) -> socket.socket:
         with socket_path(address) as path:
             listener.bind(path)
         address.chmod(0o600)
-        listener.listen(FEW_ACCEPTS)  # at once: who asks before the thread runs waits
+        listener.listen(FEW_ACCEPTS)  # at once: a client that connects before the thread runs waits
     except OSError as error:
         listener.close()
         raise UserError(

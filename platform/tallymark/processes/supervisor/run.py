@@ -124,7 +124,7 @@ class Supervisor:
         assert self._control is not None
         for request, answer in self._control.pending():
             if not answer.set_running_or_notify_cancel():
-                continue  # who asked has gone
+                continue  # the client has gone
             if stopping and request.get("do") != "status":
                 answer.set_result({"ok": False, "error": "the stack is stopping"})
             else:

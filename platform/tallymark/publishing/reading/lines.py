@@ -9,7 +9,7 @@ from tallymark.errors import UserError
 from tallymark.publishing.reading.rows import Bad, Line, Lines
 
 MAX_LINE: Final = 1_048_576
-"""Bytes. A broker takes batches of 1 MB unless told otherwise; a longer line could not be sent."""
+"""Bytes. A broker takes batches of 1 MB by default; a longer line could not be sent."""
 MAX_RAW: Final = 2_000
 """Characters of an over-long line that are kept to recognise it by."""
 MAX_ENDLESS: Final = 64 * MAX_LINE

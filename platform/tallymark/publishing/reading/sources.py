@@ -1,4 +1,4 @@
-"""From options to rows: which input, which format, whose time."""
+"""From options to rows: which input, which format, which time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Source:
 def open_source(path: str, kind: str, follow: bool, stop: Stop) -> Source:
     """A file (``-`` for standard input) as rows; ``kind`` is one of FORMATS but metrics.
 
-    Raises UserError if it cannot be read or its format cannot be told.
+    Raises UserError if it cannot be read or its format cannot be detected.
     """
     opened = open_input(path, follow, stop)
     try:

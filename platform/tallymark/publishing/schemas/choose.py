@@ -16,7 +16,7 @@ def choose_schema(
 ) -> tuple[str | None, Rows]:
     """The schema's text, and all rows again; None if there are no rows at all, good or bad.
 
-    Raises UserError if the rows that there are tell no schema.
+    Raises UserError if no schema can be inferred from the rows.
     """
     if given is not None:
         return _read(given), rows

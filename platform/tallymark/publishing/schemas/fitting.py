@@ -120,7 +120,7 @@ class _Compiler:
                     return one(value)
                 except Misfit as misfit:
                     reasons.append(misfit)
-            # With one branch beside null, its reason is the one to tell.
+            # With one branch beside null, its reason is the one to report.
             if len(others) == 1:
                 raise reasons[-1 if branches[-1] != "null" else 0]
             raise Misfit(f"{_show(value)} fits no branch of {json.dumps(kinds)}")

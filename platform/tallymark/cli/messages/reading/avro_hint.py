@@ -1,4 +1,4 @@
-"""A word about values that a schema registry's serializer has made, where nobody asked to decode
+"""A hint about values that a schema registry's serializer has made, where no option asks to decode
 them: printed as they are they look like damage."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads spans of partitions, whoever leads them, until they end or somebody says stop."""
+"""Reads spans of partitions from their leaders, until they end or the reader is stopped."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SpanReader:
         self._failing_since: float | None = None
 
     def round(self, spans: Sequence[Span]) -> list[Piece]:
-        """What came within ``max_wait_ms``; the spans' positions stand behind it.
+        """What came within ``max_wait_ms``; the spans' positions are behind it.
 
         Raises KafkaError and ConnectError when a partition cannot be read at all, or none of them
         for 60 s; UserError when a log was cut below what was read already.

@@ -1,7 +1,7 @@
 """A topic's records in a file, and back: ``tallymark export`` and ``import``.
 
-Two formats, told apart by how a file begins. Both hold the same; bytes are exact. **JSON lines**,
-for looking and for other tools::
+Two formats; the first bytes of a file show which. Both hold the same; bytes are exact. **JSON
+lines**, for looking and for other tools::
 
     {"tallymark-export": 1, "topic": "clicks", "topic_id": "…", "cluster_id": "…",
      "exported_at_ms": 1769860800000, "partitions": {"0": [17, 1017], "1": [0, 0]}}      in one line

@@ -1,6 +1,6 @@
 """Exports as Avro object containers.
 
-The header of a container stands at its beginning, the counts are known at the end: the metadata
+The header of a container is at its beginning, the counts are known at the end: the metadata
 ``tallymark.export`` is padded with spaces, and :meth:`AvroWriter.finish` writes the counts into
 that room.
 """
@@ -145,7 +145,7 @@ def _padded(plan: Plan) -> bytes:
 
 
 def _metadata(file: BinaryIO) -> tuple[bytes, int]:
-    """The text in ``tallymark.export`` and the byte of the file it stands at. ValueError."""
+    """The text in ``tallymark.export`` and its position in the file. ValueError."""
     file.seek(0)
     try:
         text: str = fastavro.reader(file).metadata[METADATA]

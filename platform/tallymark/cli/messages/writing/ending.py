@@ -16,8 +16,8 @@ _SIGNALLED_CLOSE_S: Final = 30.0
 
 
 def close_producer(producer: Producer, stop: Stopped) -> None:
-    """Deliver what is pending. Who asked us to stop does not wait for as long. What is given up is
-    said, and counted as failed by its callbacks."""
+    """Deliver what is pending. A user that stops the command waits a shorter time. What is given up
+    is said, and counted as failed by its callbacks."""
     try:
         producer.close(_SIGNALLED_CLOSE_S if stop.is_set() else _CLOSE_S)
     except TimedOutError as error:

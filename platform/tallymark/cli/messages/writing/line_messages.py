@@ -5,7 +5,7 @@
     trace:ab12,tenant:7|member-7:the value      --header-separator '|' --key-separator ':'
     └────── headers ──────┘└─ key ─┘└ value ┘
 
-Headers may also stand as ``consume --show headers`` prints them, ``[["trace","ab12"]]``; and a
+Headers may also be written as ``consume --show headers`` prints them, ``[["trace","ab12"]]``; and a
 whole line may be an object of ``consume --json`` (:func:`from_json`).
 """
 

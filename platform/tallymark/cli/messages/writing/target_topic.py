@@ -1,4 +1,4 @@
-"""The topic that a command is about to write to, for those whose records keep their partitions."""
+"""The topic a command is about to write to, for commands whose records keep their partitions."""
 
 from __future__ import annotations
 
