@@ -1,10 +1,10 @@
-"""Coordination through ZooKeeper: one module per registry.
+"""Coordination through ZooKeeper: sessions, and one module per registry.
 
 Start with :mod:`.paths` (what is where) and :mod:`tallymark.coordination.session.zookeeper` (the
 session). Everything blocks; the broker calls it from an executor's thread.
 :mod:`tallymark.processes.zookeeper_server` runs the server itself.
 
-Importing this loads kazoo: a client that may do without ZooKeeper imports it where it is needed.
+Importing this loads kazoo, so a client that does not always need ZooKeeper imports it late.
 """
 
 from tallymark.coordination.cluster.brokers import BrokerInfo, BrokerRegistry, ListenerInfo

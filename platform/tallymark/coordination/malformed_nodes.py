@@ -1,7 +1,7 @@
-"""Nodes that are not what stands there: left out, told once, and in nobody's way.
+"""Nodes with unexpected content: left out, reported once, and without effect on anything else.
 
-Who may write to ZooKeeper by hand, or by another program, leaves such things: a folder in the place
-of a topic, a node with other bytes. One of them must cost what it is about, and nothing else.
+An operator or another program may write such nodes: a folder in the place of a topic, a node with
+other bytes. Such a node must only affect what it is about.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _MOST: Final = 1000
 
 
 class MalformedNodes:
-    """Those that one reader has met."""
+    """The malformed nodes that one reader has found."""
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}
 
     def left_out(self, path: str, why: TallymarkError | str) -> None:
-        """Tell, unless the same was told of it before."""
+        """Log that a node is left out, unless the same was logged before."""
         reason = str(why)[:500]
         if self._told.get(path) == reason:
             return
@@ -35,5 +35,5 @@ class MalformedNodes:
         )
 
     def fine(self, path: str) -> None:
-        """It is as it should be (again)."""
+        """The node is well formed (again)."""
         self._told.pop(path, None)

@@ -1,4 +1,4 @@
-"""Where everything is, below the chroot of a cluster.
+"""The paths of all nodes, below the chroot of a cluster.
 
 ::
 
@@ -62,7 +62,7 @@ def encoded(name: str) -> str:
 
 
 def decoded(part: str) -> str:
-    """The name that :func:`encoded` was given."""
+    """The reverse of :func:`encoded`."""
     return unquote(part)
 
 

@@ -1,4 +1,4 @@
-"""Which brokers live and where they listen: ``/brokers/ids/[id]``.
+"""The live brokers and their listeners: ``/brokers/ids/[id]``.
 
 A node holds what Apache Kafka writes there (version 5), so its tools can read it, and ``run``::
 
@@ -30,7 +30,7 @@ _PLAINTEXT: Final = "PLAINTEXT"
 
 
 class ListenerInfo(NamedTuple):
-    """One advertised endpoint: the listener's name, how it is secured, where it is."""
+    """One advertised endpoint: the listener's name, its security protocol, and its address."""
 
     name: str
     protocol: str
@@ -45,10 +45,10 @@ class ListenerInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A live broker. ``host`` and ``port`` are what clients are told that ask for no listener;
-    ``listeners`` are all endpoints, in order. ``run`` is what stays the same when this broker
-    restarts and differs from every other broker's (the id of its data folder): by it a restarted
-    broker knows its own entry of before a crash. ``rack`` is "" for none."""
+    """A live broker. ``host`` and ``port`` are for clients that ask for no listener; ``listeners``
+    are all endpoints, in order. ``run`` is the id of the broker's data folder: it stays the same
+    when the broker restarts, and no other broker has it. By it a restarted broker recognises the
+    entry that it made before a crash. ``rack`` is "" for none."""
 
     id: int
     host: str
@@ -83,11 +83,11 @@ class BrokerRegistry:
     def register(
         self, broker: BrokerInfo, on_failure: Callable[[TallymarkError], None] | None = None
     ) -> EphemeralNode:
-        """Say that this broker lives, now and again in every later session, until the returned
-        node's ``release()`` or the end of the process.
+        """Register this broker, now and in every later session, until the returned node's
+        ``release()`` or the end of the process.
 
-        The broker's own entry of before a crash is waited for. Raises UserError when the id is
-        in use by another broker; a later conflict goes to ``on_failure``.
+        Waits until an entry that this broker made before a crash has expired. Raises UserError when
+        another broker uses the id; a later conflict goes to ``on_failure``.
         """
 
         def is_ours(content: bytes) -> bool:
@@ -95,7 +95,8 @@ class BrokerRegistry:
                 other = decode(paths.broker(broker.id), content, broker.id)
             except MalformedNodeError:
                 return False
-            # Nobody else can listen where we listen, so the same address is an earlier life too.
+            # No other process can listen on our address, so an entry with it is our own from
+            # before.
             return other.address == broker.address or bool(broker.run and other.run == broker.run)
 
         node = EphemeralNode(self._zookeeper, paths.broker(broker.id), encode(broker), is_ours)
@@ -109,7 +110,8 @@ class BrokerRegistry:
         self, watch: WatchCallback | None = None, malformed: MalformedNodes | None = None
     ) -> dict[int, BrokerInfo]:
         """The live brokers by id; ``watch`` fires once when one comes or goes. A node that cannot
-        be read is left out and told to ``malformed``; without it it is a MalformedNodeError."""
+        be read is left out and reported to ``malformed``; without ``malformed`` it raises
+        MalformedNodeError."""
         found: dict[int, BrokerInfo] = {}
         children = self._zookeeper.children(paths.BROKER_IDS, watch)
         ids = sorted(int(name) for name in children if name.isdecimal() and len(name) <= 10)
@@ -127,7 +129,7 @@ class BrokerRegistry:
         return found
 
     def watch(self, callback: Callable[[], None]) -> Watch:
-        """Hear of brokers that come and go until the watch is cancelled."""
+        """Call back when a broker comes or goes, until the watch is cancelled."""
         return watch_children(self._zookeeper, paths.BROKER_IDS, callback)
 
     def _in_use(self, broker: BrokerInfo, error: NodeInUseError) -> UserError:
@@ -185,8 +187,8 @@ def decode(path: str, data: bytes, broker_id: int) -> BrokerInfo:
 
 
 def _listeners(document: Mapping[str, object]) -> tuple[ListenerInfo, ...]:
-    """The endpoints that are understood. A listener whose protocol is not told is secured as its
-    name says."""
+    """The endpoints that are understood. A listener without a security protocol in the map has the
+    one of its name."""
     endpoints, protocols = (
         document.get("endpoints"),
         document.get("listener_security_protocol_map"),

@@ -1,4 +1,4 @@
-"""The identity of a cluster: ``/cluster/id`` holds ``{"version":"1","id":"..."}`` for ever."""
+"""The id of a cluster: ``/cluster/id`` holds ``{"version":"1","id":"..."}`` for ever."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallymark.coordination.session.zookeeper import ZooKeeper
 
 
 def cluster_id(zookeeper: ZooKeeper) -> str:
-    """The identity of the cluster; the first who asks makes it up."""
+    """The id of the cluster; the first call creates it."""
     while True:
         node = zookeeper.find(paths.CLUSTER_ID)
         if node is not None:
@@ -26,8 +26,8 @@ def cluster_id(zookeeper: ZooKeeper) -> str:
 
 
 def new_cluster_id() -> str:
-    """A random identity as Apache Kafka makes them: 22 characters of url-safe base64, none of
-    them a leading ``-``, which command lines would take for an option."""
+    """A random id as Apache Kafka makes them: 22 characters of url-safe base64, without a leading
+    ``-``, which command lines would read as an option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):

@@ -1,9 +1,9 @@
-"""Which broker is in charge of the cluster: ``/controller`` and ``/controller_epoch``.
+"""Which broker is the controller: ``/controller`` and ``/controller_epoch``.
 
 ``/controller`` is ephemeral: ``{"version":1, "brokerid":1, "timestamp":"..."}``. The epoch counts
-the controllers there have been; it is raised in the same transaction that takes the office, so
-two controllers never share one. A deposed controller that does not know it yet is fenced: its
-transactions check the version of ``/controller_epoch`` and fail.
+the controllers so far. It is raised in the transaction of the election, so two controllers never
+have the same epoch. A deposed controller that does not know it yet is fenced: its transactions
+check the version of ``/controller_epoch`` and fail.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tallymark.coordination.session.zookeeper import ZooKeeper
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """Who is in charge. ``fence`` is set for the one in charge only, in the session in which it
-    was elected: it goes into every transaction made in office."""
+    """The present controller. Only the controller itself has a ``fence``, in the session in which
+    it was elected: it goes into every transaction of the controller."""
 
     broker_id: int
     epoch: int
@@ -36,13 +36,13 @@ class Controller:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this session holds the office."""
+        """Whether this session is the controller."""
         return self.fence is not None
 
 
 class ControllerElection:
-    """One broker's part in the election. Call :meth:`elect` at start, whenever the watch fires
-    and after every reconnection; the answer says who is in charge."""
+    """One broker's part in the election. Call :meth:`elect` at start, whenever the watch fires and
+    after every reconnection; it returns the controller."""
 
     def __init__(self, zookeeper: ZooKeeper, broker_id: int, now_ms: Callable[[], int]) -> None:
         self._zookeeper = zookeeper
@@ -50,7 +50,7 @@ class ControllerElection:
         self._now_ms = now_ms
 
     def elect(self) -> Controller:
-        """Take the office if it is free; say who has it."""
+        """Become the controller if there is none. Returns the controller."""
         while True:
             office = self._zookeeper.find(paths.CONTROLLER)
             if office is not None:
@@ -58,22 +58,22 @@ class ControllerElection:
             self._run()
 
     def current(self, watch: WatchCallback | None = None) -> Controller | None:
-        """Who is in charge, or None; ``watch`` fires once when that changes."""
+        """The controller, or None; ``watch`` fires once when that changes."""
         office = self._zookeeper.find(paths.CONTROLLER, watch)
         return self._holder(office) if office else None
 
     def resign(self) -> None:
-        """Leave the office if this session holds it."""
+        """Resign if this session is the controller."""
         office = self._zookeeper.find(paths.CONTROLLER)
         if office is not None and office.session == self._zookeeper.session:
             self._zookeeper.delete(paths.CONTROLLER, office.version)
 
     def watch(self, callback: Callable[[], None]) -> Watch:
-        """Hear of changes of the office until the watch is cancelled."""
+        """Call back when the controller changes, until the watch is cancelled."""
         return watch_node(self._zookeeper, paths.CONTROLLER, callback)
 
     def _run(self) -> None:
-        """Try to take the office; somebody else may be quicker, then nothing happens."""
+        """Try to become the controller. Nothing happens if another broker is faster."""
         epoch = self._zookeeper.find(paths.CONTROLLER_EPOCH)
         if epoch is None:
             with contextlib.suppress(NodeExistsError):

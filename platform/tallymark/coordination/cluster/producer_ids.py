@@ -1,8 +1,8 @@
 """Blocks of producer ids: ``/producer_ids`` holds the last block given out.
 
 ``{"version":1,"broker":1,"block_start":"1000","block_end":"1999"}``. A broker takes a whole block
-by compare-and-set before it gives out the first id of it, so an id is never given twice, whoever
-crashes; the rest of a crashed broker's block is wasted.
+by compare-and-set before it uses the first id of it, so no id is given out twice, whichever process
+crashes. The rest of a crashed broker's block is never used.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def next_block(zookeeper: ZooKeeper, broker_id: int, size: int = BLOCK_SIZE) -> 
             else:
                 zookeeper.write(paths.PRODUCER_IDS, data, node.version)
         except (NodeExistsError, BadVersionError):
-            continue  # another broker was quicker
+            continue  # another broker was faster
         return block
 
 

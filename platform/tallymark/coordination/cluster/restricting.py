@@ -1,9 +1,9 @@
-"""Closing the nodes of a cluster that was there before it had credentials.
+"""Restricts the nodes of a cluster that existed before it had credentials.
 
-A node keeps the access-control list that it was made with. So when a deployment is given
-credentials, everything from before stands open, until the first broker that starts with them walks
-over the cluster and closes it: deepest nodes first, :data:`TOP` last. Who finds those closed has
-nothing to do, and a walk that was interrupted is done again.
+A node keeps the access-control list with which it was created. So when a deployment gets
+credentials, all older nodes are open to everyone. The first broker that starts with the credentials
+restricts them: deepest nodes first, :data:`TOP` last. A broker that finds :data:`TOP` restricted
+has nothing to do; an interrupted walk is repeated.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ TOP: Final = (
     *("/config", paths.ACLS, paths.PREFIXED_ACLS, "/kafka-acl-extended", paths.DELETE_TOPICS),
     *("/admin", paths.CLUSTER_ID, "/cluster", paths.CONTROLLER_EPOCH, paths.PRODUCER_IDS, "/"),
 )
-"""What every walk ends with, in this order."""
+"""The last nodes of every walk, in this order."""
 _TOGETHER: Final = 500
 
 
 def restrict_nodes(zookeeper: ZooKeeper) -> int:
-    """Close what stands open below the chroot, and the chroot itself (but not ZooKeeper's own root,
-    which is not ours); how many nodes that were. What consumers of the ZooKeeper kind write stays
-    open. Does nothing for a session that does not close what it makes."""
+    """Restrict the open nodes below the chroot, and the chroot itself (but not ZooKeeper's own
+    root, which is not ours). Returns how many nodes. Nodes that ZooKeeper consumers write stay
+    open. Does nothing for a session without credentials."""
     if not zookeeper.closes:
         return 0
     top = [path for path in TOP if path != "/" or zookeeper.chroot]

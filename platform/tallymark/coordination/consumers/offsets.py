@@ -1,4 +1,4 @@
-"""How far a group has come: ``/consumers/[group]/offsets/[topic]/[p]``.
+"""The offsets of a group: ``/consumers/[group]/offsets/[topic]/[p]``.
 
 ::
 
@@ -7,8 +7,9 @@
     .../[p]/epoch   "7 1234"      leader epoch of the record before that offset, and the offset it
                                   was written with
 
-The epoch tells later whether the log was cut below the offset (KIP-320). It counts only while its
-offset equals the node's: whoever sets the offset by hand need not know of the epoch.
+With the epoch a consumer detects later whether the log was truncated below the offset (KIP-320). It
+counts only while its offset equals the node's: a tool that sets the offset need not know of the
+epoch.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class OffsetRegistry:
         self._known: set[TopicPartition] = set()
 
     def read(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """The stored positions; partitions without one are left out. What is no number is left
-        out too, and logged: consumption then starts as the reset policy says."""
+        """The stored positions; partitions without one are left out. A node that holds no number is
+        left out too, and logged: then the reset policy decides where consumption starts."""
         wanted = sorted(partitions)
         offsets = self._zookeeper.read_many([paths.offset(self._group, *p) for p in wanted])
         epochs = self._zookeeper.read_many([paths.offset_epoch(self._group, *p) for p in wanted])
@@ -72,7 +73,7 @@ class OffsetRegistry:
             try:
                 self._commit({partition: positions[partition] for partition in some}, session)
             except (NoNodeError, NodeExistsError):
-                # Somebody removed or created nodes since we looked: look again.
+                # Nodes were removed or created meanwhile: read again.
                 self._known.difference_update(some)
                 self._commit({partition: positions[partition] for partition in some}, session)
 
@@ -88,8 +89,8 @@ class OffsetRegistry:
         self._known.update(positions)
 
     def _look_at(self, partitions: Sequence[TopicPartition]) -> None:
-        """Learn which nodes are there; make the folders, and the epoch nodes where another
-        program made only the offset."""
+        """Find out which nodes exist; create the folders, and the epoch nodes where another program
+        created only the offset."""
         offsets = self._zookeeper.read_many([paths.offset(self._group, *p) for p in partitions])
         epochs = self._zookeeper.read_many(
             [paths.offset_epoch(self._group, *p) for p in partitions]

@@ -1,8 +1,8 @@
-"""A group's live consumers and who consumes which partition: ``/consumers/[group]/ids`` and
+"""A group's live consumers and the owners of partitions: ``/consumers/[group]/ids`` and
 ``/consumers/[group]/owners``. The offsets are in :mod:`tallymark.coordination.consumers.offsets`.
 
-An owner node holds the id of the consumer. It works as a lock: it is ephemeral, and whoever
-wants a partition creates it or finds that somebody else still has it.
+An owner node holds the id of the consumer. It works as a lock: it is ephemeral, and a consumer that
+wants a partition creates it or finds that another consumer still has it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class ConsumerRegistry:
     # -- members ------------------------------------------------------------------------------
 
     def membership(self, consumer: str, subscription: Subscription) -> EphemeralNode:
-        """The node by which a consumer says that it lives; ``establish()`` it in every session.
-        The consumer's id is nobody else's, so a node that stands is its own of before."""
+        """The node that registers a consumer; call ``establish()`` in every session. No other
+        consumer has the id, so an existing node is the consumer's own from before."""
         return EphemeralNode(
             self._zookeeper,
             paths.member(self._group, consumer),
@@ -58,7 +58,7 @@ class ConsumerRegistry:
 
     def members(self, watch: WatchCallback | None = None) -> dict[str, Subscription]:
         """The live consumers and what they subscribe to; ``watch`` fires once when one comes or
-        goes. One whose node nobody can read is left out, and logged."""
+        goes. One whose node cannot be read is left out, and logged."""
         names = self._zookeeper.children(paths.members(self._group), watch)
         nodes = self._zookeeper.read_many([paths.member(self._group, name) for name in names])
         found: dict[str, Subscription] = {}
@@ -72,7 +72,7 @@ class ConsumerRegistry:
         return found
 
     def watch(self, callback: Callable[[], None]) -> Watch:
-        """Hear of consumers that come and go until the watch is cancelled."""
+        """Call back when a consumer comes or goes, until the watch is cancelled."""
         return watch_children(self._zookeeper, paths.members(self._group), callback)
 
     # -- owners -------------------------------------------------------------------------------
@@ -81,13 +81,13 @@ class ConsumerRegistry:
         self, consumer: str, partitions: Iterable[TopicPartition], session: int = 0
     ) -> Conflict | None:
         """Become the owner of the partitions; with ``session`` in that one or not at all
-        (SessionLostError), and only while the consumer's membership stands (NoNodeError). At a
+        (SessionLostError), and only while the consumer's membership node exists (NoNodeError). At a
         conflict some may have been claimed: release them all."""
         wanted = sorted(partitions)
         try:
             return self._claim(consumer, wanted, session)
         except NoNodeError:
-            # Somebody tidied up a topic's empty folder between our looking and our claim.
+            # A topic's empty folder was removed between our check and our claim.
             self._folders.clear()
             return self._claim(consumer, wanted, session)
 
@@ -125,15 +125,15 @@ class ConsumerRegistry:
         for folder in sorted({path.rpartition("/")[0] for path in by_path} - self._folders):
             self._zookeeper.ensure(folder)
             self._folders.add(folder)
-        # The fence: should the session end and another begin on the way, the membership is not
-        # there, and a claim that nobody would remember is not made.
+        # The fence: if the session ends and another begins meanwhile, the membership node is gone,
+        # and the claim is not made: no one would release it.
         fence = [Check(paths.member(self._group, consumer), ANY_VERSION)] if session else []
         for some in chunks(list(by_path)):
             try:
                 steps = [Create(path, consumer.encode(), ephemeral=True) for path in some]
                 self._zookeeper.commit([*fence, *steps], session)
             except NodeExistsError:
-                # The error tells one path; which one matters only to the log line, so look.
+                # The error has one path; which one matters only for the log line.
                 return self._conflict(consumer, {path: by_path[path] for path in some})
         return None
 

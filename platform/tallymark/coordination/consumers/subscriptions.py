@@ -52,7 +52,7 @@ class Subscription:
 
 def topic_filter(allow: str = ".*", deny: str | None = None) -> str:
     """One regular expression for topics whose whole name matches ``allow`` and not ``deny``.
-    UserError for what is none."""
+    UserError for an invalid one."""
     for pattern in (allow, deny or ""):
         try:
             re.compile(pattern)

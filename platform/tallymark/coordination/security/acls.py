@@ -43,7 +43,7 @@ _FOLDERS: Final[dict[Pattern, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AclResource:
-    """What a list is about. ``kind`` is ``Topic``, ``Group`` ..."""
+    """The resource of a list. ``kind`` is ``Topic``, ``Group`` ..."""
 
     kind: str
     pattern: Pattern
@@ -78,7 +78,7 @@ class AclRegistry:
     def change(
         self, resource: AclResource, add: Iterable[Entry] = (), remove: Iterable[Entry] = ()
     ) -> None:
-        """Add and remove entries of one resource; a list without entries goes."""
+        """Add and remove entries of one resource; a list without entries is deleted."""
         add, remove = list(add), list(remove)
         self._zookeeper.ensure(paths.ACLS)
         while True:
@@ -101,10 +101,10 @@ class AclRegistry:
                 self._zookeeper.commit([step, SetData(paths.ACLS, b"")])
                 return
             except (BadVersionError, NodeExistsError, NoNodeError):
-                continue  # somebody else changed it: look again
+                continue  # it was changed meanwhile: read again
 
     def watch(self, callback: Callable[[], None]) -> Watch:
-        """Hear of every change until the watch is cancelled."""
+        """Call back at every change until the watch is cancelled."""
         self._zookeeper.ensure(paths.ACLS)
         return watch_node(self._zookeeper, paths.ACLS, callback)
 

@@ -1,4 +1,4 @@
-"""What is kept about users, clients, brokers and groups, in Apache Kafka's layout.
+"""Configs of users, clients, brokers and groups, in Apache Kafka's layout.
 
 ::
 
@@ -45,7 +45,7 @@ class EntityConfigs:
         self._folder = folder
 
     def read(self) -> dict[str, dict[str, str]]:
-        """Name -> configs, of everyone that has a node."""
+        """Name -> configs, of all that have a node."""
         names = self._zookeeper.children(self._folder)
         places = [f"{self._folder}/{name}" for name in names]
         nodes = self._zookeeper.read_many(places)
@@ -56,7 +56,7 @@ class EntityConfigs:
         }
 
     def alter(self, name: str, change: Mapping[str, str | None]) -> None:
-        """Set configs, and remove those whose value is None; a node without configs goes."""
+        """Set configs, and remove those whose value is None; a node without configs is deleted."""
         path = f"{self._folder}/{_segment(name)}"
         self._alter((path,), change)
 
@@ -85,7 +85,7 @@ class EntityConfigs:
         self._alter((of_user, clients, f"{clients}/{_segment(client)}"), change)
 
     def _alter(self, way: Sequence[str], change: Mapping[str, str | None]) -> None:
-        """Change the last node of ``way``; those before it are made where they are not there."""
+        """Change the last node of ``way``; the others are created where they do not exist."""
         path = way[-1]
         while True:
             self._prepare()
@@ -110,17 +110,18 @@ class EntityConfigs:
                 self._zookeeper.commit([*steps, SetData(self._folder, parent.data)])
                 return
             except (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError):
-                continue  # somebody else changed it: look again
+                continue  # it was changed meanwhile: read again
 
     def _prepare(self) -> None:
-        """Let the folder be there."""
+        """Make sure that the folder exists."""
         if self._folder in (paths.USERS, paths.CLIENTS):
             self.salt_key()
         else:
             self._zookeeper.ensure(self._folder)
 
     def salt_key(self) -> str:
-        """The cluster's secret for salts of users that there are not; made at its first use."""
+        """The cluster's secret for the salts of users that do not exist; created at its first
+        use."""
         while True:
             node = self._zookeeper.find(self._folder)
             held = configs.decode(self._folder, node.data) if node and node.data else {}
@@ -136,7 +137,7 @@ class EntityConfigs:
                 continue
 
     def watch(self, callback: Callable[[], None]) -> Watch:
-        """Hear of every change of any of them until the watch is cancelled."""
+        """Call back at every change of any of them until the watch is cancelled."""
         return watch_node(self._zookeeper, self._folder, callback)
 
 

@@ -1,4 +1,4 @@
-"""JSON documents in nodes, written compactly and read with suspicion."""
+"""JSON documents in nodes: written compactly, and checked when they are read."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""An ephemeral node that its owner wants to stand: a broker, a consumer, the controller.
+"""An ephemeral node that its owner keeps: a broker, a consumer, the controller.
 
 Three things end such a node: its owner, the end of the session (the owner registers again in the
-new one), and a crash of the owner, after which the node stands until the dead session times out.
-A restarted owner meets its own node of before the crash: it waits for it to go, since it is
-recognised by its content. The node of another live owner is an error.
+new one), and a crash of the owner, after which the node exists until the dead session times out. A
+restarted owner finds its own node from before the crash, recognises it by its content, and waits
+until it expires. The node of another live owner is an error.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _POLL_SECONDS: Final = 0.1
 
 
 class EphemeralNode:
-    """One node. ``is_ours(content)`` says whether a node of another session was left by an
-    earlier life of this owner, and so will go by itself within the session timeout."""
+    """One node. ``is_ours(content)`` returns whether a node of another session was left by this
+    owner before a crash, so that it will expire within the session timeout."""
 
     def __init__(
         self,
@@ -44,15 +44,15 @@ class EphemeralNode:
         self._on_failure: Callable[[TallymarkError], None] = lambda error: None
 
     @property
-    def stands(self) -> bool:
-        """Whether the node stands in the session that is open now."""
+    def exists_now(self) -> bool:
+        """Whether the node exists in the session that is open now."""
         return self._session != 0 and self._session == self._zookeeper.session
 
     def establish(self) -> None:
-        """Make the node stand in the present session. NodeInUseError when somebody else's live
-        session has it, or when our earlier one does not go within one and a half session
-        timeouts. Idempotent: a node that stands is looked at, and made or written again when
-        somebody else has deleted or changed it."""
+        """Create the node in the present session. NodeInUseError when the live session of another
+        owner has it, or when our earlier one does not expire within one and a half session
+        timeouts. Idempotent: an existing node is checked, and created or written again when it was
+        deleted or changed."""
         with self._lock:
             if not self._released.is_set():
                 self._establish()
@@ -64,23 +64,23 @@ class EphemeralNode:
             self._on_failure = on_failure
         self.establish()
         self._unlisten = self._zookeeper.listen(self._on_session)
-        if not self.stands:  # the session ended between the two lines above
+        if not self.exists_now:  # the session ended between the two lines above
             self._zookeeper.dispatch(self._again)
 
     def release(self) -> None:
-        """Delete the node if it is ours, and let it be. Idempotent."""
+        """Delete the node if it is ours, and do not create it again. Idempotent."""
         self._released.set()
         self._unlisten()
         with self._lock:
             session, self._session = self._session, 0
             if not session or session != self._zookeeper.session:
-                return  # it went with its session, or will
+                return  # it is gone with its session, or will be
             node = self._zookeeper.find(self.path)
             if node is not None and node.session == session:
                 self._zookeeper.delete(self.path, node.version)
 
     def _establish(self) -> None:
-        # The dead session was given up to its own timeout, rounded up to the server's tick.
+        # The dead session lasts up to its own timeout, rounded up to the server's tick.
         patience = self._zookeeper.session_timeout_ms / 1000 * 1.5 + 1.0
         deadline = time.monotonic() + patience
         told = False
@@ -105,7 +105,7 @@ class EphemeralNode:
             self._released.wait(_POLL_SECONDS)
 
     def _adopt(self, content: bytes, session: int) -> None:
-        """Our own node of this session: an answer was lost, the deed was done."""
+        """Our own node of this session: it was created, but the response was lost."""
         if content != self._data:
             self._zookeeper.write(self.path, self._data)
         self._session = session

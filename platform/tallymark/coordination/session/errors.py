@@ -1,4 +1,4 @@
-"""What a registry can answer besides data: errors about single nodes and about the session."""
+"""The errors of registries: about single nodes and about the session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NodeExistsError(CoordinationError):
 
 
 class BadVersionError(CoordinationError):
-    """The node was changed by somebody else since it was read."""
+    """The node was changed since it was read."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "somebody else has changed the node meanwhile")
@@ -42,7 +42,7 @@ class NotEmptyError(CoordinationError):
 
 
 class NotAuthorizedError(CoordinationError):
-    """The node is closed to us."""
+    """We may not read or change the node."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -60,7 +60,7 @@ class MalformedNodeError(CoordinationError):
 
 
 class NodeInUseError(CoordinationError):
-    """A live session of somebody else holds the ephemeral node; ``content`` is what it wrote."""
+    """Another live session holds the ephemeral node; ``content`` is what it wrote."""
 
     def __init__(self, path: str, content: bytes) -> None:
         shown = content[:200].decode("utf-8", "replace")

@@ -1,10 +1,10 @@
-"""The only module that touches kazoo: untyped calls become typed ones with our errors.
+"""The only module that uses kazoo: makes typed calls with our errors of its untyped ones.
 
 kazoo has threads of its own: one for the connection (session listeners are called there and must
-not block) and one that runs watch callbacks in order (these may block and may give commands).
+not block) and one that runs watch callbacks in order (these may block and send commands).
 
-Commands are given asynchronously and waited for with a deadline, since kazoo's own blocking calls
-wait for ever while there is no connection.
+Commands are sent asynchronously and awaited with a deadline, since kazoo's own blocking calls wait
+for ever while there is no connection.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from tallymark.errors import ConnectError, TallymarkError
 
 LOG: Final = logging.getLogger("tallymark.coordination.kazoo")
 if LOG.level == logging.NOTSET:
-    # kazoo warns at every attempt to connect; what matters of it we log once, in zookeeper.py.
+    # kazoo warns at every attempt to connect; zookeeper.py logs what matters once.
     LOG.setLevel(logging.ERROR)
 WatchCallback = Callable[[], None]
 """Called once on the watch thread: what was read may have changed, or the connection dropped."""
 
 _READ_TOGETHER: Final = 500
-"""Nodes asked for in one request."""
+"""Nodes to read in one request."""
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 
 
@@ -64,8 +64,9 @@ class _Watcher:
 
 
 class KazooPort:
-    """Typed commands on absolute paths. Every one may raise ConnectError (nobody answered within
-    ``timeout`` seconds: whether it was done is unknown), SessionLostError and CoordinationError."""
+    """Typed commands on absolute paths. Every one may raise ConnectError (no response within
+    ``timeout`` seconds: it is not known whether it was done), SessionLostError and
+    CoordinationError."""
 
     def __init__(
         self,
@@ -101,8 +102,8 @@ class KazooPort:
         self._client.close()
 
     def is_alive(self) -> bool:
-        """Whether kazoo still tries; its thread ends for good at errors it does not expect and
-        when the server refuses our credentials, and only this tells."""
+        """Whether kazoo still tries to connect. Its thread ends for good at unexpected errors, and
+        when the server refuses our credentials; only this method shows it."""
         return not self._client._connection.connection_stopped.is_set()
 
     def session(self) -> int:
@@ -111,7 +112,7 @@ class KazooPort:
         return int(identity[0] or 0) if identity else 0
 
     def credentials(self) -> tuple[int, bytes]:
-        """Session id and password, with which anybody may go on with the session."""
+        """Session id and password. Any process that has them may continue the session."""
         return self._client._session_id or 0, bytes(self._client._session_passwd)
 
     def dispatch(self, function: Callable[[], None]) -> None:
@@ -176,19 +177,19 @@ class KazooPort:
         return nodes
 
     def unrestricted(self, paths: Sequence[str], timeout: float) -> list[str]:
-        """Those of these nodes that let everybody do more than they should."""
+        """The nodes among these that allow everyone more than they should."""
         results = [(path, self._client.get_acls_async(path)) for path in paths]
         found: list[str] = []
         for path, result in results:
             with contextlib.suppress(NoNodeError, NotAuthorizedError):
                 acl, _ = self._wait(result, path, timeout)
-                if self._access.stands_open(path, acl):
+                if self._access.is_open(path, acl):
                     found.append(path)
         return found
 
     def restrict(self, paths: Sequence[str], timeout: float) -> int:
-        """Give these nodes the list that new ones have; how many did. The others are gone, or
-        closed by somebody else."""
+        """Give these nodes the access-control list of new ones. Returns how many got it. The others
+        are gone, or were restricted by another process."""
         results = [
             (path, self._client.set_acls_async(path, self._access.acl_of(path))) for path in paths
         ]
@@ -228,10 +229,10 @@ class KazooPort:
             raise self._translate(error, path) from None
 
     def _hang_up(self) -> None:
-        """Give up a connection on which nothing is answered, as kazoo does when a ping is not.
-        It takes each command for a ping and waits for the answers of real ones only: while threads
-        keep giving commands, a connection that leads nowhere counted as alive for ever, and a
-        consumer went on with partitions that had long been given to others."""
+        """Close a connection without responses, as kazoo does after an unanswered ping. kazoo
+        counts each command as a ping, but waits only for the responses of real pings. So while
+        threads kept sending commands, a dead connection counted as alive for ever, and a consumer
+        continued with partitions that others owned already."""
         connection = self._client._connection._socket
         if connection is not None:
             with contextlib.suppress(OSError):
@@ -268,10 +269,9 @@ _COLLATERAL: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsis
 
 
 def _repeated(hosts: str) -> str:
-    """A ZooKeeper that starts accepts connections before it can answer them, and leaves those
-    hanging. kazoo gives an attempt the session's timeout divided by the number of hosts; with one
-    host the session would be over when it tries again, so each host is named until there are
-    three."""
+    """A ZooKeeper that is starting accepts connections before it can answer, and leaves them open.
+    kazoo waits for the session's timeout divided by the number of hosts; with one host the session
+    would be over before the next attempt, so each host is repeated until there are three."""
     names = hosts.split(",")
     return ",".join(names * -(-3 // len(names)))
 

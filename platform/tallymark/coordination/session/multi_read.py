@@ -1,7 +1,7 @@
 """Many nodes in one request: ZooKeeper's multiRead (3.6 and later), which kazoo does not have.
 
 A cluster of ten thousand partitions keeps as many state nodes; read one by one, each costs two
-system calls and two wake-ups of threads on our side. The request, and the response, are::
+system calls and two thread switches on our side. The request, and the response, are::
 
     ( type i32 = 4 (getData) | done u8 = 0 | error i32 = -1 | path string | watch u8 = 0 ) ...
       type i32 = -1          | done u8 = 1 | error i32 = -1

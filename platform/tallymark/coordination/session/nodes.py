@@ -1,4 +1,4 @@
-"""What is read from ZooKeeper, and the steps of a transaction."""
+"""A node as it is read from ZooKeeper, and the steps of a transaction."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Transaction step: go on only if the node is there in that version (a fence)."""
+    """Transaction step: fail unless the node exists in that version (a fence)."""
 
     path: str
     version: int

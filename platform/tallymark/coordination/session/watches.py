@@ -1,4 +1,4 @@
-"""A watch that stays: ZooKeeper's watches fire once, and all of them when a connection drops."""
+"""A watch that stays set: ZooKeeper's own watches fire once, and when the connection drops."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LOG: Final = logging.getLogger("tallymark.coordination")
 
 
 class Watch:
-    """Calls ``callback`` on the watch thread whenever what is watched may have changed: after
-    each change, and after each reconnection (changes meanwhile are not told one by one).
+    """Calls ``callback`` on the watch thread whenever the node may have changed: after each change,
+    and after each reconnection (changes meanwhile are not reported one by one).
 
-    ``arm(fire)`` sets ZooKeeper's one-shot watch by reading with ``watch=fire``. The watch stands
-    from the constructor on; read what you watch after it, or in the callback.
+    ``arm(fire)`` sets ZooKeeper's one-shot watch by reading with ``watch=fire``. The watch is set
+    from the constructor on; read the node after that, or in the callback.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Watch:
             raise
 
     def cancel(self) -> None:
-        """No more calls, but for one that is running."""
+        """No more calls, except one that is running."""
         self._cancelled.set()
         self._unlisten()
 
@@ -50,23 +50,23 @@ class Watch:
             self._zookeeper.dispatch(self._fire)
 
     def _fire(self) -> None:
-        # While there is no connection nothing can be armed; the next CONNECTED comes back here.
+        # Without a connection no watch can be set; the next CONNECTED calls this again.
         if self._cancelled.is_set() or self._zookeeper.state is not SessionState.CONNECTED:
             return
         try:
             self._arm(self._fire)
             self._callback()
         except (ConnectError, SessionLostError, ClosedError):
-            return  # the next CONNECTED comes back here, or nobody wants to know any more
+            return  # the next CONNECTED calls this again, or the watch was cancelled
         except Exception:
             LOG.exception("a watch callback failed")
 
 
 def watch_children(zookeeper: ZooKeeper, path: str, callback: Callable[[], None]) -> Watch:
-    """Hear of children that come and go, and of the node itself while it is not there yet."""
+    """Call back when children come or go, and when the node itself comes."""
     return Watch(zookeeper, lambda fire: zookeeper.children(path, watch=fire), callback)
 
 
 def watch_node(zookeeper: ZooKeeper, path: str, callback: Callable[[], None]) -> Watch:
-    """Hear of a node that comes, changes or goes."""
+    """Call back when a node comes, changes or goes."""
     return Watch(zookeeper, lambda fire: zookeeper.exists(path, watch=fire), callback)

@@ -1,15 +1,15 @@
 """A ZooKeeper session under one chroot: typed commands with deadlines, and session events.
 
-A session has three states, and what they mean for everybody who holds an ephemeral node:
+A session has three states. For the owner of an ephemeral node they mean:
 
-* CONNECTED: what the nodes promise holds.
-* SUSPENDED: nobody answers. The session may be given up any moment without our hearing of it, so
-  whoever acts on the strength of an ephemeral node stops at once.
+* CONNECTED: the node exists, so the owner may act on it.
+* SUSPENDED: there is no connection. The session may expire at any moment without our notice, so an
+  owner that acts because of its node stops at once.
 * LOST: the session is over and its ephemeral nodes are gone. The next CONNECTED is a new session;
   owners register again.
 
-CONNECTED after SUSPENDED in the same session (:attr:`SessionEvent.session` tells) means that the
-nodes still stand, but watches have fired and must be set anew.
+CONNECTED after SUSPENDED in the same session (compare :attr:`SessionEvent.session`) means that the
+nodes still exist, but watches have fired and must be set again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _TOLD: Final = {
     SessionState.LOST: "the session is lost, what was ephemeral is gone",
 }
 SessionListener = Callable[[SessionEvent], None]
-"""Called on the connection's thread: must neither block nor give commands."""
+"""Called on the connection's thread: must neither block nor send commands."""
 
 
 def parse_connect(text: str) -> tuple[str, str]:
@@ -89,8 +89,8 @@ class ZooKeeper(ClosedByWith):
 
     ``connect`` may hold the chroot itself (``host:port/chroot``). ``command_timeout_ms`` bounds
     every command, a wait for the connection included. ``access`` are the credentials, default:
-    those of the environment, if any. Errors of commands: ConnectError (nobody
-    answered in time; unknown whether it was done), SessionLostError, ClosedError, and those of
+    those of the environment, if any. Errors of commands: ConnectError (no response in time; it is
+    not known whether it was done), SessionLostError, ClosedError, and those of
     :mod:`tallymark.coordination.session.errors`. Paths are below the chroot.
     """
 
@@ -144,7 +144,7 @@ class ZooKeeper(ClosedByWith):
             if self._closed:
                 return
             self._closed = True
-        self._connected.set()  # whoever waits for a connection learns that there will be none
+        self._connected.set()  # wake threads that wait for a connection: there will be none
         if self._started:
             self._kazoo.stop()
 
@@ -155,7 +155,7 @@ class ZooKeeper(ClosedByWith):
 
     @property
     def state(self) -> SessionState:
-        """The state last heard of."""
+        """The state after the last event."""
         return self._state
 
     @property
@@ -169,7 +169,8 @@ class ZooKeeper(ClosedByWith):
             raise SessionLostError(f"the connection to ZooKeeper {self.connect} was given up")
 
     def listen(self, listener: SessionListener) -> Callable[[], None]:
-        """Hear of every session event from now on; returns the function that ends that."""
+        """Call ``listener`` at every session event from now on; returns a function that ends
+        that."""
         with self._lock:
             self._listeners.append(listener)
 
@@ -181,7 +182,7 @@ class ZooKeeper(ClosedByWith):
         return stop
 
     def dispatch(self, function: Callable[[], None]) -> None:
-        """Run a function on the watch thread, where it may block and give commands."""
+        """Run a function on the watch thread, where it may block and send commands."""
         if not self._closed:
             self._kazoo.dispatch(function)
 
@@ -223,7 +224,7 @@ class ZooKeeper(ClosedByWith):
             self._kazoo.create(self._abs(path), data, ephemeral, self._timeout)
 
     def ensure(self, path: str) -> None:
-        """Make sure that a persistent node and its parents are there; contents stay."""
+        """Make sure that a persistent node and its parents exist; contents stay."""
         if path in ("", "/"):
             return
         try:
@@ -290,7 +291,7 @@ class ZooKeeper(ClosedByWith):
                 self.write(path, data)
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Delete a node; gone already is fine. BadVersionError, NotEmptyError."""
+        """Delete a node; no error if there is none. BadVersionError, NotEmptyError."""
         self._ready(path)
         try:
             self._kazoo.delete(self._abs(path), version, self._timeout)
@@ -308,24 +309,24 @@ class ZooKeeper(ClosedByWith):
                 continue
 
     def unrestricted(self, paths: Sequence[str]) -> list[str]:
-        """Those of these nodes that let everybody do more than our credentials ask for."""
+        """The nodes among these that allow everyone more than they should with our credentials."""
         self._ready(paths[0] if paths else "/")
         found = set(self._kazoo.unrestricted([self._abs(path) for path in paths], self._timeout))
         return [path for path in paths if self._abs(path) in found]
 
     def restrict(self, paths: Sequence[str]) -> int:
-        """Close them, as new ones are; how many were there and let us."""
+        """Restrict them as new nodes are. Returns how many existed and could be changed."""
         self._ready(paths[0] if paths else "/")
         return self._kazoo.restrict([self._abs(path) for path in paths], self._timeout)
 
     @property
     def closes(self) -> bool:
-        """Whether the nodes that are made here are closed to others."""
+        """Whether this session restricts the nodes that it creates."""
         return self._access.closed
 
     def commit(self, steps: Sequence[Step], session: int = 0) -> None:
-        """Do all steps or none. Raises the error of the step that did not hold; SessionLostError
-        when ``session`` is given and no longer the open one."""
+        """Do all steps or none. Raises the error of the step that failed; SessionLostError when
+        ``session`` is given and no longer the open one."""
         if not steps:
             return
         self._ready(steps[0].path)
@@ -372,7 +373,7 @@ class ZooKeeper(ClosedByWith):
             self.chroot = root
 
     def _unreachable(self) -> ConnectError:
-        """Why no session came: the address that failed and at which stage."""
+        """Why there is no session: the address that failed and at which stage."""
         for part in self.connect.split(","):
             host, colon, port = part.rpartition(":")
             name, number = (host, int(port)) if colon else (part, DEFAULT_PORT)

@@ -1,11 +1,11 @@
-"""How a broker hears which topics have changed: ``/brokers/changes/change_[number]``.
+"""How brokers learn which topics have changed: ``/brokers/changes/change_[number]``.
 
 Every transaction that changes a topic (its partitions, their leaders, its settings, its life) adds
 one numbered node ``{"version":1,"topics":["clicks"]}``. A broker watches the one parent, and reads
-again only what the nodes name that it has not seen. One watch serves ten thousand partitions, a
-change costs what has changed, and a watch that was missed (the connection was away) misses nothing.
+only the topics that new nodes name. One watch is enough for ten thousand partitions, a change costs
+no more than what has changed, and a missed watch (the connection was lost) loses nothing.
 
-The controller removes old nodes; a reader that was away for longer reads everything.
+The controller removes old nodes; a broker that was away for longer reads everything.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tallymark.coordination.session.watches import Watch, watch_children
 from tallymark.coordination.session.zookeeper import ZooKeeper
 
 KEPT: Final = 100
-"""The newest changes are kept when old ones are removed, which is done at twice as many."""
+"""So many of the newest changes are kept; old ones are removed when there are twice as many."""
 _PREFIX: Final = "change_"
 _DIGITS: Final = 10
 
 
 def change_of(topics: Iterable[str]) -> Create:
-    """The step that tells all brokers, for the transaction that changes these topics."""
+    """The step that notifies all brokers, for the transaction that changes these topics."""
     document = documents.dump({"version": 1, "topics": sorted(set(topics))})
     return Create(f"{paths.CHANGES}/{_PREFIX}", document, numbered=True)
 
@@ -42,7 +42,7 @@ class ChangeReader:
         self._read_to = -1
 
     def watch(self, callback: Callable[[], None]) -> Watch:
-        """Hear of changes until the watch is cancelled."""
+        """Call back at changes until the watch is cancelled."""
         self._zookeeper.ensure(paths.CHANGES)
         return watch_children(self._zookeeper, paths.CHANGES, callback)
 
@@ -64,13 +64,14 @@ class ChangeReader:
             try:
                 document = documents.load(_path(number), node.data)
                 names = documents.field(_path(number), document, "topics", list)
-            except MalformedNodeError:  # somebody else's: whatever it was meant to tell
+            except MalformedNodeError:  # not ours: its meaning is not known
                 return None
             topics.update(name for name in names if isinstance(name, str))
         return topics
 
     def done(self) -> None:
-        """What :meth:`unseen` told has been read; without this it is told again."""
+        """The topics that :meth:`unseen` returned were read; without this call it returns them
+        again."""
         self._seen = self._read_to
 
     def remove_old(self) -> None:
@@ -83,8 +84,8 @@ class ChangeReader:
     def _numbers(self) -> list[int]:
         names = self._zookeeper.children(paths.CHANGES)
         parent = self._zookeeper.find(paths.CHANGES)
-        # A number that was not given out yet is a stranger's: who believed it would take every
-        # change up to it for one that was seen.
+        # A number that ZooKeeper has not given out yet is not ours: with it every change up to that
+        # number would count as seen.
         end = parent.children_version if parent else 0
         digits = (name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
         numbers = [int(text) for text in digits if text.isdecimal() and len(text) == _DIGITS]
@@ -92,8 +93,8 @@ class ChangeReader:
 
 
 def _missed(seen: int, numbers: list[int]) -> bool:
-    """Whether changes behind ``seen`` may have been removed already. The newest ones never are, so
-    without any as new as ``seen`` ZooKeeper's data was put back to an earlier state."""
+    """Whether changes after ``seen`` may have been removed already. The newest ones never are; so
+    if there is none as new as ``seen``, ZooKeeper's data was restored to an earlier state."""
     if seen in numbers:
         return False
     return len(numbers) >= KEPT or max(numbers, default=-1) < seen

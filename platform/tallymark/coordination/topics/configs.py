@@ -37,7 +37,7 @@ class TopicConfigs:
         }
 
     def watch(self, topic: str, callback: Callable[[], None]) -> Watch:
-        """Hear of changes of one topic's settings until the watch is cancelled."""
+        """Call back at changes of one topic's settings until the watch is cancelled."""
         return watch_node(self._zookeeper, paths.topic_config(topic), callback)
 
 

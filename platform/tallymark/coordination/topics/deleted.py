@@ -1,14 +1,14 @@
-"""Which topics are gone, for brokers that were away when they went.
+"""The topics that were deleted, for brokers that were away at that time.
 
 ::
 
     /brokers/deleted_topics/[broker id]-[topic id, 32 hex digits]
 
-A broker that starts and finds partitions on its disks that no topic has cannot tell a topic that
-was deleted from a ZooKeeper that has lost what it knew. So the transaction that deletes a topic
-adds one node for every broker that has partitions of it, and the broker removes its node once they
-are gone from its disks. A log whose topic id is in the list was deleted; another is left alone.
-Topics that Apache Kafka before 2.8 made have no id of their own and are not in the list.
+When a starting broker finds partitions of unknown topics on its disks, either the topics were
+deleted, or ZooKeeper has lost its data. So the transaction that deletes a topic adds one node for
+every broker that has partitions of it, and the broker removes its node once they are gone from its
+disks. A log whose topic id is in the list is deleted; others are left alone. Topics that Apache
+Kafka before 2.8 created have no id and are not in the list.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tallymark.coordination.topics.registry import TopicAssignment
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _NO_ID: Final = uuid.UUID(int=0)
-"""Of all topics without one: it does not say which is gone."""
+"""The id of all topics without one: it does not identify a topic."""
 _STEPS: Final = 500
 """Nodes in one transaction."""
 
@@ -58,12 +58,13 @@ class DeletedTopics:
         return found - {_NO_ID}
 
     def forget(self, topic_ids: Iterable[uuid.UUID]) -> None:
-        """This broker has no partitions of these any more. Fine where they are not in the list."""
+        """This broker has no partitions of these any more. No error where they are not in the
+        list."""
         doomed = [Delete(_path(self._broker_id, each)) for each in self.here() & set(topic_ids)]
         for at in range(0, len(doomed), _STEPS):
             try:
                 self._zookeeper.commit(doomed[at : at + _STEPS])
-            except NoNodeError:  # an earlier run of this broker is just doing the same
+            except NoNodeError:  # an earlier process of this broker is just doing the same
                 for step in doomed[at : at + _STEPS]:
                     with contextlib.suppress(NoNodeError):
                         self._zookeeper.commit([step])

@@ -1,4 +1,4 @@
-"""Topics, their partitions, and who leads those: ``/brokers/topics``.
+"""Topics, their partitions and leaders: ``/brokers/topics``.
 
 The nodes hold what Apache Kafka writes there::
 
@@ -8,8 +8,8 @@ The nodes hold what Apache Kafka writes there::
     /brokers/topics/[topic]/partitions/[p]/state
         {"controller_epoch":1, "leader":1, "version":1, "leader_epoch":0, "isr":[1,2]}
 
-A topic without partitions is one that is being created, and counts as none. Changes are made by
-:mod:`~tallymark.coordination.topics.writer`, but for the request to delete a topic.
+A topic without partitions is being created, and does not count yet.
+:mod:`~tallymark.coordination.topics.writer` makes all changes, except requests to delete a topic.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _REQUESTS: Final = 500
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
     """A topic: ``assignment[p]`` are the ids of the brokers that hold partition p, the preferred
-    leader first. ``version`` counts changes of the node. The id is another one after a
-    re-creation."""
+    leader first. ``version`` counts changes of the node. A topic that is created again gets another
+    id."""
 
     name: str
     topic_id: uuid.UUID
@@ -51,7 +51,7 @@ class TopicAssignment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who leads a partition. ``leader`` is -1 while there is none; ``leader_epoch`` counts the
+    """The leader of a partition. ``leader`` is -1 while there is none; ``leader_epoch`` counts the
     leaders; ``isr`` are the replicas in sync; ``version`` counts changes of the node."""
 
     leader: int
@@ -62,7 +62,7 @@ class PartitionState:
 
 
 class TopicRegistry:
-    """Reads the topics of one cluster. What cannot be a topic is left out and told."""
+    """Reads the topics of one cluster. A node that is not a topic is left out and reported."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
@@ -118,35 +118,35 @@ class TopicRegistry:
         }
 
     def watch(self, callback: Callable[[], None]) -> Watch:
-        """Hear of topics that come and go until the watch is cancelled."""
+        """Call back when topics come or go, until the watch is cancelled."""
         return watch_children(self._zookeeper, paths.TOPICS, callback)
 
     # -- deletion -----------------------------------------------------------------------------
 
     def request_deletes(self, names: Sequence[str]) -> None:
-        """Ask the controller to delete topics. Asking twice is fine."""
+        """Ask the controller to delete topics. Idempotent."""
         self._zookeeper.ensure(paths.DELETE_TOPICS)
         steps = [Create(paths.delete_topic(name)) for name in names]
         for at in range(0, len(steps), _REQUESTS):
             part = steps[at : at + _REQUESTS]
             try:
                 self._zookeeper.commit(part)
-            except NodeExistsError:  # somebody has asked for one of them
+            except NodeExistsError:  # one of them was requested before
                 for step in part:
                     with contextlib.suppress(NodeExistsError):
                         self._zookeeper.commit([step])
 
     def deletions(self, watch: WatchCallback | None = None) -> list[str]:
-        """Topics that are asked to be deleted and are not gone yet."""
+        """Topics with a request to delete that are not gone yet."""
         return self._zookeeper.children(paths.DELETE_TOPICS, watch)
 
     def watch_deletions(self, callback: Callable[[], None]) -> Watch:
-        """Hear of requests to delete until the watch is cancelled."""
+        """Call back at requests to delete until the watch is cancelled."""
         return watch_children(self._zookeeper, paths.DELETE_TOPICS, callback)
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether a topic can be called so, by Kafka's rule."""
+    """Whether a topic may have this name, by Kafka's rule."""
     return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 

@@ -1,18 +1,18 @@
-"""Changing topics: create, grow, configure, lead, delete. Reading them is
-:mod:`~tallymark.coordination.topics.registry`.
+"""Changes topics: creates them, adds partitions, sets configs and leaders, deletes them. Reading is
+in :mod:`~tallymark.coordination.topics.registry`.
 
-Any broker may do all of it but the deletion, for which there is the controller. Each change is one
-transaction that checks what it was decided from:
+Any broker may do all of it, except deletions: these are the controller's. Each change is one
+transaction that checks the facts on which it was decided:
 
 * the versions of the nodes that it replaces
 * the *guard*: the version of ``/admin/delete_topics``, which every deletion raises. A topic that is
-  deleted and created again has the versions of a new one, so a broker that slept between reading
-  and writing could otherwise write into another topic of the same name
-* for deletions the controller's fence, so that one who was deposed deletes nothing
+  deleted and created again has the versions of a new one. Without the guard a broker that was slow
+  between reading and writing could write into another topic of the same name
+* for deletions the controller's fence, so that a deposed controller deletes nothing
 
-A request to ZooKeeper is at most 1 MB; what does not fit goes in steps that leave a complete
-picture after each: a topic with many partitions is created as a node without any, which counts as
-no topic, and gets its partitions last of all.
+A request to ZooKeeper is at most 1 MB. What does not fit is done in steps, with a consistent state
+after each: a topic with many partitions is created first as a node without partitions, which does
+not count as a topic, and gets its partitions last.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _PARENTS: Final = (
 )
 _ATTEMPTS: Final = 5
 _CHANGED: Final = (BadVersionError, NoNodeError, NodeExistsError, NotEmptyError)
-"""Somebody else has changed what this was decided from."""
+"""The facts on which this was decided have changed."""
 
 
 class TopicWriter:
@@ -76,8 +76,8 @@ class TopicWriter:
         *,
         controller_epoch: int = 0,
     ) -> None:
-        """Create a topic whose partitions are led by their first replica. Whoever sees it sees it
-        whole. KafkaError TOPIC_ALREADY_EXISTS, also while it is being deleted."""
+        """Create a topic whose partitions are led by their first replica. Readers see all of it or
+        nothing. KafkaError TOPIC_ALREADY_EXISTS, also while it is being deleted."""
         self._prepare()
         topic = TopicAssignment(name, topic_id, {p: tuple(r) for p, r in assignment.items()})
         states = [
@@ -101,7 +101,7 @@ class TopicWriter:
             raise KafkaError(CODES["TOPIC_ALREADY_EXISTS"], name) from None
 
     def _is_left_over(self, name: str) -> bool:
-        """Whether a creation in steps ended in the middle; the next one takes it over."""
+        """Whether a creation in steps was interrupted; the next one continues it."""
         node = self._zookeeper.find(paths.topic(name))
         return node is not None and not decode_topic(name, node.data, node.version).assignment
 
@@ -119,7 +119,7 @@ class TopicWriter:
             version = 0
         elif decode_topic(topic.name, node.data, node.version).assignment:
             raise NodeExistsError(place)
-        else:  # from now on only we can finish it: everybody else knows another version
+        else:  # from now on only we can finish it: all others know another version
             version = self._zookeeper.write(place, empty, node.version)
             self._zookeeper.delete_tree(paths.partitions(topic.name))
             self._zookeeper.create(paths.partitions(topic.name))
@@ -129,8 +129,8 @@ class TopicWriter:
         self._zookeeper.commit([SetData(place, encode_topic(topic), version), *ending])
 
     def _config_step(self, name: str, config: Mapping[str, str]) -> Step:
-        """The settings go with the topic; those of an earlier topic of that name, which another
-        kind of broker may have left, are replaced and not inherited."""
+        """The settings are written with the topic. They replace those of an earlier topic of that
+        name, which another kind of broker may have left."""
         path, data = paths.topic_config(name), configs.encode(config)
         return SetData(path, data) if self._zookeeper.exists(path) else Create(path, data)
 
@@ -140,7 +140,7 @@ class TopicWriter:
         self, name: str, added: Callable[[int], Sequence[tuple[int, ...]]], controller_epoch: int
     ) -> None:
         """Append partitions: ``added(n)`` gives the replicas of those that a topic of ``n``
-        partitions needs; it may raise, and is asked again when somebody else was quicker.
+        partitions needs; it may raise, and is called again when another broker was faster.
         KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
 
         def once(guard: Check) -> None:
@@ -185,10 +185,10 @@ class TopicWriter:
         guard: Check,
         fence: Check | None = None,
     ) -> dict[tuple[str, int], CoordinationError]:
-        """Replace the states of partitions, each of its ``version``; those that somebody else has
-        changed meanwhile come back with the error. Up to 500 stand or fall together, and are then
-        tried one by one. ``guard`` was read before the states. KafkaError STALE_CONTROLLER_EPOCH
-        when the fence fell."""
+        """Replace the states of partitions, each of its ``version``. Returns the error of each that
+        was changed meanwhile. Up to 500 are one transaction; if it fails they are tried one by one.
+        ``guard`` was read before the states. KafkaError STALE_CONTROLLER_EPOCH when the fence does
+        not hold."""
         failed: dict[tuple[str, int], CoordinationError] = {}
         head = [guard, fence] if fence else [guard]
         for part in _parts(list(states.items())):
@@ -203,7 +203,7 @@ class TopicWriter:
         return failed
 
     def guard(self) -> Check:
-        """To be read before what a change is decided from."""
+        """Read it before the facts on which a change is decided."""
         while True:
             node = self._zookeeper.find(paths.DELETE_TOPICS)
             if node is not None:
@@ -214,14 +214,15 @@ class TopicWriter:
 
     def delete(self, name: str, fence: Check) -> None:
         """Remove everything about a topic and the request to delete it. The last step is one
-        transaction, so that nobody can create the topic again and find the request standing.
-        KafkaError STALE_CONTROLLER_EPOCH when the fence fell: somebody else is in charge."""
+        transaction, so that the topic cannot be created again while the request still exists.
+        KafkaError STALE_CONTROLLER_EPOCH when the fence does not hold: another broker is the
+        controller."""
         self._prepare()
         for _ in range(_ATTEMPTS):
             try:
                 return self._delete(name, fence)
             except _CHANGED as error:
-                _check_office(error)
+                _check_controller(error)
         raise KafkaError(CODES["REQUEST_TIMED_OUT"], f"{name} changes while it is deleted")
 
     def _delete(self, name: str, fence: Check) -> None:
@@ -256,7 +257,7 @@ class TopicWriter:
     # -- inside -------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        """The parents stand."""
+        """Make sure that the parents exist."""
         if not self._ready:
             for parent in _PARENTS:
                 self._zookeeper.ensure(parent)
@@ -287,11 +288,11 @@ class TopicWriter:
         try:
             self._zookeeper.commit([*head, *steps, change_of(key[0] for key, _ in states)])
         except _CHANGED as error:
-            _check_office(error)
+            _check_controller(error)
             raise
 
 
-def _check_office(error: CoordinationError) -> None:
+def _check_controller(error: CoordinationError) -> None:
     if error.path.endswith(paths.CONTROLLER_EPOCH):
         raise KafkaError(CODES["STALE_CONTROLLER_EPOCH"], str(error)) from None
 
