@@ -121,7 +121,7 @@ def test_a_restarted_broker_waits_for_its_own_entry_of_before(
     registry = BrokerRegistry(zookeeper)
     node = registry.register(BrokerInfo(1, "127.0.0.1", 9095, "run-1"))
     gone.join()
-    assert node.stands
+    assert node.is_registered
     assert registry.brokers()[1].port == 9095
 
 

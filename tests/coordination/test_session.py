@@ -96,7 +96,7 @@ def test_a_session_survives_a_restart_of_the_server(server: ZooKeeperServer) -> 
         server.kill()
         assert events.get(timeout=SOON) == SessionEvent(SessionState.SUSPENDED)
         assert zookeeper.session == 0
-        assert not node.stands
+        assert not node.is_registered
         answers: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
         asker = threading.Thread(target=lambda: answers.put(list(registry.brokers())))
         asker.start()
@@ -105,7 +105,7 @@ def test_a_session_survives_a_restart_of_the_server(server: ZooKeeperServer) -> 
         assert answers.get(timeout=SOON) == [1]
         asker.join()
         assert changes.acquire(timeout=SOON)
-        assert node.stands
+        assert node.is_registered
         watch.cancel()
 
 
@@ -143,7 +143,7 @@ def test_a_lost_session_is_told_and_registrations_come_back(server: ZooKeeperSer
         states = [event.state for event in told]
         assert states[0] is SessionState.SUSPENDED
         assert states[-2:] == [SessionState.LOST, SessionState.CONNECTED]
-        eventually(lambda: node.stands)
+        eventually(lambda: node.is_registered)
         assert list(registry.brokers()) == [1]
         node.release()
         assert registry.brokers() == {}

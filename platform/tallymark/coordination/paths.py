@@ -7,17 +7,17 @@
     /brokers/topics/[topic]                             topic id, partition -> replica ids
     /brokers/topics/[topic]/partitions/[p]/state        leader, leader epoch, in-sync replicas
     /brokers/changes/change_[number]                    which topics have changed, for the brokers
-    /controller, /controller_epoch                      who is in charge (ephemeral), and since when
+    /controller, /controller_epoch                      the controller (ephemeral), and its epoch
     /config/topics/[topic]                              settings of a topic
     /config/users/[user], /config/clients/[client]      credentials and quotas
     /config/users/[user]/clients/[client]               quotas of a user with a client id
     /config/brokers/[id], /config/groups/[group]        settings changed at run time
     /kafka-acl/[type]/[name]                            access-control lists of a resource
-    /kafka-acl-extended/prefixed/[type]/[prefix]        and of all whose names begin so
-    /admin/delete_topics/[topic]                        asked for, not done yet
+    /kafka-acl-extended/prefixed/[type]/[prefix]        and of all names with the prefix
+    /admin/delete_topics/[topic]                        a deletion that was requested
     /producer_ids                                       the last block of producer ids given out
     /consumers/[group]/ids/[consumer]                   ephemeral: a live consumer's subscription
-    /consumers/[group]/owners/[topic]/[p]               ephemeral: who consumes the partition
+    /consumers/[group]/owners/[topic]/[p]               ephemeral: the owner of the partition
     /consumers/[group]/offsets/[topic]/[p]              next offset to consume
     /consumers/[group]/offsets/[topic]/[p]/epoch        leader epoch of the record before it
 """

@@ -1,7 +1,8 @@
-"""Group decisions: who is in a group, what is committed where. Pure: no I/O, no clock, no random.
+"""The decisions of a group coordinator: members of groups and committed offsets. Pure: no I/O, no
+clock, no random.
 
-Kafka's classic group protocol as a state machine: ``decide_...(group, input, config, now)`` answers
-what to append and whom to answer, and the shell in the broker does it. Read in this order:
+Kafka's classic group protocol as a state machine: ``decide_...(group, input, config, now)`` returns
+the records to append and the responses to send, and the broker does both. Read in this order:
 
 :mod:`~tallymark.groups.group`          what a group is, its states and deadlines
 :mod:`~tallymark.groups.inputs`         what comes in and goes out, and :class:`Decision`
@@ -10,7 +11,7 @@ what to append and whom to answer, and the shell in the broker does it. Read in 
 :mod:`~tallymark.groups.syncing`        SyncGroup
 :mod:`~tallymark.groups.membership`     heartbeats, leaving, deadlines
 :mod:`~tallymark.groups.offsets`        commits
-:mod:`~tallymark.groups.deletion`     deletion and expiry
+:mod:`~tallymark.groups.deletion`       deletion and expiry
 :mod:`~tallymark.groups.state`          what is kept: changed only by replaying records
 :mod:`~tallymark.groups.records`        Kafka's record formats of ``__consumer_offsets``
 :mod:`~tallymark.groups.placement`      which partition owns a group

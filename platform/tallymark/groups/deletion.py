@@ -1,9 +1,9 @@
-"""How offsets and groups come to an end: by request, by age, with their topic. Always tombstones.
+"""Deletes offsets and groups: by request, by age, or with their topic. Always by tombstones.
 
-Age (KIP-211) counts from the moment a group became empty; for one without members of its own (a
-consumer that assigned its partitions itself) from each commit; and while a group of consumers is
-stable, from the commit, for topics that nobody in it is subscribed to any more. A time that the
-client gave with the commit goes before all of these.
+Age (KIP-211) counts from the moment a group became empty. For a group without members (a consumer
+that assigned its partitions itself) it counts from each commit. While a group of consumers is
+stable, it counts from the commit for topics that no member is subscribed to any more. A retention
+time that the client sent with the commit has priority.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tallymark.groups.subscriptions import may_be_reading, subscribed_topics
 
 
 def decide_forget_topic(state: OffsetsState, topic: str) -> list[GroupRecord]:
-    """Tombstones for every commit on a deleted topic: one created again under the name must not
-    be resumed where the old one ended."""
+    """Tombstones for every commit on a deleted topic: a new topic of that name must not be resumed
+    where the old one ended."""
     return [(encode_key(key), None) for key in state.of_topic(topic)]
 
 
@@ -42,7 +42,8 @@ def decide_delete_group(state: GroupsState, group: Group) -> tuple[list[GroupRec
 def decide_delete_offsets(
     state: GroupsState, group: Group, places: Sequence[tuple[str, int]]
 ) -> tuple[list[GroupRecord], int, list[int]]:
-    """Tombstones for offsets, a code for the request as a whole, and one for each place."""
+    """Tombstones for offsets, an error code for the request as a whole, and one for each
+    partition."""
     if group.vacant and not state.knows(group.group_id):
         return [], CODES["GROUP_ID_NOT_FOUND"], []
     if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
@@ -61,7 +62,7 @@ def decide_delete_offsets(
 def decide_expire(
     state: GroupsState, group: Group, retention_ms: int, wall_ms: int
 ) -> list[GroupRecord]:
-    """Tombstones for what is too old. With its last offset an empty group goes too."""
+    """Tombstones for what is too old. An empty group is deleted with its last offset."""
     since = _age_counts_from(group)
     if since is None:
         return []
@@ -82,9 +83,9 @@ def decide_expire(
 
 
 def _age_counts_from(group: Group) -> Callable[[str, CommittedOffset], int | None] | None:
-    """From which moment (UTC) an offset's age counts: None for one that does not age now."""
+    """The moment (UTC) from which an offset's age counts: None for one that does not age now."""
     if group.state is State.EMPTY:
-        # Without a protocol type it never had members; old records do not know since when.
+        # Without a protocol type it never had members; old records do not hold the time.
         emptied = group.state_since_ms if group.protocol_type is not None else -1
         return lambda topic, offset: emptied if emptied >= 0 else offset.commit_timestamp
     topics = subscribed_topics(group)

@@ -1,20 +1,20 @@
-"""A group as its coordinator sees it: members, generation, who waits for what, until when.
+"""A group in its coordinator: members, generation, parked requests, and deadlines.
 
 ::
 
     Empty ──── join ────► PreparingRebalance ◄──── join, leave, expiry ───┐
       ▲                     │                                             │
-      │   nobody is left    │ all have joined, or time is up              │
+      │   none are left     │ all have joined, or time is up              │
       └─────────────────────┤                                             │
                             ▼                                             │
                    CompletingRebalance ──── the leader syncs ────► Stable ┤
                             └─────────────────────────────────────────────┘
 
-Dead is what a group is called that does not exist (DescribeGroups). What survives a restart is an
-empty group or a stable generation (:class:`~tallymark.groups.records.GroupMetadata`); a rebalance
-under way is begun anew by its members.
+A group that does not exist is called Dead (DescribeGroups). An empty group or a stable generation
+survives a restart (:class:`~tallymark.groups.records.GroupMetadata`); the members of a rebalance
+under way begin it again.
 
-A *ticket* is a number that stands for a parked request: the shell knows whose it is.
+A *ticket* is the number of a parked request: the broker knows its connection.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ CONSUMER: Final = "consumer"
 """The protocol type whose metadata are subscriptions to topics."""
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""What a member knows, best first: (name, metadata)."""
+"""The protocols of a member, best first: (name, metadata)."""
 
 
 class State(Enum):
-    """Where a group stands; the values are Kafka's words for it."""
+    """The state of a group; the values are Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -46,7 +46,7 @@ class State(Enum):
 
 
 class Now(NamedTuple):
-    """The moment of a decision. Deadlines are compared with ``ms``, of a clock that never jumps;
+    """The moment of a decision. Deadlines are compared with ``ms``, of a monotonic clock;
     ``wall_ms`` (UTC) goes into records."""
 
     ms: int
@@ -64,12 +64,12 @@ class GroupConfig:
     max_protocol_bytes: int = 1_048_576
     """Names and metadata of one member's protocols together; more could never be stored."""
     new_member_timeout_ms: int = 300_000
-    """A join of somebody who has not been answered yet is given up after this (Kafka's 5 min)."""
+    """The parked join of a new member is given up after this time (Kafka's 5 min)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member. It waits for an answer while it has a ticket."""
+    """One member. While it has a ticket, a request of it is parked."""
 
     member_id: str
     instance_id: str | None
@@ -82,9 +82,9 @@ class Member:
     join_ticket: int | None = None
     sync_ticket: int | None = None
     deadline_ms: int = 0
-    """Silent until then, it is out; see :attr:`expires`."""
+    """A member that sends nothing until then is removed; see :attr:`expires`."""
     is_new: bool = False
-    """It has joined, and no generation has begun with it yet."""
+    """It has joined, and is not in a generation yet."""
     names: tuple[str, ...] = field(init=False)
     """Names of its protocols, best first."""
 
@@ -93,8 +93,8 @@ class Member:
 
     @property
     def expires(self) -> bool:
-        """Whether the deadline counts: who waits for us cannot send heartbeats. A new member that
-        waits is given up all the same: it may be a client that has long gone and come again."""
+        """Whether the deadline counts: a member whose request is parked cannot send heartbeats. It
+        counts for a new member, though: that may be a client that has gone and joined again."""
         return self.is_new or (self.join_ticket is None and self.sync_ticket is None)
 
     def metadata_of(self, protocol: str | None) -> bytes:
@@ -104,7 +104,7 @@ class Member:
 
 class InitialDelay(NamedTuple):
     """The first rebalance of an empty group waits for more members: ``delay_ms`` of it run now,
-    ``remaining_ms`` may be added; ``joined``: somebody came since."""
+    ``remaining_ms`` may be added; ``joined``: another member has joined since."""
 
     delay_ms: int
     remaining_ms: int
@@ -113,7 +113,7 @@ class InitialDelay(NamedTuple):
 
 @dataclass(slots=True)
 class Group:
-    """A group. Decisions work on a :meth:`copy`; one that is in force is not changed."""
+    """A group. Decisions work on a :meth:`copy`; the present one is never changed."""
 
     group_id: str
     state: State = State.EMPTY
@@ -125,13 +125,14 @@ class Group:
     """Wall clock, UTC; -1 where it is not known."""
     members: dict[str, Member] = field(default_factory=dict[str, Member])
     pending: dict[str, int] = field(default_factory=dict[str, int])
-    """Ids given to joiners who must come back with them, and their deadlines."""
+    """Member ids that were given to clients, which must join again with them, and their
+    deadlines."""
     unsynced: set[str] = field(default_factory=set[str])
     """Members of this generation that have not asked for their assignment yet."""
     join_deadline_ms: int | None = None
-    """When a rebalance goes on without those who have not joined."""
+    """When a rebalance continues without the members that have not joined."""
     sync_deadline_ms: int | None = None
-    """When those in :attr:`unsynced` are out."""
+    """When the members in :attr:`unsynced` are removed."""
     initial: InitialDelay | None = None
 
     def copy(self) -> Group:
@@ -145,12 +146,12 @@ class Group:
 
     @property
     def vacant(self) -> bool:
-        """Nobody is in it and nobody is expected."""
+        """Whether it has no members and no pending member ids."""
         return self.state is State.EMPTY and not self.members and not self.pending
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When :func:`~tallymark.groups.expiring.decide_expiry` has something to do next."""
+        """When :func:`~tallymark.groups.membership.decide_expiry` has something to do next."""
         return min(self._deadlines(), default=None)
 
     def _deadlines(self) -> Iterator[int]:
@@ -174,22 +175,22 @@ class Group:
 
     @property
     def everybody_joined(self) -> bool:
-        """Whether the rebalance has to wait for nobody."""
+        """Whether all members have joined the rebalance."""
         return not self.pending and self.waiting_to_join == len(self.members)
 
     def static_member(self, instance_id: str) -> Member | None:
-        """Who has the static id."""
+        """The member with the static id."""
         return next((m for m in self.members.values() if m.instance_id == instance_id), None)
 
     def static_members(self) -> dict[str, Member]:
-        """Everybody with a static id, by it: for many look-ups."""
+        """All members with a static id, by that id: for many look-ups."""
         return {m.instance_id: m for m in self.members.values() if m.instance_id is not None}
 
     def check_member(
         self, member_id: str, instance_id: str | None, holders: Mapping[str, Member] | None = None
     ) -> int:
-        """0, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another has the static id. ``holders``:
-        :meth:`static_members`, if they are known."""
+        """0, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another member has the static id.
+        ``holders``: :meth:`static_members`, if they are known."""
         member = self.members.get(member_id)
         if instance_id is None:
             return 0 if member is not None else CODES["UNKNOWN_MEMBER_ID"]
@@ -200,7 +201,7 @@ class Group:
         return CODES["UNKNOWN_MEMBER_ID" if holder is None else "FENCED_INSTANCE_ID"]
 
     def accepts(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether somebody with these protocols can be in the group."""
+        """Whether a member with these protocols can be in the group."""
         if not protocol_type or not protocols:
             return False
         if not self.members:
@@ -210,7 +211,7 @@ class Group:
 
     def vote(self) -> str:
         """The protocol of the next generation: each member votes for the first on its list that all
-        know. Of equals the one that was voted for first. There must be members."""
+        know. Of equal ones the first that got a vote. There must be members."""
         common = self._common_protocols()
         votes = Counter(
             next(name for name in member.names if name in common)
@@ -219,13 +220,13 @@ class Group:
         return max(votes, key=lambda name: votes[name])
 
     def _common_protocols(self) -> set[str]:
-        # Most members say the same, and a large group asks this at every join.
+        # Most members vote alike, and a large group does this at every join.
         distinct = [set(names) for names in {member.names for member in self.members.values()}]
         return set.intersection(*distinct)
 
 
 def to_metadata(group: Group) -> GroupMetadata:
-    """What of the group is kept."""
+    """The part of the group that is stored."""
     return GroupMetadata(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -249,8 +250,8 @@ def to_metadata(group: Group) -> GroupMetadata:
 
 
 def from_metadata(group_id: str, kept: GroupMetadata, now_ms: int) -> Group:
-    """The group as a new coordinator takes it over: its members have a session timeout to show
-    that they live."""
+    """The group as a new coordinator loads it: its members have one session timeout to send a
+    heartbeat."""
     members = {
         member.member_id: Member(
             member_id=member.member_id,

@@ -1,6 +1,6 @@
-"""What comes to a group, and what it is answered: the shapes between decisions and the wire.
+"""The requests of a group and the responses to them, as decisions take and return them.
 
-A ``ticket`` stands for the request until it is answered, in this decision or a later one.
+A ``ticket`` identifies the request until it is answered, in this decision or a later one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tallymark.groups.records import GroupRecord
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Somebody wants to be in the next generation. Times in ms."""
+    """A request to be in the next generation. Times in ms."""
 
     ticket: int
     member_id: str
-    """Empty for somebody who has no id yet."""
+    """Empty for a client without an id."""
     instance_id: str | None
     fresh_id: str
-    """The id to give where one has to be given: its random part is the caller's."""
+    """The id for a new member, if it needs one: the caller has made its random part."""
     client_id: str
     client_host: str
     session_timeout_ms: int
@@ -29,9 +29,9 @@ class Join:
     protocol_type: str
     protocols: Protocols
     must_know_id: bool = False
-    """Version 4 and up: who has no id is given one and must come again with it (KIP-394)."""
+    """Version 4 and up: a client without an id gets one and must join again with it (KIP-394)."""
     may_skip_assignment: bool = False
-    """Version 9 and up: a static leader can be told to keep the assignment (KIP-814)."""
+    """Version 9 and up: the response can tell a static leader to keep the assignment (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A member asks for its assignment; the leader brings everybody's."""
+    """A member requests its assignment; the leader sends the assignments of all."""
 
     ticket: int
     member_id: str
@@ -73,7 +73,7 @@ class SyncReply:
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """Somebody who leaves, by id; or, with an empty id, by static id (KIP-345)."""
+    """A member that leaves, by id; or, with an empty id, by static id (KIP-345)."""
 
     member_id: str
     instance_id: str | None = None
@@ -84,9 +84,9 @@ Reply = JoinReply | SyncReply
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What follows from an input: append ``records``; then ``after`` is in force and ``replies``
-    (ticket, answer) go out. Where the append fails with an error code, what ``otherwise`` says
-    follows instead."""
+    """The result of a request: append ``records``; then ``after`` becomes the group, and
+    ``replies`` (ticket, response) are sent. Where the append fails with an error code, call
+    ``otherwise`` and follow its decision instead."""
 
     after: Group
     records: tuple[GroupRecord, ...] = ()
@@ -94,10 +94,10 @@ class Decision:
     codes: tuple[int, ...] = ()
     """The answer to an input without a ticket: one code each."""
     otherwise: Callable[[int], Decision] | None = None
-    """None: the same, but for the records."""
+    """None: the same decision, without the records."""
 
 
 def refused_join(join: Join, error: int, member_id: str | None = None) -> tuple[int, JoinReply]:
-    """The answer to a join that is refused; it names the id that the joiner should have."""
+    """The answer to a refused join; it has the id that the client should use."""
     known = join.member_id if member_id is None else member_id
     return join.ticket, JoinReply(error, member_id=known)

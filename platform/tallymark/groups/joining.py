@@ -1,8 +1,7 @@
-"""JoinGroup: who is let in, and whether that moves the group.
+"""JoinGroup: which members are accepted, and whether that begins a rebalance.
 
-A member that joins again changes nothing where nothing has changed for it: it is told the
-generation in force. Anything else begins a rebalance. A static member that comes back under a new
-member id takes over the place of the old one (KIP-345).
+A member that joins again without a change gets the present generation. Anything else begins a
+rebalance. A static member that comes back with a new member id replaces the old one (KIP-345).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _PROTOCOL_OVERHEAD: Final = 100
 
 
 def decide_join(group: Group, join: Join, config: GroupConfig, now: Now) -> Decision:
-    """Answer the join, now or when the rebalance it is part of gets there."""
+    """Answer the join, now or at the end of its rebalance."""
     error = _refusal(group, join, config)
     transition = Transition(group, config, now)
     if error:
@@ -75,8 +74,8 @@ def _refusal(group: Group, join: Join, config: GroupConfig) -> int:
 
 
 def _can_be_kept(join: Join, config: GroupConfig) -> bool:
-    """Whether there is a record for what the member says of itself. Newer requests may carry texts
-    of any length, records have 16 bits for it."""
+    """Whether a record can hold the texts of the member. Newer requests may have texts of any
+    length, records have 16 bits for it."""
     texts = [join.protocol_type, join.instance_id or "", *(name for name, _ in join.protocols)]
     size = sum(_PROTOCOL_OVERHEAD + len(name) + len(data) for name, data in join.protocols)
     longest = max(len(text.encode()) for text in texts)
@@ -84,8 +83,8 @@ def _can_be_kept(join: Join, config: GroupConfig) -> bool:
 
 
 def _has_room(group: Group, join: Join, config: GroupConfig) -> bool:
-    """Members keep their place, except where a rebalance is to bring a group of too many down to
-    its size; ids given in advance count, or they could be asked for without end."""
+    """Existing members have room, except where a rebalance has to reduce a group of too many. Ids
+    that were given in advance count, or clients could request them without end."""
     if join.instance_id is not None and group.static_member(join.instance_id) is not None:
         return True
     if group.state is State.PREPARING_REBALANCE:
@@ -101,7 +100,7 @@ def _has_room(group: Group, join: Join, config: GroupConfig) -> bool:
 
 
 def _join_again(transition: Transition, join: Join) -> None:
-    """Somebody who has an id."""
+    """A join with a member id."""
     group = transition.group
     if join.member_id in group.pending:
         _add(transition, join, join.member_id)
@@ -110,7 +109,7 @@ def _join_again(transition: Transition, join: Join) -> None:
     unchanged = member.protocols == join.protocols
     leads = group.leader == member.member_id
     if group.state is State.COMPLETING_REBALANCE and unchanged:
-        # It has not got the answer of this generation.
+        # It has not received the response of this generation.
         transition.replies.append((join.ticket, place_of(transition, member)))
     elif group.state is State.STABLE and unchanged and not leads:
         transition.replies.append((join.ticket, place_of(transition, member)))
@@ -138,8 +137,8 @@ def _add(transition: Transition, join: Join, member_id: str) -> None:
             rebalance_timeout_ms=join.rebalance_timeout_ms,
             protocols=join.protocols,
             join_ticket=join.ticket,
-            # It cannot send heartbeats before it is answered, nor is a lost connection noticed
-            # while its join is parked: a client that tries again and again would fill the group.
+            # It cannot send heartbeats before it is answered, and a lost connection is not noticed
+            # while its join is parked: a client that retries often would fill the group.
             deadline_ms=transition.now.ms + transition.config.new_member_timeout_ms,
             is_new=True,
         )
@@ -148,8 +147,8 @@ def _add(transition: Transition, join: Join, member_id: str) -> None:
 
 
 def _wait(transition: Transition, join: Join, member: Member) -> Member:
-    """The member waits for the next generation, with what it says now. A join of its that is still
-    parked was given up by its client."""
+    """The member waits for the next generation, with its new metadata. If an older join of it is
+    still parked, its client has given that up."""
     answered = transition.answer_join(
         member, JoinReply(CODES["REBALANCE_IN_PROGRESS"], member_id=member.member_id)
     )
@@ -165,13 +164,13 @@ def _wait(transition: Transition, join: Join, member: Member) -> Member:
 
 
 def _replace_static(transition: Transition, join: Join, old: Member, before: Group) -> None:
-    """A static member is back under a new id; who still uses the old one is fenced."""
+    """A static member is back with a new id; a client that still uses the old one is fenced."""
     group = transition.group
     led = group.leader
     member = _take_place(transition, join, old)
     if group.state is State.STABLE and group.vote() == group.protocol:
-        # Nothing moves. A leader before version 9 is told that the old id leads, so that it does
-        # not assign anew: a stable group would not spread that.
+        # No rebalance. A leader before version 9 is told that the old id leads, so that it does not
+        # assign again: a stable group would not distribute that.
         leads = group.leader == member.member_id
         reply = JoinReply(
             member_id=member.member_id,
@@ -184,7 +183,7 @@ def _replace_static(transition: Transition, join: Join, old: Member, before: Gro
         )
         transition.alive(transition.answer_join(member, reply))
         transition.store = True
-        # Not kept, not taken over: a restart would bring the old id back.
+        # If it is not stored, it does not count: a restart would bring the old id back.
         transition.otherwise = lambda error: Decision(
             before, replies=(refused_join(join, error, ""),)
         )
@@ -196,7 +195,7 @@ def _replace_static(transition: Transition, join: Join, old: Member, before: Gro
 
 
 def _take_place(transition: Transition, join: Join, old: Member) -> Member:
-    """Put the new id where the old one was, in the order of members too."""
+    """Put the new id in the place of the old one, also in the order of members."""
     group, new_id = transition.group, join.fresh_id
     fenced = CODES["FENCED_INSTANCE_ID"]
     old = transition.answer_join(old, JoinReply(fenced, member_id=old.member_id))

@@ -1,4 +1,4 @@
-"""Heartbeats and departures, asked for or not."""
+"""Heartbeats, and members that leave or expire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def decide_heartbeat(
     config: GroupConfig,
     now: Now,
 ) -> Decision:
-    """A member says that it lives. Its code: 0, or what it has to do."""
+    """The heartbeat of a member. Its code: 0, or what the member has to do."""
     code = check_generation(group, member_id, instance_id, generation)
     if code:
         return Decision(group, codes=(code,))
@@ -30,7 +30,7 @@ def decide_heartbeat(
 
 
 def check_generation(group: Group, member_id: str, instance_id: str | None, generation: int) -> int:
-    """0 for a member of the generation in force, or the code that says what is wrong."""
+    """0 for a member of the present generation, else the error code."""
     code = group.check_member(member_id, instance_id)
     if code or group.generation == generation:
         return code
@@ -40,7 +40,7 @@ def check_generation(group: Group, member_id: str, instance_id: str | None, gene
 def decide_leave(
     group: Group, leavers: Sequence[Leaver], config: GroupConfig, now: Now
 ) -> Decision:
-    """Members leave, several at once where a tool removes them; one code each."""
+    """Members leave, several at once where a tool removes them; one error code each."""
     transition = Transition(group, config, now)
     members_before = len(group.members)
     holders = transition.group.static_members()
@@ -73,7 +73,7 @@ def _leave(transition: Transition, leaver: Leaver, holders: dict[str, Member]) -
 
 
 def decide_expiry(group: Group, config: GroupConfig, now: Now) -> Decision:
-    """Do what is due by the group's deadlines; see :attr:`Group.next_deadline_ms`."""
+    """Do what is due at the group's deadlines; see :attr:`Group.next_deadline_ms`."""
     transition = Transition(group, config, now)
     working = transition.group
     given_up = [mid for mid, deadline in working.pending.items() if deadline <= now.ms]
@@ -92,7 +92,7 @@ def decide_expiry(group: Group, config: GroupConfig, now: Now) -> Decision:
 
 
 def _sync_time_is_up(transition: Transition) -> None:
-    """Members that never asked for their assignment are out."""
+    """Remove the members that never requested their assignment."""
     group = transition.group
     group.sync_deadline_ms = None
     lazy = [group.members[member_id] for member_id in group.unsynced]
@@ -103,8 +103,8 @@ def _sync_time_is_up(transition: Transition) -> None:
 
 
 def decide_take_over(group: Group, config: GroupConfig, now: Now) -> Decision:
-    """What a new coordinator does with a group it has loaded: one of too many members, since the
-    limit is lower now, begins a rebalance."""
+    """For a group that a new coordinator has loaded: a group with too many members, since the limit
+    is lower now, begins a rebalance."""
     transition = Transition(group, config, now)
     if len(group.members) > config.max_size:
         prepare_rebalance(transition)

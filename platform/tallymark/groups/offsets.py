@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, and what is then remembered.
+"""Committed offsets: which clients may commit, and the state after that.
 
 A commit runs in three steps, so that a restart needs no second code path::
 
@@ -39,7 +39,7 @@ class OffsetsState:
     )
 
     def replay(self, key: OffsetKey, committed: CommittedOffset | None) -> None:
-        """Apply one record, in log order; None forgets."""
+        """Apply one record, in log order; None deletes."""
         place = (key.topic, key.partition)
         if committed is not None:
             self._groups.setdefault(key.group, {})[place] = committed
@@ -90,14 +90,14 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits. Without id and generation (-1): a consumer that has assigned its partitions
-    itself, or a tool."""
+    """The client that commits. Without id and generation (-1): a consumer that has assigned its
+    partitions itself, or a tool."""
 
     member_id: str = ""
     instance_id: str | None = None
     generation: int = -1
     retention_ms: int = -1
-    """How long the offsets are to be kept, where versions 2 to 4 say so."""
+    """How long to keep the offsets; in versions 2 to 4, else -1."""
 
 
 def decide_commit(
@@ -108,8 +108,8 @@ def decide_commit(
     now: Now,
     max_metadata: int,
 ) -> Decision:
-    """The records that a commit appends, and a code for each of ``commits``. It also shows that
-    the member lives."""
+    """The records that a commit appends, and an error code for each of ``commits``. A commit also
+    counts as a heartbeat."""
     refused = check_committer(group, committer)
     expires = min(now.wall_ms + committer.retention_ms, _FOR_EVER)
     expires = expires if committer.retention_ms >= 0 else -1
@@ -139,10 +139,10 @@ def decide_commit(
 
 
 def check_committer(group: Group, committer: Committer) -> int:
-    """0, or why nothing is committed.
+    """0, or the error code why nothing is committed.
 
-    Somebody without a generation may commit while nobody is in the group: while it has members the
-    offsets are theirs. A member that does not have its assignment yet cannot know what it read.
+    A client without a generation may commit only to an empty group: while it has members the
+    offsets are theirs. A member that does not have its assignment yet cannot have read anything.
     """
     if committer.generation < 0 and group.state is State.EMPTY:
         return 0

@@ -1,4 +1,4 @@
-"""The two phases of a rebalance: collect who joins, then begin a generation and collect who syncs.
+"""The two phases of a rebalance: wait for joins, then begin a generation and wait for syncs.
 
 Every function works on the :class:`~tallymark.groups.transition.Transition` of a decision.
 """
@@ -17,7 +17,7 @@ _ONE_SECOND: Final = 1000
 
 
 def rebalance(transition: Transition) -> None:
-    """The members have changed: begin a rebalance, or end the one that waited for this."""
+    """The members have changed: begin a rebalance, or end the first phase if all have joined."""
     if transition.group.state is State.PREPARING_REBALANCE:
         complete_join_if_all_are_there(transition)
     else:
@@ -25,9 +25,9 @@ def rebalance(transition: Transition) -> None:
 
 
 def prepare_rebalance(transition: Transition) -> None:
-    """Everybody has to join again, for at most the longest rebalance timeout of a member.
+    """All members have to join again, within the longest rebalance timeout of a member.
 
-    An empty group waits a little for others who start at the same time, or each of them would
+    An empty group waits a little for members that start at the same time, or each of them would
     cause a rebalance (KIP-134).
     """
     group, config, now = transition.group, transition.config, transition.now
@@ -48,7 +48,8 @@ def prepare_rebalance(transition: Transition) -> None:
 
 
 def complete_join_if_all_are_there(transition: Transition) -> None:
-    """End the first phase early, where nobody is missing. The initial delay is never cut."""
+    """End the first phase early, if all members have joined. The initial delay is never
+    shortened."""
     group = transition.group
     if (
         group.state is State.PREPARING_REBALANCE
@@ -59,8 +60,8 @@ def complete_join_if_all_are_there(transition: Transition) -> None:
 
 
 def join_time_is_up(transition: Transition) -> None:
-    """The deadline of the first phase has passed. The initial delay goes on while others come, up
-    to the rebalance timeout."""
+    """The deadline of the first phase has passed. The initial delay is extended while members join,
+    up to the rebalance timeout."""
     group, now = transition.group, transition.now
     initial = group.initial
     if initial is not None and initial.joined and initial.remaining_ms > 0:
@@ -73,10 +74,10 @@ def join_time_is_up(transition: Transition) -> None:
 
 
 def complete_join(transition: Transition) -> None:
-    """Begin the next generation with those who have joined.
+    """Begin the next generation with the members that have joined.
 
-    The others are out, but for static members, who keep their place until their session ends. If
-    only such are left, nobody could lead: the rebalance goes on until one joins or all are out.
+    The others are removed, except for static members, which stay until their session ends. If only
+    such are left, there is no leader: the rebalance continues until one joins or all are removed.
     """
     group, now = transition.group, transition.now
     group.initial = None
@@ -91,7 +92,8 @@ def complete_join(transition: Transition) -> None:
 
 
 def _elect_leader(transition: Transition) -> bool:
-    """Somebody who has joined leads; the leader of before, if it has."""
+    """Elect a member that has joined; the previous leader, if it has. Returns whether there is
+    one."""
     group = transition.group
     leader = group.members.get(group.leader or "")
     if leader is None or leader.join_ticket is None:
@@ -120,7 +122,7 @@ def _begin_generation(transition: Transition) -> None:
 
 
 def place_of(transition: Transition, member: Member) -> JoinReply:
-    """What a member of the generation in force is told about it."""
+    """The response to a member of the present generation."""
     group = transition.group
     return JoinReply(
         member_id=member.member_id,
@@ -133,7 +135,7 @@ def place_of(transition: Transition, member: Member) -> JoinReply:
 
 
 def everybody(transition: Transition) -> tuple[tuple[str, str | None, bytes], ...]:
-    """All members, as a leader is told: (id, static id, metadata of the chosen protocol)."""
+    """All members for the leader: (id, static id, metadata of the chosen protocol)."""
     group = transition.group
     return tuple(
         (member.member_id, member.instance_id, member.metadata_of(group.protocol))

@@ -22,7 +22,7 @@ Values of a group; 3 is written::
 
 A string is an i16 length and UTF-8, ``?`` may be null (-1), bytes and arrays have an i32 length.
 Version 4 of both values is flexible (compact lengths, tagged fields; KIP-915). No value (a
-tombstone) means that the offset or group is forgotten.
+tombstone) means that the offset or group is deleted.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _HIGHEST_VALUE: Final = 4
 
 @wire
 class OffsetKey(Struct):
-    """Whose offset: a group's, in one partition of one topic."""
+    """The key of an offset: a group, a topic and a partition."""
 
     group: str = f(String, about="The group.")
     topic: str = f(String, about="Name of the topic.")
@@ -78,7 +78,7 @@ class OffsetKey(Struct):
 
 @wire
 class GroupKey(Struct):
-    """Which group."""
+    """The key of a group."""
 
     group: str = f(String, about="The group.")
 
@@ -114,7 +114,7 @@ class MemberMetadata(Struct):
 
 @wire
 class GroupMetadata(Struct):
-    """A group as it is kept: a stable generation, or an empty group."""
+    """A group as it is stored: a stable generation, or an empty group."""
 
     protocol_type: str = f(String, about='What the group is for: "consumer", "connect", ...')
     generation: int = f(Int32, about="Number of the generation.")
@@ -164,8 +164,8 @@ def decode_offset(data: Buffer) -> CommittedOffset:
 
 
 def _quick_key(data: Buffer) -> OffsetKey | None:
-    """What :func:`_decode` makes of it, by hand: a commit of thousands of partitions, and a restart
-    with millions, read nothing else. None for what is not as it should be."""
+    """The same as :func:`_decode`, written by hand: a commit of thousands of partitions, and a
+    restart with millions, read nothing else. None for an unusual key."""
     try:
         _, size = _TWO_SHORTS.unpack_from(data)
         at = _TWO_SHORTS.size + size

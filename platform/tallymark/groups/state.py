@@ -1,4 +1,4 @@
-"""What one partition of ``__consumer_offsets`` says: offsets and groups. Changed only by replay."""
+"""The offsets and groups in one partition of ``__consumer_offsets``. Changed only by replay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tallymark.groups.records import (
 
 @dataclass(slots=True)
 class GroupsState:
-    """The kept state of the groups that one partition owns."""
+    """The stored state of the groups that one partition owns."""
 
     offsets: OffsetsState = field(default_factory=OffsetsState)
     metadata: dict[str, GroupMetadata] = field(default_factory=dict[str, GroupMetadata])

@@ -1,4 +1,4 @@
-"""Which topics a group of consumers reads, by what its members said when they joined."""
+"""The topics that a group of consumers reads, from the subscriptions of its members."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
 
 
 def may_be_reading(group: Group) -> Callable[[str], bool]:
-    """Whether somebody in the group may be reading a topic: the question for any number of topics,
-    since the answer takes reading what every member said. Where consumers cannot be understood it
-    is taken for granted."""
+    """A function that returns whether a member may be reading a topic. It is for many topics, since
+    the subscriptions of all members are decoded once. Where a subscription cannot be decoded the
+    answer is True."""
     topics = subscribed_topics(group)
     if topics is None:
         return lambda topic: group.protocol_type == CONSUMER

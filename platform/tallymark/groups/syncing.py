@@ -1,6 +1,6 @@
-"""SyncGroup: the leader brings the assignment of its generation, everybody takes a part home.
+"""SyncGroup: the leader sends the assignment of its generation, each member gets its part.
 
-The assignment is kept before anybody gets a part of it: what was told is true after a restart too.
+The assignment is stored before any member gets its part, so it is still valid after a restart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tallymark.groups.transition import Transition
 
 
 def decide_sync(group: Group, sync: Sync, config: GroupConfig, now: Now) -> Decision:
-    """Answer the sync, now or when the leader has brought the assignment."""
+    """Answer the sync, now or when the leader has sent the assignment."""
     error = _refusal(group, sync)
     if error:
         return Decision(group, replies=((sync.ticket, SyncReply(error)),))
@@ -28,7 +28,7 @@ def decide_sync(group: Group, sync: Sync, config: GroupConfig, now: Now) -> Deci
         transition.replies.append((sync.ticket, _part_of(transition, member)))
         transition.alive(member)
         return transition.decided()
-    # A sync that is still parked was given up by its client.
+    # If a sync is still parked, its client has given it up.
     member = transition.answer_sync(member, SyncReply(CODES["REBALANCE_IN_PROGRESS"]))
     transition.put(replace(member, sync_ticket=sync.ticket))
     if transition.group.leader == sync.member_id:
@@ -55,7 +55,7 @@ def _refusal(group: Group, sync: Sync) -> int:
 
 
 def _assign(transition: Transition, sync: Sync) -> None:
-    """The generation is stable. A member that the leader forgot gets an empty part."""
+    """The generation becomes stable. A member that the leader left out gets an empty part."""
     for member in list(transition.group.members.values()):
         part = sync.assignments.get(member.member_id, b"")
         member = transition.put(replace(member, assignment=part))
@@ -68,7 +68,8 @@ def _assign(transition: Transition, sync: Sync) -> None:
 
 
 def _not_stored(group: Group, error: int, config: GroupConfig, now: Now) -> Decision:
-    """The assignment could not be kept: whoever waits for it is told why, and joins again."""
+    """The assignment could not be stored: the members that wait for it get the error, and join
+    again."""
     transition = Transition(group, config, now)
     transition.answer_syncs(error)
     prepare_rebalance(transition)

@@ -1,4 +1,4 @@
-"""One decision under way: a copy of the group that may be changed, and what follows from it."""
+"""One decision under way: a copy of the group that may be changed, and the responses so far."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tallymark.groups.records import GroupKey, encode_key, encode_value
 
 
 class Transition:
-    """Collects replies; a record is made at the end, of the group as it then is."""
+    """Collects replies; at the end it makes a record of the group."""
 
     def __init__(self, group: Group, config: GroupConfig, now: Now) -> None:
         self.group = group.copy()
         self.config = config
         self.now = now
         self.store = False
-        """Whether the group is to be kept as it is at the end of the turn."""
+        """Whether to store the group at the end."""
         self.otherwise: Callable[[int], Decision] | None = None
         self.replies: list[tuple[int, Reply]] = []
 
     def decided(self, codes: tuple[int, ...] = ()) -> Decision:
-        """The end of the turn."""
+        """The decision at the end."""
         group = self.group
         records = (
             ((encode_key(GroupKey(group.group_id)), encode_value(to_metadata(group))),)
@@ -33,21 +33,21 @@ class Transition:
         return Decision(group, records, tuple(self.replies), codes, self.otherwise)
 
     def enter(self, state: State) -> None:
-        """The group is in another state from now on."""
+        """Move the group to another state."""
         self.group.state = state
         self.group.state_since_ms = self.now.wall_ms
 
     def put(self, member: Member) -> Member:
-        """The member is as given from now on."""
+        """Add or replace the member."""
         self.group.members[member.member_id] = member
         return member
 
     def alive(self, member: Member) -> None:
-        """The member gave a sign of life, or was answered: its session begins anew."""
+        """The member has sent a request, or was answered: its session timeout begins again."""
         self.put(replace(member, deadline_ms=self.now.ms + member.session_timeout_ms))
 
     def remove(self, member: Member, error: int) -> None:
-        """The member is out; what it waits for is answered with ``error``."""
+        """Remove the member; its parked requests are answered with ``error``."""
         group = self.group
         self.answer_join(member, JoinReply(error, member_id=member.member_id))
         self.answer_sync(group.members[member.member_id], SyncReply(error))
@@ -57,21 +57,21 @@ class Transition:
             group.leader = next(iter(group.members), None)
 
     def answer_join(self, member: Member, reply: JoinReply) -> Member:
-        """Answer the member's join, if it waits for one."""
+        """Answer the member's join, if one is parked."""
         if member.join_ticket is None:
             return member
         self.replies.append((member.join_ticket, reply))
         return self.put(replace(member, join_ticket=None))
 
     def answer_sync(self, member: Member, reply: SyncReply) -> Member:
-        """Answer the member's sync, if it waits for one."""
+        """Answer the member's sync, if one is parked."""
         if member.sync_ticket is None:
             return member
         self.replies.append((member.sync_ticket, reply))
         return self.put(replace(member, sync_ticket=None))
 
     def answer_syncs(self, error: int) -> None:
-        """Answer everybody who waits for an assignment with an error; nobody has one any more."""
+        """Answer all parked syncs with an error; no member has an assignment any more."""
         for member in list(self.group.members.values()):
             waited = member.sync_ticket is not None
             answered = self.answer_sync(self.put(replace(member, assignment=b"")), SyncReply(error))

@@ -52,21 +52,21 @@ class ControllerElection:
     def elect(self) -> Controller:
         """Become the controller if there is none. Returns the controller."""
         while True:
-            office = self._zookeeper.find(paths.CONTROLLER)
-            if office is not None:
-                return self._holder(office)
+            node = self._zookeeper.find(paths.CONTROLLER)
+            if node is not None:
+                return self._holder(node)
             self._run()
 
     def current(self, watch: WatchCallback | None = None) -> Controller | None:
         """The controller, or None; ``watch`` fires once when that changes."""
-        office = self._zookeeper.find(paths.CONTROLLER, watch)
-        return self._holder(office) if office else None
+        node = self._zookeeper.find(paths.CONTROLLER, watch)
+        return self._holder(node) if node else None
 
     def resign(self) -> None:
         """Resign if this session is the controller."""
-        office = self._zookeeper.find(paths.CONTROLLER)
-        if office is not None and office.session == self._zookeeper.session:
-            self._zookeeper.delete(paths.CONTROLLER, office.version)
+        node = self._zookeeper.find(paths.CONTROLLER)
+        if node is not None and node.session == self._zookeeper.session:
+            self._zookeeper.delete(paths.CONTROLLER, node.version)
 
     def watch(self, callback: Callable[[], None]) -> Watch:
         """Call back when the controller changes, until the watch is cancelled."""
@@ -93,13 +93,13 @@ class ControllerElection:
         except (NodeExistsError, BadVersionError):
             return
 
-    def _holder(self, office: Node) -> Controller:
-        document = documents.load(paths.CONTROLLER, office.data)
+    def _holder(self, node: Node) -> Controller:
+        document = documents.load(paths.CONTROLLER, node.data)
         broker_id = documents.field(paths.CONTROLLER, document, "brokerid", int)
         epoch = self._zookeeper.find(paths.CONTROLLER_EPOCH)
         if epoch is None:
             raise MalformedNodeError(paths.CONTROLLER_EPOCH, "missing beside /controller")
-        ours = office.session != 0 and office.session == self._zookeeper.session
+        ours = node.session != 0 and node.session == self._zookeeper.session
         fence = Check(paths.CONTROLLER_EPOCH, epoch.version) if ours else None
         return Controller(broker_id, _number(epoch), fence)
 

@@ -7,7 +7,7 @@
         {"version":1, "acls":[{"principal":"User:alice", "permissionType":"Allow",
                                "operation":"Read", "host":"*"}]}
     /kafka-acl                                    written again with every change, so that one
-                                                  watch hears of all
+                                                  watch fires for all
 
 Types are Topic, Group, Cluster, TransactionalId. Names are percent-encoded in paths where they hold
 more than letters, digits and ``._-*``.

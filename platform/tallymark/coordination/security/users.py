@@ -9,7 +9,7 @@
     /config/brokers/[id]        the same form: settings that were changed at run time
     /config/groups/[group]      the same form
     /config/users               {"version":1,"config":{"salt_key":"<hex>"}}: of the whole cluster;
-                                written again with every change below, so one watch hears of all
+                                written again with every change below, so one watch fires for all
     /config/clients, /config/brokers, /config/groups   written again, too
 
 Names are percent-encoded in paths; ``<default>`` stands for all that have no node of their own.

@@ -44,7 +44,7 @@ class EphemeralNode:
         self._on_failure: Callable[[TallymarkError], None] = lambda error: None
 
     @property
-    def exists_now(self) -> bool:
+    def is_registered(self) -> bool:
         """Whether the node exists in the session that is open now."""
         return self._session != 0 and self._session == self._zookeeper.session
 
@@ -64,7 +64,7 @@ class EphemeralNode:
             self._on_failure = on_failure
         self.establish()
         self._unlisten = self._zookeeper.listen(self._on_session)
-        if not self.exists_now:  # the session ended between the two lines above
+        if not self.is_registered:  # the session ended between the two lines above
             self._zookeeper.dispatch(self._again)
 
     def release(self) -> None:
@@ -83,7 +83,7 @@ class EphemeralNode:
         # The dead session lasts up to its own timeout, rounded up to the server's tick.
         patience = self._zookeeper.session_timeout_ms / 1000 * 1.5 + 1.0
         deadline = time.monotonic() + patience
-        told = False
+        reported = False
         while not self._released.is_set():
             session = self._zookeeper.session
             try:
@@ -99,8 +99,8 @@ class EphemeralNode:
                 return
             if not self._is_ours(node.data) or time.monotonic() > deadline:
                 raise NodeInUseError(self.path, node.data)
-            if not told:
-                told = True
+            if not reported:
+                reported = True
                 LOG.info("%s stands from before a restart; waiting for it to go", self.path)
             self._released.wait(_POLL_SECONDS)
 
