@@ -99,8 +99,8 @@ def test_a_client_that_does_not_read(broker: BrokerThread) -> None:
         assert len(connections(broker)) >= 3
         for connection in connections(broker):
             assert connection._transport.get_write_buffer_size() < 6 * MIB
-            assert connection._out_bytes < 6 * MIB
-            assert len(connection._slots) <= connection._limits.max_unanswered
+            assert connection._outbox.out_bytes < 6 * MIB
+            assert len(connection._answers) <= connection._limits.max_unanswered
 
 
 def test_requests_that_never_end(broker: BrokerThread) -> None:

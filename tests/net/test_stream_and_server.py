@@ -282,7 +282,7 @@ async def _raw_slices(path: Path, data: bytes, size: int, sendfile: bool) -> Non
 
         def handler(header: RequestHeader, body: memoryview, connection: Connection) -> Payload:
             assert isinstance(connection, ServerConnection)
-            connection._writer._sendfile &= sendfile
+            connection._outbox._writer._sendfile &= sendfile
             source = (file, file.fileno(), InMemory(data))[header.correlation_id % 3]
             return Payload.of(b"<", Slice(source, 50, size), b">")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias
 
@@ -67,3 +70,18 @@ class Handler(Protocol):
 
 
 OnClose: TypeAlias = Callable[[Connection], None]
+
+
+def run(answer: Awaitable[Answer]) -> asyncio.Future[Answer]:
+    """The answer that a handler promised, under way. A coroutine runs up to its first suspension,
+    where Python can do that."""
+    if isinstance(answer, asyncio.Future):
+        return answer
+    work = answer if inspect.iscoroutine(answer) else _await(answer)
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
+    return asyncio.get_running_loop().create_task(work)
+
+
+async def _await(answer: Awaitable[Answer]) -> Answer:
+    return await answer

@@ -1,0 +1,158 @@
+"""The answers of one connection: in the order of its requests, and onto its transport.
+
+::
+
+    handler ─► place (request order) ─► ready ─► out ─► transport       bytes: one write a turn
+                                          └────► a task ─► sendfile     what the socket does not
+                                                                        take at once
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from tallymark.net.server.handler import Answer
+from tallymark.net.server.responses import PayloadWriter
+
+WRITE_AT: Final = 64 * 1024
+"""Bytes of answers that are written before more requests are looked at."""
+
+
+class Place:
+    """The place of one answer. ``answer`` counts once ``ready``; ``size`` is that of the request;
+    ``task`` is the handler while it runs."""
+
+    __slots__ = ("answer", "api_key", "ready", "size", "task")
+
+    def __init__(self, api_key: int, size: int) -> None:
+        self.api_key = api_key
+        self.size = size
+        self.answer: Answer = None
+        self.ready = False
+        self.task: asyncio.Future[Answer] | None = None
+
+
+class AnswerQueue(deque[Place]):
+    """The answers that have not left, in the order of their requests. Pure.
+    ``request_bytes``: bytes of those requests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.request_bytes = 0
+
+    def add(self, api_key: int, size: int) -> Place:
+        """A place behind all others."""
+        place = Place(api_key, size)
+        self.append(place)
+        self.request_bytes += size
+        return place
+
+    @property
+    def has_next(self) -> bool:
+        """Whether the answer that is to leave next is there."""
+        return bool(self) and self[0].ready
+
+    def take(self) -> Answer:
+        """The answer that is to leave next."""
+        place = self.popleft()
+        self.request_bytes -= place.size
+        return place.answer
+
+
+class Outbox:
+    """Writes the answers of ``queue`` to ``transport``. ``writable`` is set while the transport has
+    room; ``drained(error)`` is called when a task has written what needed waiting: with None, or
+    with what broke the connection (CancelledError where :meth:`cancel` did)."""
+
+    def __init__(
+        self,
+        queue: AnswerQueue,
+        transport: asyncio.Transport,
+        writable: asyncio.Event,
+        drained: Callable[[BaseException | None], None],
+    ) -> None:
+        self.sent_at = 0.0
+        """Loop time at which an answer last left the queue."""
+        self.out_bytes = 0
+        """Bytes of answers that :meth:`flush` will write."""
+        self._queue = queue
+        self._transport = transport
+        self._writable = writable
+        self._when_drained = drained
+        self._loop = asyncio.get_running_loop()
+        self._writer = PayloadWriter(transport, writable.wait)
+        self._out: list[bytes] = []
+        self._drain_task: asyncio.Task[None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no answer waits for another, and no task writes one."""
+        return not self._queue and self._drain_task is None
+
+    @property
+    def has_socket(self) -> bool:
+        """Whether the kernel sends a file: the transport must not be touched then."""
+        return self._writer.busy
+
+    def put(self, answer: bytes) -> None:
+        """An answer that has nothing before it (:attr:`is_idle`)."""
+        self._out.append(answer)
+        self.out_bytes += len(answer)
+
+    def collect(self) -> None:
+        """Take the answers whose turn it is. What needs waiting is left to a task, which then owns
+        the transport until it has nothing left to write."""
+        queue = self._queue
+        while self._drain_task is None and queue.has_next:
+            answer = queue[0].answer
+            if answer is None:
+                self._take()
+            elif isinstance(answer, bytes) and self._writable.is_set():
+                self._take()
+                self.put(answer)
+            else:
+                self.flush()
+                rest = self._writer.write_now(answer) if self._writable.is_set() else answer
+                if rest:
+                    queue[0].answer = rest
+                    self._drain_task = self._loop.create_task(self._drain())
+                    self._drain_task.add_done_callback(self._drained)
+                    return
+                self._take()
+
+    def flush(self) -> None:
+        """Hand what is ready to the transport. One write: each is a system call."""
+        out = self._out
+        if out:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            self._out = []
+            self.out_bytes = 0
+            if not self._transport.is_closing():
+                self._transport.write(data)
+
+    def cancel(self) -> bool:
+        """Cancel the task that writes; False where there is none.
+
+        While the kernel sends a file the socket must not be closed under it: asyncio would keep its
+        descriptor registered and break the next connection that is given it."""
+        if self._drain_task is None:
+            return False
+        self._drain_task.cancel()
+        return True
+
+    async def _drain(self) -> None:
+        while self._queue.has_next:
+            answer = self._take()
+            if answer is not None:
+                await self._writer.write(answer)
+
+    def _drained(self, task: asyncio.Task[None]) -> None:
+        self._drain_task = None
+        self._when_drained(asyncio.CancelledError() if task.cancelled() else task.exception())
+
+    def _take(self) -> Answer:
+        self.sent_at = self._loop.time()
+        return self._queue.take()
