@@ -23,13 +23,13 @@ from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally import ReporterIdentity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.messages import ConsumedMessage
-from tallymark_audit.reporters.consumer.processing import ONE, InFlightMark, Processing
 from tallymark_audit.reporters.journal import reading, replay
 from tallymark_audit.reporters.journal.consumer_writer import ConsumerJournal
 from tallymark_audit.reporters.journal.disk import Disk
 from tallymark_audit.reporters.journal.marks_file import MARKS_SUFFIX, MarksFile, read_marks
 from tallymark_audit.reporters.journal.orphans import find_orphans
+from tallymark_audit.reporters.processing.messages import ConsumedMessage
+from tallymark_audit.reporters.processing.processing import ONE, InFlightMark, Processing
 from tallymark_audit.testing import FailingDisk
 
 CLUSTER = "cluster-1"

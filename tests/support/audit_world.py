@@ -45,7 +45,7 @@ from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.record_runs import MAX_TIMESTAMP, Rules, runs_in
 from tallymark_audit.model.sides import CellFacts, Observation, merge_observations
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
-from tallymark_audit.reporters.consumer.books import ConsumerBooks
+from tallymark_audit.reporters.processing.books import ConsumerBooks
 from tallymark_audit.testing import Told
 
 SETTLE, SILENCE = 500, 3000

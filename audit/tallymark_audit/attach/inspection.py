@@ -24,7 +24,6 @@ from tallymark.errors import (
 )
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 from tallymark_audit.attach.found import BrokerFound, ClusterFound, TopicFound
-from tallymark_audit.attach.releases import keeps_headers, release_of
 from tallymark_audit.attach.request import ClusterAddress
 from tallymark_audit.collector.partitions.group_member import group_of
 from tallymark_audit.events.audit_topic import topic_configs
@@ -39,6 +38,22 @@ NEWEST: Final = 10
 """Records looked at of each."""
 _CLIENT: Final = "tallymark-attach"
 _CHUNK: Final = 500
+_Served = Mapping[str, tuple[int, int]]
+
+_SINCE: Final = (
+    ("FETCH", 18, "4.1 or newer"),
+    ("METADATA", 13, "4.0"),
+    ("FETCH", 17, "3.9"),
+    ("FETCH", 16, "3.7"),
+    ("FETCH", 15, "3.5"),
+    ("FETCH", 13, "3.1"),
+    ("FETCH", 12, "2.7"),
+    ("FETCH", 11, "2.3"),
+    ("FETCH", 4, "0.11"),
+)
+"""The newest first: a request, the version of it, and the Kafka that brought it."""
+_HEADERS_SINCE: Final = 4
+"""The Fetch that may carry record batches, and so headers (KIP-82)."""
 
 
 def inspect_cluster(place: ClusterAddress, connection: ConnectionSettings) -> ClusterFound:
@@ -223,3 +238,17 @@ def _may(topic: TopicDescription, operation: str) -> bool:
 
 def _why(error: TallymarkError | None) -> str:
     return str(error) if error is not None else ""
+
+
+def release_of(served: _Served) -> str:
+    """The Kafka that serves such requests, or one up to the next of the table: a broker does not
+    send its version (KIP-511 has only clients send theirs)."""
+    for api, version, release in _SINCE:
+        if served.get(api, (0, -1))[1] >= version:
+            return release
+    return "before 0.11"
+
+
+def keeps_headers(served: _Served) -> bool:
+    """Whether records keep the stamp, which is a header."""
+    return served.get("FETCH", (0, -1))[1] >= _HEADERS_SINCE

@@ -1,4 +1,9 @@
-"""``tallymark audit``: the commands, one module a family."""
+"""``tallymark audit``: the commands that need no process of their own.
+
+Each is loaded when it is called. :mod:`.verdicts` shows what was judged, :mod:`.decisions` takes a
+person's decisions, :mod:`.repair` copies what is missing, :mod:`.scrubbing` counts once more,
+:mod:`.alerts` watches, :mod:`.collect` runs a collector. Read :mod:`.verdicts` first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The proof: the drill and the demo, which plant losses and check that the audit finds them.
+"""The proof that the audit is right: losses are planted, and the audit has to find them.
 
-Read :mod:`.drill.run` and :mod:`.demo.run`, which are the stories.
+Read :mod:`.demo.run` first (one loss, told as a story), then :mod:`.drill.run` (many faults under a
+seed, compared message by message). What both share is in ``harness``.
 """

@@ -1,5 +1,6 @@
-"""What runs in applications and mirrors: it counts what they send, and reports it.
+"""What runs in applications and mirrors: it counts what they send and process, and reports it.
 
-Read :mod:`.books.tally` (the books) first, then :mod:`.producer.interceptor`; :mod:`.journal` is
-what survives a kill, :mod:`.adapters` are for other clients.
+Read ``books`` first (what is counted), then ``producer`` and ``consumer`` (who counts); ``journal``
+keeps the books through ``kill -9``, ``adapters`` are for producers of other libraries, ``mirror``
+reports how far a mirror has copied.
 """

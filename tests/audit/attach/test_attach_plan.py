@@ -14,9 +14,9 @@ from tallymark.deployment.places import places as addresses_in
 from tallymark.errors import UserError
 from tallymark.processes.supervisor.plan import plan as processes
 from tallymark_audit.attach.found import BrokerFound, ClusterFound, TopicFound
+from tallymark_audit.attach.inspection import keeps_headers, release_of
 from tallymark_audit.attach.logins import log_in, write_secrets
 from tallymark_audit.attach.plan import make_attach_plan, settings_of
-from tallymark_audit.attach.releases import keeps_headers, release_of
 from tallymark_audit.attach.request import AttachRequest, ClusterRequest, parse_clusters
 from tallymark_audit.attach.resume import differences
 from tallymark_audit.attach.texts import found_lines, settings_text

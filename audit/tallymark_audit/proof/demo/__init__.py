@@ -1,5 +1,6 @@
 """``make demo``: the main job end to end on real input, with a real fault in the middle.
 
-Read ``run`` for the story, step by step. ``fault`` does to a dead broker's segment what a power
-failure does; ``truth`` seals what was cut off and opens it only once the verdict is in.
+Read :mod:`.run` first, the story step by step. :mod:`.truth` seals what was cut off a dead broker's
+segment, and opens it only after the verdict is in; :mod:`.result` reads what the reconciliation
+found.
 """

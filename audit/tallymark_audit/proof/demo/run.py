@@ -6,15 +6,19 @@ nothing but the settings file.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
@@ -34,7 +38,6 @@ from tallymark_audit.proof.demo.stack import (
     broker_folder,
 )
 from tallymark_audit.proof.demo.truth import Identity
-from tallymark_audit.proof.demo.visitor import Visitor
 from tallymark_audit.proof.harness import power_failure as fault
 from tallymark_audit.proof.harness.commands import Command
 from tallymark_audit.proof.harness.narrate import Narrator
@@ -293,3 +296,30 @@ def _topic_part(path: Path) -> str:
 def _last(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else "(no output)"
+
+
+class Visitor:
+    """Gets the pages in turn, a few times a second, until closed, so that the HTTP access logs have
+    lines to publish. A page that is not there yet is visited again."""
+
+    def __init__(self, addresses: Sequence[str], pause_s: float = 0.15) -> None:
+        self._addresses = addresses
+        self._pause_s = pause_s
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._visit, name="visitor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, and wait for the visit in progress."""
+        self._stopped.set()
+        self._thread.join(10)
+
+    def _visit(self) -> None:
+        with httpx.Client(timeout=3.0, headers={"user-agent": "tallymark-demo"}) as client:
+            for address in itertools.cycle(self._addresses):
+                if self._stopped.wait(self._pause_s):
+                    return
+                try:
+                    client.get(address)
+                except httpx.HTTPError:
+                    continue

@@ -50,10 +50,10 @@ from tallymark_audit.model.edges import is_audited
 from tallymark_audit.model.record_runs import Rules, runs_of_columns
 from tallymark_audit.reporters.books.tally import ReporterIdentity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.messages import consumed_message
 from tallymark_audit.reporters.consumer.reporter import ConsumerReporter
 from tallymark_audit.reporters.effective_settings import settings_in_force, with_window
 from tallymark_audit.reporters.journal.consumer_writer import ConsumerJournal
+from tallymark_audit.reporters.processing.messages import consumed_message
 from tallymark_audit.reporters.producer.interceptor import state_journal
 
 log: Final = logging.getLogger(__name__)

@@ -1,5 +1,6 @@
-"""The journal of a producer's claims: ``kill -9`` loses none.
+"""The journal of a reporter's books, so that ``kill -9`` loses no claim.
 
-:mod:`.layout` draws the file and reads it, :mod:`.writer` keeps it while the run lives,
-:mod:`.orphans` publishes what dead runs left behind.
+Read :mod:`.layout` first (the file, drawn), then :mod:`.file` and :mod:`.writer` (how it is kept),
+:mod:`.replay` and :mod:`.reading` (how it is read), :mod:`.orphans` (how the journals of dead runs
+are published). ``consumer_*`` are the entries of consumers, :mod:`.marks_file` their positions.
 """

@@ -1,6 +1,6 @@
 """The entries that only the journal of a consumer has: the calls of a
-:class:`~tallymark_audit.reporters.consumer.processing.Processing`, in order. The file and the other
-entries: :mod:`.layout`.
+:class:`~tallymark_audit.reporters.processing.processing.Processing`, in order. The file and the
+other entries: :mod:`.layout`.
 
 ::
 
@@ -33,10 +33,10 @@ from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.ack_batcher import AckBatcherState
-from tallymark_audit.reporters.consumer.messages import ConsumedMessage
-from tallymark_audit.reporters.consumer.processing import InFlightMark, Processing
 from tallymark_audit.reporters.journal.layout import ENTRY_FIELDS, entry
+from tallymark_audit.reporters.processing.ack_batcher import AckBatcherState
+from tallymark_audit.reporters.processing.messages import ConsumedMessage
+from tallymark_audit.reporters.processing.processing import InFlightMark, Processing
 
 RUN_FIELDS: Final = struct.Struct("<iiqqqqqqqII")
 DONE_FIELDS: Final = struct.Struct("<iqq")

@@ -11,10 +11,10 @@ from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.reporters.books.runs import TallyKey
 from tallymark_audit.reporters.books.tally import ReporterIdentity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.processing import InFlightMark, Processing
 from tallymark_audit.reporters.journal import consumer_layout as layout
 from tallymark_audit.reporters.journal.consumer_layout import ConsumerKind
 from tallymark_audit.reporters.journal.replay import BadJournalError, Books, Journaled, replay
+from tallymark_audit.reporters.processing.processing import InFlightMark, Processing
 
 
 def replayed(

@@ -13,13 +13,13 @@ from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally import ReporterIdentity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.messages import ConsumedMessage
-from tallymark_audit.reporters.consumer.processing import InFlightMark, Processing
 from tallymark_audit.reporters.journal import consumer_layout, layout
 from tallymark_audit.reporters.journal.consumer_layout import ConsumerKind
 from tallymark_audit.reporters.journal.disk import Disk
 from tallymark_audit.reporters.journal.file import JournalFile
 from tallymark_audit.reporters.journal.marks_file import MARKS_SUFFIX, MarksFile
+from tallymark_audit.reporters.processing.messages import ConsumedMessage
+from tallymark_audit.reporters.processing.processing import InFlightMark, Processing
 
 STEP: Final = 1024 * 1024
 """An application that tells its messages one by one writes an entry of some 100 bytes for each."""

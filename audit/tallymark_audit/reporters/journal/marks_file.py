@@ -11,8 +11,8 @@
       slot 0            slot 1
 
 Which partition a slot is of stands in the journal (VIEW). What the numbers mean:
-:class:`tallymark_audit.reporters.consumer.processing.InFlightMark`. Each is written in one step, so
-that a death leaves the old or the new one.
+:class:`tallymark_audit.reporters.processing.processing.InFlightMark`. Each is written in one step,
+so that a death leaves the old or the new one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from tallymark_audit.reporters.consumer.processing import InFlightMark
 from tallymark_audit.reporters.journal.disk import Disk, Mapped
+from tallymark_audit.reporters.processing.processing import InFlightMark
 
 log: Final = logging.getLogger(__name__)
 MARKS_SUFFIX: Final = ".marks"

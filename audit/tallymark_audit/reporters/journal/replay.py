@@ -22,7 +22,7 @@ from tallymark_audit.reporters.journal import layout
 from tallymark_audit.reporters.journal.layout import Kind
 
 if TYPE_CHECKING:
-    from tallymark_audit.reporters.consumer.processing import Processing
+    from tallymark_audit.reporters.processing.processing import Processing
 
 
 class BadJournalError(ValueError):

@@ -1,4 +1,5 @@
-"""What a mirror reports of what it copied.
+"""What a mirror reports: how far it has copied, and which offsets it could not copy.
 
-Read :mod:`.mirror_report`.
+There is one file, :mod:`.mirror_report`. A mirror makes no claims: what the source's collector
+counted is the claim, what the target's collector counted is the observation.
 """

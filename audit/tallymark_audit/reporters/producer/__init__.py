@@ -1,4 +1,5 @@
-"""What a producer reports.
+"""What a producer reports: which records were accepted, and what became of them.
 
-Read :mod:`.interceptor` (what the producer calls) first, then :mod:`.producer_run` (one run of it).
+Read :mod:`.interceptor` first (what the producer calls), then :mod:`.producer_run` (the books of
+one run, and when they are published).
 """

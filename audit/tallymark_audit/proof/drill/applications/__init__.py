@@ -1,4 +1,5 @@
-"""The applications of a drill: producers and a consumer group, each a process with a book.
+"""The applications of a drill: producers and a consumer group, each a process.
 
-Read :mod:`.producer` first: what a book is, and how a value proves which message it is.
+Each writes a book: what it was told is safe, or what it was given, one line for each event.
+Read :mod:`.producer` first, then :mod:`.consumer`; :mod:`.bulk` sends without a book.
 """

@@ -1,4 +1,5 @@
-"""What the audit says about a drill, when it first said it, and what it took back.
+"""What the audit says about a drill, read from its store as anybody would read it.
 
-Read :mod:`.found` first.
+Read :mod:`.found` first (verdicts and what they name), then :mod:`.detection_times` (when each was
+first there) and :mod:`.taken_back` (alarms that were withdrawn).
 """

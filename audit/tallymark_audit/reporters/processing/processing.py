@@ -15,10 +15,10 @@ from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally import ReporterIdentity
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.ack_batcher import AckBatcher, ProcessedRun
-from tallymark_audit.reporters.consumer.books import ConsumerBooks
-from tallymark_audit.reporters.consumer.in_flight import InFlight
-from tallymark_audit.reporters.consumer.messages import ConsumedMessage
+from tallymark_audit.reporters.processing.ack_batcher import AckBatcher, ProcessedRun
+from tallymark_audit.reporters.processing.books import ConsumerBooks
+from tallymark_audit.reporters.processing.in_flight import InFlight
+from tallymark_audit.reporters.processing.messages import ConsumedMessage
 
 ONE: Final = -1
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally_cell import Outcome
-from tallymark_audit.reporters.consumer.messages import ConsumedMessage, run_of
+from tallymark_audit.reporters.processing.messages import ConsumedMessage, run_of
 
 MOST_OPEN = 1000
 """Runs under way at a time, one a partition and origin."""
