@@ -1,4 +1,4 @@
-"""Whether it serves, metrics, and the live stream. What is asked of the audit is in
+"""Health, metrics and the live stream. The audit's own API is in
 :mod:`tallymark_audit.api`."""
 
 from __future__ import annotations

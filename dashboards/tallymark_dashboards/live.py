@@ -1,8 +1,8 @@
 """Server-sent events: "something changed", and the page fetches its fragment again.
 
 The marker is a few ``max()`` over the store, read once for all pages at most every
-:data:`POLL_SECONDS`; an event's id is the marker, so a page that reconnects with the one it has is
-not woken for nothing.
+:data:`POLL_SECONDS`; an event's id is the marker, so a page that reconnects with the newest one
+is not updated for nothing.
 """
 
 from __future__ import annotations

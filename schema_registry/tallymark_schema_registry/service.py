@@ -29,7 +29,7 @@ _SHOWN_REASONS: Final = 32_768
 
 
 class Registry:
-    """The registry over one store. What cannot be answered raises a RegistryError."""
+    """The registry over one store. Requests that cannot be served raise a RegistryError."""
 
     def __init__(self, store: Store, now_ms: Callable[[], int] = now_ms) -> None:
         self._store = store
@@ -46,11 +46,11 @@ class Registry:
         """The id of the schema, which is a version of ``subject`` afterwards.
 
         Registering the same content again changes nothing, whatever its white space. Linearizable:
-        of two that register at once, one is checked against the other. Nobody waits for a
-        comparison: it is made before the transaction that writes, which only looks whether it was
-        made against what is there now.
+        of two that register at once, one is checked against the other. No request waits
+        for a comparison: it is made before the write transaction, which only checks that the
+        compared versions are still the current ones.
 
-        Raises TooLargeError, with nothing changed, where it takes more than ``budget``.
+        Raises TooLargeError, with nothing changed, if it costs more than ``budget``.
         """
         check_subject(subject)
         budget = budget or Budget()
@@ -234,7 +234,7 @@ class Registry:
 
 
 def _first(reasons: list[str]) -> list[str]:
-    """As many as an answer has room for."""
+    """The first reasons, as many as an answer may have."""
     kept, size = list[str](), 0
     for reason in reasons:
         size += len(reason)

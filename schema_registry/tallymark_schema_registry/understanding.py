@@ -1,4 +1,4 @@
-"""From a schema's text to what the registry knows it by."""
+"""From a schema's text to its identity in the registry: canonical text and MD5."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _remembered: Final[BoundedCache[str, Understood]] = BoundedCache(4 << 20, larges
 
 
 def understand(text: str, budget: Budget | None = None) -> Understood:
-    """Parsed, or remembered. Raises the 42201 error, or TooLargeError when ``budget`` is spent."""
+    """The schema, parsed or from the cache. Raises the 42201 error, or TooLargeError when
+    ``budget`` is spent."""
     found = _remembered.get(text)
     if found is None:
         found = _understand(text, budget)

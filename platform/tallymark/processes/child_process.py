@@ -10,8 +10,8 @@ from typing import Any
 def stop_process(
     process: Popen[Any], timeout: float, number: signal.Signals = signal.SIGTERM
 ) -> bool:
-    """Ask it to end, kill it after ``timeout`` seconds, and wait until it is gone. Whether it ended
-    when it was asked. One that is gone already is fine."""
+    """Send the signal, kill the process after ``timeout`` seconds, and wait for its end. Returns
+    whether it ended without being killed. A process that has ended already is fine."""
     process.send_signal(number)
     try:
         process.wait(timeout)
@@ -22,6 +22,6 @@ def stop_process(
 
 
 def kill_process(process: Popen[Any]) -> None:
-    """SIGKILL, as a crash does, and wait until it is gone."""
+    """SIGKILL, as a crash does, and wait for the end."""
     process.kill()
     process.wait()

@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit (often 1,024) to the hard one; returns what is in force.
+    """Raise the soft limit (often 1,024) to the hard one; returns the limit that holds then.
 
     A broker has a descriptor for each segment in use and each connection: at the limit it could
     accept no connection and open no log, though nothing is wrong.

@@ -4,8 +4,8 @@
      "tallymark.broker.leadership.apply_image", "message": "leader epoch started partition=t-0
      epoch=3", "partition": "t-0", "epoch": 3}
 
-What a log call writes as ``name=%s`` is a field of its own besides, with the value that it was
-called with: no reader has to parse the message.
+Each ``name=%s`` of a log call is also a field of its own, with the argument as its value: no reader
+has to parse the message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OWN: Final = ("time", "level", "logger", "message", "error")
 
 
 class JsonLines(JsonFormatter):
-    """The formatter. A field that is called like one of ours gets an underscore behind it."""
+    """The formatter. A field with the name of one of ours gets an underscore at its end."""
 
     def __init__(self) -> None:
         super().__init__(json_default=str, json_ensure_ascii=False)

@@ -68,7 +68,7 @@ class PlaceRates(logging.Filter):
 
 
 def shortened(text: str) -> str:
-    """Its beginning and its end, of what is longer than a line of log may be."""
+    """The text; of one that is too long for a line of log, its beginning and its end."""
     if len(text) <= MAX_TEXT:
         return text
     half = MAX_TEXT // 2

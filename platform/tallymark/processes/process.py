@@ -39,8 +39,8 @@ class _UtcFormatter(logging.Formatter):
     default_time_format = "%Y-%m-%dT%H:%M:%S"
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """One line, whatever a client's name in it has: a newline would begin a line that looks
-        like ours."""
+        """One line, even if a client's name in it has a newline: what follows it would look like a
+        line of ours."""
         return escaped(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:

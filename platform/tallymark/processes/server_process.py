@@ -120,7 +120,7 @@ class ServerProcess(ABC):
         """The end of what it printed."""
 
     def _on_end(self, process: subprocess.Popen[bytes], in_time: bool) -> None:
-        """It was stopped or killed and is gone; ``in_time``: without waiting in vain."""
+        """Called when the process has ended; ``in_time`` is False if stop() had to kill it."""
         if not in_time:
             self.log.warning("%s did not stop, it was killed", self.product)
         if process.stdout is not None:

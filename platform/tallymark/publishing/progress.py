@@ -1,4 +1,4 @@
-"""What a person sees of a publishing run meanwhile."""
+"""Progress of a publishing run, on standard error."""
 
 from __future__ import annotations
 

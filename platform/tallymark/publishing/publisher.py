@@ -104,8 +104,8 @@ class Publisher:
         max_events: int | None = None,
         tick: Callable[[Counts], None] = lambda _: None,
     ) -> None:
-        """Until the rows end, ``stop`` is set, ``max_events`` were published or the cluster cannot
-        be published to any more. ``tick`` is called for every row and pause."""
+        """Publish until the rows end, ``stop`` is set, ``max_events`` were published or the cluster
+        cannot be published to any more. ``tick`` is called for every row and pause."""
         if max_events == 0:
             return
         for row in rows:

@@ -4,7 +4,7 @@
 
     {"line": 17, "reason": "price: a number is expected, not 'n/a'", "raw": "{\\"price\\": ..."}
 
-so that it can be mended and published again.
+so that it can be corrected and published again.
 """
 
 from __future__ import annotations

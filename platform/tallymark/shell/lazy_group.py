@@ -1,5 +1,4 @@
-"""Groups of commands that are imported one by one, when they are called, and that know what was
-meant by a misspelt name."""
+"""Groups of commands: each command is imported when it is called; misspelt names get a suggestion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard input, output and error of a command, when they are not what one expects.
+"""Standard input, output and error of a command, when they are closed or their reader has gone.
 
 The reader of our output may go away (``| head``): a command ends then without a message, as one
 that is done. click would end it with 1, which is what it does for what

@@ -1,4 +1,4 @@
-"""Which cluster a command talks to, and how it gets in: by address, or by its name in the settings.
+"""Which cluster a command talks to, and its log-in: by address, or by its name in the settings.
 
 One set of options for every command that talks to brokers (:func:`cluster_options`), and what they
 mean (:func:`take_target`).

@@ -1,4 +1,4 @@
-"""What files and folders of ours allow others: nothing, unless asked."""
+"""Files and folders of ours are open to their user alone, unless the user asks for more."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ VARIABLE: Final = "TALLYMARK_UMASK"
 
 
 def set_umask() -> None:
-    """077: what a command or process of ours makes is its user's alone. ``TALLYMARK_UMASK`` has
-    another one, in octal as in shells (``027`` lets a group read). UserError: it is none."""
+    """Set the umask 077: new files are their user's alone. ``TALLYMARK_UMASK`` replaces it, in
+    octal as in shells (``027`` lets a group read). Raises UserError if that is no umask."""
     text = os.environ.get(VARIABLE, "077")
     if not re.fullmatch(r"[0-7]{1,4}", text):
         raise UserError(f"{VARIABLE}={text[:20]!r} is no umask", "give one like 077 or 027")

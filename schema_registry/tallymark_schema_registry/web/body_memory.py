@@ -17,12 +17,12 @@ class BodyMemory:
         self.left = capacity
 
     def of_request(self, receive: Receive) -> BodyReceiver:
-        """What receives one body; :meth:`BodyReceiver.release` gives its room back."""
+        """The receiver of one body; :meth:`BodyReceiver.release` gives its memory back."""
         return BodyReceiver(self, receive)
 
 
 class BodyReceiver:
-    """An ASGI ``receive``; raises the 503 error where there is no room for more."""
+    """An ASGI ``receive``; raises the 503 error where no memory is left."""
 
     def __init__(self, room: BodyMemory, receive: Receive) -> None:
         self._room = room

@@ -1,4 +1,4 @@
-"""/config, and what says how the registry is: /, /mode, /contexts, /healthz, metadata."""
+"""/config, and routes that describe the registry: /, /mode, /contexts, /healthz, metadata."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def flag(request: Request, name: str) -> bool:
 
 
 def integer(text: str) -> int:
-    """A number in a path or query; what is none does not name anything, hence 404."""
+    """A number in a path or query; anything else names nothing, hence 404."""
     if text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) <= 11:
         return int(text)
     raise errors.not_found()

@@ -1,4 +1,4 @@
-"""What the stack needs of a machine, each looked for by one small check."""
+"""What the stack needs of a machine, one small check for each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run_checks(deployment: Deployment) -> list[Finding]:
 
 
 def is_running(deployment: Deployment) -> bool:
-    """Whether a supervisor of this deployment runs, be it one that does not answer."""
+    """Whether a supervisor of this deployment runs, even if it does not answer."""
     try:
         ask(control_file(deployment), {"do": "status"})
     except NotRunningError:
@@ -52,7 +52,7 @@ def is_running(deployment: Deployment) -> bool:
 
 
 def check_python() -> list[Finding]:
-    """Python 3.11 or newer; older ones cannot even import us, so this only reports."""
+    """Python 3.11 or newer; older ones cannot import this package, so this never fails."""
     return [Finding("Python", "ok", f"{sys.version.split()[0]} ({sys.executable})")]
 
 

@@ -1,4 +1,4 @@
-"""Whether a process of the stack can be reached: a connection is tried, nothing is asked.
+"""Whether a process of the stack can be reached: opens a connection, and sends no request.
 
 This is the health check of the containers, which runs every few seconds in each of them, so it
 imports as little as it can.
@@ -30,7 +30,7 @@ class Finding:
 
 
 def check_one(deployment: Described, name: str) -> list[Finding]:
-    """One process: it accepts connections, or, where it only makes them, what it needs does.
+    """One process: it accepts connections; if it only makes connections, the processes it needs do.
 
     Raises UserError for an unknown name.
     """

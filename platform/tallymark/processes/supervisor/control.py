@@ -7,8 +7,8 @@ exchange a connection, one JSON object each way, UTF-8, at most :data:`MAX_BYTES
     it   {"ok": true, "processes": [...]} <end of stream>
 
 Requests: ``status``, and ``hold``, ``release`` and ``kill`` with a ``name``. Answers:
-``{"ok": true, ...}`` or ``{"ok": false, "error": text}``. Both sides give each other a few seconds:
-the server is :mod:`.control_server`.
+``{"ok": true, ...}`` or ``{"ok": false, "error": text}``. Each side waits a few seconds for the
+other: the server is :mod:`.control_server`.
 """
 
 from __future__ import annotations

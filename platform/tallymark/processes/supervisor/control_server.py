@@ -32,8 +32,8 @@ class ControlServer:
     """Accepts requests in a thread and queues them for the supervisor's own loop, which is the one
     owner of its state: :meth:`pending` gives them out, the future takes the answer.
 
-    ``address`` is the socket's path. One that is there is taken for a leftover: the caller holds
-    the lock of the data folder. Raises UserError where no socket can be made there.
+    ``address`` is the socket's path. A socket that exists is treated as a leftover: the caller
+    holds the lock of the data folder. Raises UserError where no socket can be made there.
     """
 
     def __init__(self, address: Path) -> None:

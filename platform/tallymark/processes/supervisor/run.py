@@ -1,4 +1,4 @@
-"""The shell around :mod:`.state`: spawns the processes, watches them, obeys the control socket."""
+"""The shell around :mod:`.state`: spawns the processes, watches them, answers the control socket."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Supervisor:
             self._wait_gone(names, STOP_SECONDS)
 
     def _wait_gone(self, names: list[str], seconds: float) -> bool:
-        """Whether all of them ended in time; what is asked meanwhile is answered."""
+        """Whether all of them ended in time; requests are answered meanwhile."""
         deadline = time.monotonic() + seconds
         while True:
             now = now_ms()

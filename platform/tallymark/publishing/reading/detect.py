@@ -1,4 +1,4 @@
-"""Which format the first lines are of."""
+"""Detects the format of an input from its first lines."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class FileInput:
 
 
 class PipeInput:
-    """Standard input, a FIFO, a terminal: bytes that come when they come."""
+    """Standard input, a FIFO, a terminal: bytes arrive at any time."""
 
     def __init__(self, fd: int, name: str, stop: Stop) -> None:
         self._fd = fd

@@ -19,8 +19,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One event to be. ``time_ms`` is when it happened (ms since the epoch), None if the source
-    does not say; ``raw`` is what stood in the input, for the rejects file."""
+    """One future event. ``time_ms`` is when it happened (ms since the epoch), None if the source
+    does not say; ``raw`` is its text in the input, for the rejects file."""
 
     number: int
     time_ms: int | None

@@ -1,4 +1,4 @@
-"""Names that Avro takes, for names that it does not."""
+"""Names that Avro allows, made from names that it does not."""
 
 from __future__ import annotations
 

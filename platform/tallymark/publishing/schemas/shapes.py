@@ -1,4 +1,4 @@
-"""What has been seen of a value over many rows: which kinds, and how often."""
+"""Which kinds of values a field had over many rows, and how often."""
 
 from __future__ import annotations
 
