@@ -1,4 +1,4 @@
-"""Groups of commands: each command is imported when it is called; misspelt names get a suggestion."""
+"""Groups of commands: a command is imported when it is called; misspelt names get a suggestion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell around :mod:`.state`: spawns the processes, watches them, answers the control socket."""
+"""The shell around :mod:`.state`: spawns and watches the processes, answers the control socket."""
 
 from __future__ import annotations
 
