@@ -8,7 +8,7 @@ from tallymark.client.core.metadata import Leader, Metadata
 from tallymark.client.producing.batches.batch import ProducerBatch
 from tallymark.client.producing.batches.partition_queue import PartitionQueue, TopicQueues
 from tallymark.client.producing.batches.pipeline import Pipeline
-from tallymark.client.producing.sending.produce_request import Entry, learn_leaders, read_response
+from tallymark.client.producing.sending.produce_response import Entry, learn_leaders, read_response
 from tallymark.errors import CODES
 from tallymark.net.addresses import Address
 from tallymark.protocol.messages import (

@@ -23,7 +23,7 @@ from tallymark.client.core.io_thread import IoThread
 from tallymark.client.producing.batches.pipeline import Verdict
 from tallymark.client.producing.sending.background import BackgroundRefresh
 from tallymark.client.producing.sending.dispatcher import Dispatcher, SendRules
-from tallymark.client.producing.sending.produce_request import Entry
+from tallymark.client.producing.sending.produce_response import Entry
 from tallymark.errors import (
     CODES,
     CorruptRecordError,

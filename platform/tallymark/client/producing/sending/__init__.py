@@ -1,5 +1,5 @@
 """Sealed batches go to the leaders of their partitions; all of it runs in the I/O thread.
 
-Read :mod:`.sender` first, then :mod:`.produce_request` (the bytes), :mod:`.answers` (what a
+Read :mod:`.sender` first, then :mod:`.produce_response` (the bytes), :mod:`.answers` (what a
 response means for a batch) and :mod:`.batch_completion` (the end of a batch).
 """

@@ -17,7 +17,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.producing.sending.background import BackgroundRefresh
-from tallymark.client.producing.sending.produce_request import (
+from tallymark.client.producing.sending.produce_response import (
     B,
     BatchQueue,
     Entry,

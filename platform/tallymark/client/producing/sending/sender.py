@@ -30,7 +30,7 @@ from tallymark.client.producing.sending.answers import Answers
 from tallymark.client.producing.sending.background import BackgroundRefresh
 from tallymark.client.producing.sending.batch_completion import BatchCompletion
 from tallymark.client.producing.sending.dispatcher import Dispatcher, SendRules
-from tallymark.client.producing.sending.produce_request import Entry
+from tallymark.client.producing.sending.produce_response import Entry
 from tallymark.clock import now_ms
 from tallymark.errors import TallymarkError, TimedOutError
 
