@@ -22,19 +22,23 @@ from tallymark.client.producing.sending.produce_response import (
     BatchQueue,
     Entry,
     Q,
-    knows_zstd,
     learn_leaders,
-    produce_version,
     read_response,
-    request_writer,
 )
 from tallymark.errors import CODES, KafkaError, LocalProtocolError, TallymarkError
 from tallymark.net.addresses import Address
 from tallymark.net.client.broker_connection import BrokerConnection
-from tallymark.protocol.messages import ProduceResponse
-from tallymark.protocol.wire.produce_client import Appended, read_produced
+from tallymark.protocol.messages import ProduceRequest, ProduceResponse
+from tallymark.protocol.wire.produce_client import (
+    LOWEST,
+    Appended,
+    Topic,
+    read_produced,
+    write_produce,
+)
 
 MAX_REQUEST_BYTES: Final = 1024 * 1024
+_ZSTD_FROM: Final = 7
 _UNWRITABLE_PAUSE: Final = 0.005
 Q_contra = TypeVar("Q_contra", bound=BatchQueue, contravariant=True)
 
@@ -170,16 +174,11 @@ class Dispatcher(Generic[Q, B]):
         rules = self._rules
         self._owner.sending(entries)
         try:
-            version = produce_version(stream, rules.highest_version)
-            if not knows_zstd(version) and self._owner.uses_zstd(entries):
-                raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], "zstd needs Kafka 2.1")
-            write, size = request_writer(
-                entries,
-                version,
-                rules.acks,
-                rules.request_timeout,
-                (rules.compression, rules.compression_level),
-                self._cluster.metadata,
+            version = self._version(stream, entries)
+            topics, size = self._topics_of(entries)
+            timeout_ms = int(rules.request_timeout * 1000)
+            write = partial(
+                write_produce, version, acks=rules.acks, timeout_ms=timeout_ms, topics=topics
             )
             if rules.acks == 0:
                 stream.post_written(write, "Produce")
@@ -202,6 +201,30 @@ class Dispatcher(Generic[Q, B]):
         else:
             self._in_flight[address] = self._in_flight.get(address, 0) + 1
         return True
+
+    def _version(self, stream: BrokerConnection, entries: Sequence[Entry[Q, B]]) -> int:
+        """The Produce version to use. KafkaError when the broker is too old for us or the codec."""
+        highest = self._rules.highest_version
+        version = stream.version_of(ProduceRequest)
+        if version < LOWEST:
+            raise KafkaError(CODES["UNSUPPORTED_VERSION"], "the broker is older than Kafka 0.11")
+        if version < _ZSTD_FROM and self._owner.uses_zstd(entries):
+            raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], "zstd needs Kafka 2.1")
+        return version if highest is None else min(version, highest)
+
+    def _topics_of(self, entries: Sequence[Entry[Q, B]]) -> tuple[list[Topic], int]:
+        """The batches, encoded, by topic; and their bytes."""
+        rules, metadata = self._rules, self._cluster.metadata
+        topics: dict[str, Topic] = {}
+        size = 0
+        for queue, batch in entries:
+            header, records = batch.pieces(rules.compression, rules.compression_level)
+            size += len(header) + len(records)
+            topic = topics.get(queue.topic)
+            if topic is None:
+                topic = topics[queue.topic] = (queue.topic, metadata.topic_id(queue.topic), [])
+            topic[2].append((queue.partition, header, records))
+        return list(topics.values()), size
 
     def _not_sent(self, entries: Sequence[Entry[Q, B]], error: TallymarkError) -> None:
         """Nothing left: the connection has just died (try again), or it cannot be said."""

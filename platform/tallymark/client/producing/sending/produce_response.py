@@ -1,24 +1,20 @@
-"""Batches to a Produce request, a Produce response to answers per batch."""
+"""What a Produce response says of each batch of its request, and of new leaders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tallymark.client.core.metadata import Metadata
 from tallymark.client.producing.batches.batch import ProducerBatch
 from tallymark.client.producing.batches.pipeline import Pipeline
 from tallymark.errors import CODES, KafkaError
 from tallymark.net.addresses import Address
-from tallymark.net.client.broker_connection import BrokerConnection
 from tallymark.protocol.messages import (
-    ProduceRequest,
     ProduceResponse,
     ProduceResponsePartition,
 )
-from tallymark.protocol.wire.produce_client import LOWEST, Appended, Topic, write_produce
-
-_ZSTD_FROM: Final = 7
+from tallymark.protocol.wire.produce_client import Appended
 
 
 class BatchQueue(Protocol):
@@ -48,47 +44,6 @@ class Answer(NamedTuple, Generic[Q, B]):
     error: KafkaError | None
     base_offset: int
     append_time_ms: int
-
-
-def produce_version(stream: BrokerConnection, at_most: int | None = None) -> int:
-    """The Produce version to use. KafkaError when the broker is too old."""
-    version = stream.version_of(ProduceRequest)
-    if version < LOWEST:
-        raise KafkaError(CODES["UNSUPPORTED_VERSION"], "the broker is older than Kafka 0.11")
-    return version if at_most is None else min(version, at_most)
-
-
-def knows_zstd(version: int) -> bool:
-    """Whether a broker that speaks this version knows the codec."""
-    return version >= _ZSTD_FROM
-
-
-def request_writer(
-    entries: Sequence[Entry[Q, B]],
-    version: int,
-    acks: int,
-    timeout: float,
-    compression: tuple[str, int | None],
-    metadata: Metadata,
-) -> tuple[Callable[[int, str | None], list[Any]], int]:
-    """What writes one request with all ``entries``, and the bytes of their batches. ``timeout``
-    seconds are what the broker may take; ``compression`` is a codec and its level."""
-    topics: dict[str, Topic] = {}
-    size = 0
-    for queue, batch in entries:
-        header, records = batch.pieces(*compression)
-        size += len(header) + len(records)
-        topic = topics.get(queue.topic)
-        if topic is None:
-            topic = topics[queue.topic] = (queue.topic, metadata.topic_id(queue.topic), [])
-        topic[2].append((queue.partition, header, records))
-    parts = list(topics.values())
-    timeout_ms = int(timeout * 1000)
-
-    def write(correlation_id: int, client_id: str | None) -> list[Any]:
-        return write_produce(version, correlation_id, client_id, acks, timeout_ms, parts)
-
-    return write, size
 
 
 def read_response(
