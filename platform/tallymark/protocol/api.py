@@ -109,4 +109,4 @@ ADVERTISED: Final[dict[ApiKey, tuple[int, int]]] = {
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
-"""What an ApiVersions answer of our broker says: key -> (lowest, highest) version, inclusive."""
+"""The content of our broker's ApiVersions response: key -> (lowest, highest) version, inclusive."""

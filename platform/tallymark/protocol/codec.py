@@ -27,8 +27,8 @@ def encode(message: Message, version: int) -> bytes:
 def encode_parts(message: Message, version: int) -> list[Any]:
     """Like :func:`encode`, as a list of buffers that follow one another; nothing is copied.
 
-    A records field may hold any object with a ``size`` (a slice of a file): it stands in the list
-    as it is, for whoever writes the list to a socket.
+    A records field may hold any object with a ``size`` (a slice of a file): it is put into the list
+    as it is; the code that writes the list to a socket handles it.
     """
     parts: list[Any] = []
     append_parts(message, version, parts)

@@ -1,16 +1,16 @@
-"""What consumers tell one another through a group of type "consumer", in Kafka's formats.
+"""What consumers send one another through a group of type "consumer", in Kafka's formats.
 
-The coordinator passes both on without looking; they are the metadata of a JoinGroup protocol and
-the assignment of a SyncGroup. Each opens with its version::
+The coordinator does not decode them; they are the metadata of a JoinGroup protocol and the
+assignment of a SyncGroup. Each begins with its version::
 
     subscription   version i16 | [topic string] | user data bytes?
                    | [topic string, [partition i32]] owned (from 1)
                    | generation i32 (from 2) | rack string? (from 3)
     assignment     version i16 | [topic string, [partition i32]] | user data bytes?
 
-A string has an i16 length, bytes and arrays an i32 count, ``?`` may be null (-1). Versions are
-read as KIP-429 wants it: of one that is newer than ours we read what we know, and what follows is
-left alone, so that members of different age can share a group.
+A string has an i16 length, bytes and arrays an i32 count, ``?`` may be null (-1). Versions are read
+as KIP-429 says: of a newer version than ours we read the fields that we know and ignore the rest,
+so that members of different versions can share a group.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ConsumerProtocolTopicPartitions(Struct):
 
 @wire
 class ConsumerProtocolSubscription(Struct):
-    """What a member wants, and what it has: its metadata in JoinGroup."""
+    """The topics of a member, and the partitions that it owns: its metadata in JoinGroup."""
 
     topics: Sequence[str] = f(Array(String), about="The topics it reads.")
     user_data: Buffer | None = f(
@@ -61,7 +61,7 @@ class ConsumerProtocolSubscription(Struct):
 
 @wire
 class ConsumerProtocolAssignment(Struct):
-    """What a member gets, as the leader wrote it: its assignment in SyncGroup."""
+    """The partitions of a member, as the leader wrote them: its assignment in SyncGroup."""
 
     assigned_partitions: Sequence[ConsumerProtocolTopicPartitions] = f(
         Array(ConsumerProtocolTopicPartitions), about="What it reads from now on."

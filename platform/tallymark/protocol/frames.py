@@ -1,4 +1,4 @@
-"""Frames: a request or a response as it stands on a connection.
+"""Frames: a request or a response as it is sent on a connection.
 
 ::
 
@@ -6,7 +6,7 @@
     response  size i32 | correlation i32 | [tags] | body
 
 ``size`` counts what follows it. [tags] is there in flexible versions only, and never in the header
-of an ApiVersions response, whose reader does not yet know what the broker speaks (KIP-511). The
+of an ApiVersions response, whose reader does not know the broker's versions yet (KIP-511). The
 client id stays a classic string even in flexible headers (KIP-482).
 """
 
@@ -40,7 +40,7 @@ class _FlexibleFrom(dict[int, int]):
 
     def __missing__(self, key: int) -> int:
         cls = class_of_requests(ApiKey(key)) if key in _KEYS else None
-        if cls is None:  # not kept: strangers choose the number
+        if cls is None:  # not stored: any client can choose the number
             return _NEVER
         self[key] = cls.flexible_from
         return cls.flexible_from
@@ -51,7 +51,7 @@ _FLEXIBLE_FROM: Final = _FlexibleFrom()
 
 
 class RequestHeader(NamedTuple):
-    """What stands before a request's body. ``client_id`` may be null."""
+    """The header before a request's body. ``client_id`` may be null."""
 
     api_key: int
     api_version: int
@@ -91,7 +91,7 @@ def encode_response(response: Message, version: int, correlation_id: int) -> byt
 def encode_response_parts(response: Message, version: int, correlation_id: int) -> list[Any]:
     """The frame as buffers that follow one another; records are not copied.
 
-    A records field may hold any object with a ``size``, such as a slice of a file: it stands in
+    A records field may hold any object with a ``size``, such as a slice of a file: it is put into
     the list as it is, and the size of the frame counts it.
     """
     parts: list[Any] = [b""]
@@ -127,7 +127,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def decode_correlation_id(frame: Buffer) -> int:
-    """The correlation id of a response ``frame``: whose answer it is."""
+    """The correlation id of a response ``frame``: it identifies the request."""
     if len(frame) < 4:
         raise RemoteProtocolError(f"a response of {len(frame)} bytes has no correlation id")
     correlation_id: int = _SIZE.unpack_from(frame)[0]
@@ -137,8 +137,8 @@ def decode_correlation_id(frame: Buffer) -> int:
 def decode_response(frame: Buffer, request_class: type[Request[R]], version: int) -> tuple[int, R]:
     """Read the answer to a ``request_class`` of ``version``: (correlation id, response).
 
-    A broker that does not know the version of an ApiVersions request says so in the form of
-    version 0, the only one that both sides surely know (KIP-511).
+    A broker that does not know the version of an ApiVersions request answers in version 0, the only
+    one that both sides know for sure (KIP-511).
     """
     correlation_id = decode_correlation_id(frame)
     response_class = cast(type[R], class_of_answers(request_class))
@@ -174,8 +174,8 @@ def _size_of(part: Any) -> int:
 class FrameBuffer:
     """Cuts a stream of bytes into frames.
 
-    Frames come without their size, as writable views of memory of ours: record batches can be
-    patched in place. Whatever is received is copied once.
+    Frames come without their size, as writable views of our own memory: record batches can be
+    patched in place. Received bytes are copied once.
     """
 
     def __init__(self, max_size: int = DEFAULT_MAX_FRAME) -> None:
@@ -191,12 +191,12 @@ class FrameBuffer:
         return self._held
 
     def receive(self, data: Buffer) -> list[memoryview]:
-        """Take ``data``, give the frames that are complete now.
+        """Take ``data``; return the frames that are complete now.
 
         Raises RemoteProtocolError for a negative size or one above ``max_size``; the stream is
         then beyond use.
         """
-        # Only bytes never change under us; a caller may use other memory again.
+        # Only ``bytes`` cannot change meanwhile; a caller may reuse other memory.
         self._chunks.append(data if isinstance(data, bytes) else bytes(data))
         self._held += len(data)
         if self._held < self._wanted:

@@ -1,7 +1,7 @@
-"""Kafka's murmur2, and the partition it gives a key.
+"""Kafka's murmur2, and the partition of a key by it.
 
-Kafka's Java client places a keyed record at ``toPositive(murmur2(key)) % partitions``; whoever
-wants the same key in the same partition computes the same.
+Kafka's Java client sends a record with a key to ``toPositive(murmur2(key)) % partitions``. All
+clients that want the same key in the same partition compute the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a declaration and a version to a function that reads it.
+"""Makes a function that reads a message from its declaration and a version.
 
 A reader takes ``(buf, pos)`` and returns ``(value, position after it)``. Readers are built once
 per (class, version) and keep no state. Adjacent fields of fixed size become one ``struct`` call.
@@ -79,7 +79,7 @@ def _body_steps(fields: list[WireField], version: int, flexible: bool, most: int
 
 
 def _run_step(run: list[WireField]) -> _Step:
-    """One struct call for fields that stand side by side."""
+    """One struct call for adjacent fields."""
     layout = struct.Struct(">" + "".join(field.kind.code for field in run))
     unpack, size = layout.unpack_from, layout.size
     first, stop = run[0].index, run[-1].index + 1
@@ -165,7 +165,7 @@ def _fixed_reader(kind: Fixed[Any]) -> Reader:
 
 @lru_cache(maxsize=4096)
 def _uuid(raw: bytes) -> uuid.UUID:
-    # Building a UUID costs ten times its look-up, and a topic's id comes with every request.
+    # Building a UUID costs ten times its look-up, and every request has a topic's id.
     return uuid.UUID(bytes=raw)
 
 

@@ -1,4 +1,4 @@
-"""How a partition of a topic is called, and the words of the protocol for its two ends."""
+"""The type for a partition of a topic, and the protocol's numbers for its two ends."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 TopicPartition: TypeAlias = tuple[str, int]
 """(topic, partition)"""
 EARLIEST: Final = -2
-"""Asks for the first offset there is (ListOffsets' number for it)."""
+"""Requests the first offset there is (ListOffsets' number for it)."""
 LATEST: Final = -1
-"""Asks for the offset that the next record gets."""
+"""Requests the offset of the next record."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-"""The topic that brokers keep the groups' offsets in."""
+"""The topic in which brokers store the groups' offsets."""

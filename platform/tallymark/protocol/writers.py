@@ -1,4 +1,4 @@
-"""From a declaration and a version to a function that writes it.
+"""Makes a function that writes a message from its declaration and a version.
 
 A writer takes ``(value, out)`` and appends buffers to the list ``out``; the caller joins them, so
 records are copied once, or not at all when the parts go to a socket one by one. Built once per
@@ -233,7 +233,7 @@ def _compact_length(length: int) -> bytes:
 
 
 def _null(code: str, flexible: bool, nullable: bool, name: str) -> Callable[[], bytes]:
-    """What null looks like, or an error where the version has no null."""
+    """The bytes of null, or an error where the version has no null."""
     form = b"\0" if flexible else struct.pack(">" + code, -1)
 
     def write() -> bytes:

@@ -1,5 +1,4 @@
-"""Which entries a filter of DescribeAcls and DeleteAcls means, and whether an entry makes sense.
-Pure."""
+"""Matches the filters of DescribeAcls and DeleteAcls, and checks entries. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _LONGEST: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Numbers are the wire's; None and :data:`ANY` match everything."""
+    """The numbers are those on the wire; None and :data:`ANY` match everything."""
 
     kind: int = ANY
     name: str | None = None
@@ -47,7 +46,7 @@ class AclFilter:
             raise KafkaError(CODES["INVALID_REQUEST"], "the filter has an unknown element")
 
     def matches(self, acl: Acl) -> bool:
-        """Whether the filter means this entry."""
+        """Whether the filter matches this entry."""
         return (
             self.kind in (ANY, acl.kind)
             and self._matches_name(acl)
@@ -74,7 +73,8 @@ def checked_acl(
     operation: int,
     permission: int,
 ) -> Acl:
-    """An entry from the wire; KafkaError INVALID_REQUEST says what is wrong with it."""
+    """An entry with numbers from the wire. KafkaError INVALID_REQUEST: it is invalid; the text says
+    why."""
     if kind not in _KINDS or pattern not in _PATTERNS or permission not in (DENY, ALLOW):
         raise _invalid("its type of resource, pattern or permission is not known")
     if operation != ALL_OPERATIONS and operation not in _OPERATIONS:

@@ -1,4 +1,4 @@
-"""Entries of access-control lists in words: as they are stored, and as people write them. Pure.
+"""Entries of access-control lists as text: in stores, and on the command line. Pure.
 
 A stored entry is what Apache Kafka keeps in ZooKeeper::
 
@@ -38,7 +38,7 @@ def kind_name(kind: ResourceType) -> str:
 
 
 def stored(acl: Acl) -> dict[str, str]:
-    """What is kept of an entry, beside its resource."""
+    """The stored form of an entry, without its resource."""
     return {
         "principal": acl.principal,
         "permissionType": "Allow" if acl.allow else "Deny",
@@ -48,7 +48,7 @@ def stored(acl: Acl) -> dict[str, str]:
 
 
 def restored(kind: str, pattern: Pattern, name: str, values: Mapping[str, Any]) -> Acl:
-    """The entry again; KeyError, ValueError or KafkaError when it is none of ours."""
+    """The entry of a stored form; KeyError, ValueError or KafkaError where it is not understood."""
     return checked_acl(
         STORED_KINDS[kind],
         name,
@@ -61,7 +61,8 @@ def restored(kind: str, pattern: Pattern, name: str, values: Mapping[str, Any]) 
 
 
 def operation_number(text: str) -> int:
-    """The operation a person means: ``read``, ``describe-configs``, ``All``; UserError."""
+    """The number of an operation as people write it: ``read``, ``describe-configs``, ``All``.
+    UserError."""
     wanted = text.replace("-", "").replace("_", "").lower()
     for name, number in STORED_OPERATIONS.items():
         if name.lower() == wanted:
@@ -70,7 +71,7 @@ def operation_number(text: str) -> int:
 
 
 def sentence(acl: Acl) -> str:
-    """An entry as one line for people."""
+    """An entry as one line of text."""
     name = f"{acl.name}*" if acl.pattern is Pattern.PREFIXED else acl.name
     return "\t".join(
         (

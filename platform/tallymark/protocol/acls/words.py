@@ -33,7 +33,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class ResourceType(IntEnum):
-    """What brokers of ours protect."""
+    """The types of resources that our brokers protect."""
 
     TOPIC = 2
     GROUP = 3
@@ -57,7 +57,7 @@ class Operation(IntEnum):
 
 
 class Pattern(IntEnum):
-    """How the name of an entry's resource is meant."""
+    """Whether the name of an entry's resource is a whole name or a prefix."""
 
     LITERAL = 3
     PREFIXED = 4

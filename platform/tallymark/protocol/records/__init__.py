@@ -2,5 +2,5 @@
 
 Read :mod:`.batch` (the format), :mod:`.writer` and :mod:`.reader` (record by record), then
 :mod:`.column_writer`, :mod:`.columns` and :mod:`.runs` (the fast paths). :mod:`.check` and
-:mod:`.walk` decide whether bytes are records; :mod:`.message_sets` reads the formats before.
+:mod:`.walk` decide whether bytes are records; :mod:`.message_sets` reads the older formats.
 """

@@ -17,8 +17,8 @@
     57 record count i32
     61 records, compressed as one
 
-The CRC leaves out the first four fields, so that a broker places a batch in its log without
-touching the rest. The records themselves are read by :mod:`tallymark.protocol.records.columns` and
+The CRC does not cover the first four fields, so that a broker puts a batch into its log without
+changing the rest. The records themselves are read by :mod:`tallymark.protocol.records.columns` and
 written by :mod:`tallymark.protocol.records.writer`.
 """
 
@@ -201,9 +201,10 @@ class Batch:
         return columns
 
     def stretches(self, max_size: int = DEFAULT_MAX_SIZE) -> RecordStretches:
-        """The records some thousand at a time, as often as wanted, for who must not hold all of
-        them at once: a batch of a megabyte may have ten million. Decompresses as :meth:`columns`
-        does, and raises the same; what is wrong with the records is raised by iterating."""
+        """The records some thousand at a time, for a caller that must not hold all of them at once:
+        a batch of a megabyte may have ten million. May be iterated several times. Decompresses as
+        :meth:`columns` does, and raises the same; errors in the records are raised while iterating.
+        """
         return RecordStretches(self, self._payload(max_size))
 
     def records(self, max_size: int = DEFAULT_MAX_SIZE) -> list[Record]:
@@ -215,7 +216,7 @@ class Batch:
         payload: Buffer = self.data[HEADER_SIZE:]
         if header.attributes & _CODEC_MASK:
             payload = decompress(header.codec, payload, max_size)
-        return bytes(payload)  # and not both until the records are read
+        return bytes(payload)  # not both until the records are read
 
 
 def _outside(header: BatchHeader) -> CorruptRecordError:
@@ -224,8 +225,8 @@ def _outside(header: BatchHeader) -> CorruptRecordError:
 
 class RecordStretches:
     """The records of a batch, :data:`~tallymark.protocol.records.columns.STRETCH` at a time. Each
-    iteration begins anew; it raises CorruptRecordError where :meth:`Batch.columns` would, but after
-    those records that were right."""
+    iteration starts at the first record. It raises CorruptRecordError where :meth:`Batch.columns`
+    would, but after the correct records."""
 
     __slots__ = ("_batch", "_payload")
 
@@ -271,6 +272,7 @@ def split_batches(buf: Buffer) -> list[Batch]:
 def place_batch(
     data: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write where the batch at ``pos`` lands in the log, in place; the CRC stays right."""
+    """Write the log offset and the leader epoch of the batch at ``pos``, in place; the CRC stays
+    valid."""
     _OFFSET.pack_into(data, pos, base_offset)
     _EPOCH.pack_into(data, pos + 12, leader_epoch)

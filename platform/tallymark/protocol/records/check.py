@@ -1,7 +1,7 @@
-"""Records of a batch checked without being read: what is wrong with them, in words.
+"""Checks the records of a batch without decoding them, and describes what is wrong.
 
-:mod:`tallymark.protocol.records.walk` does it. Where the compiled copy of that module is there
-(``make kernel``), :data:`COMPILED` says so and a record costs some 40 ns; else some 0.6 us.
+:mod:`tallymark.protocol.records.walk` does the work. With the compiled copy of that module (``make
+kernel``), :data:`COMPILED` is true and a record costs about 40 ns; without it about 0.6 us.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ COMPILED: Final = _kernel is not record_walk
 """Whether the record kernel is compiled."""
 
 QUICK: Final = 20_480
-"""Bytes of a batch that :func:`is_whole` looks at: all of one of 16 KB, as producers make them."""
+"""Bytes of a batch that :func:`is_whole` checks: all of a batch of 16 KB, as producers make
+them."""
 _PIECE: Final = 32_768
-"""The kernel takes copies of so many bytes: large ones would be new memory each time, which costs
-more than all else."""
+"""The kernel gets copies of so many bytes: larger copies would be new memory each time, which costs
+more than everything else."""
 _NONE: Final = 1 << 70
 _Found: TypeAlias = tuple[int, int, int, int]
 _DENSEST: Final = {"none": 1, "gzip": 1032, "snappy": 22, "lz4": 255, "zstd": 32_768}
@@ -47,13 +48,13 @@ _WHY: Final = {
 
 
 def is_stale() -> bool:
-    """Whether the compiled kernel is of another source than the one beside it."""
+    """Whether the compiled kernel was built from another source than the one beside it."""
     return COMPILED and zlib.crc32(Path(record_walk.__file__).read_bytes()) != _kernel.SOURCE
 
 
 class BadRecordError(CorruptRecordError):
-    """A record of a batch is not what it claims to be. ``record`` is its place, from 0 on; None
-    where the batch as a whole is to blame."""
+    """A record of a batch is invalid. ``record`` is its number, from 0 on; None where the batch as
+    a whole is invalid."""
 
     def __init__(self, why: str, record: int | None = None) -> None:
         super().__init__(why if record is None else f"record {record}: {why}")
@@ -71,8 +72,8 @@ def check_count(codec: str, size: int, count: int) -> None:
 
 def is_whole(batch: Buffer, start: int, count: int) -> bool:
     """Whether ``count`` records seem to fill the batch from ``start`` on, in the time that an
-    append can spare (3 %): with the kernel all records of the first :data:`QUICK` bytes are looked
-    at, without it the beginning of the first one. False: ask :func:`check_records`.
+    append can spare (3 %): with the kernel all records of the first :data:`QUICK` bytes are
+    checked, without it the beginning of the first one. False: call :func:`check_records`.
     """
     if not COMPILED:
         return _begins_well(batch, start, count)
@@ -102,8 +103,8 @@ def _begins_well(batch: Buffer, pos: int, count: int) -> bool:
 
 def check_records(payload: Buffer, count: int, last_delta: int, *, start: int = 0) -> None:
     """Raise BadRecordError unless ``payload`` is from ``start`` on ``count`` whole records and
-    nothing else, the last of which has at most the offset delta ``last_delta``. Takes no memory to
-    speak of.
+    nothing else, the last of which has at most the offset delta ``last_delta``. Takes almost no
+    memory.
     """
     if len(payload) <= _PIECE:
         found: _Found = _kernel.walk(bytes(payload), start, count, last_delta, count)
@@ -127,7 +128,7 @@ def _in_pieces(data: memoryview, pos: int, count: int, last_delta: int) -> _Foun
         pos += stopped
         if wrong != record_walk.RUNS_OVER or last:
             return found
-        if stopped == 0:  # a record that is longer than the piece is looked at where it is
+        if stopped == 0:  # a record that is longer than the piece is checked in place
             view = cast("bytes", data)
             found = record_walk.walk(view, pos, count, last_delta, number + 1, number, least)
             wrong, number, least, pos = found
@@ -136,7 +137,8 @@ def _in_pieces(data: memoryview, pos: int, count: int, last_delta: int) -> _Foun
 
 
 def keyless_records(payload: Buffer, count: int, most: int) -> list[int]:
-    """Which of the records, checked before, have no key: the first ``most``."""
+    """The numbers of the records without a key, of records that were checked before: the first
+    ``most``."""
     keyless, _, _ = _kernel.scan(bytes(payload), count, True, 0, -_NONE, _NONE, most)
     return cast("list[int]", keyless)
 
@@ -145,7 +147,7 @@ def untimely_records(
     payload: Buffer, count: int, base: int, oldest: int, newest: int, most: int
 ) -> list[tuple[int, int]]:
     """(place, timestamp) of the records, checked before, whose timestamp is not from ``oldest`` to
-    ``newest``: the first ``most``. Those without one (-1) are none of them. ``base`` is the batch's
+    ``newest``: the first ``most``. Records without one (-1) are left out. ``base`` is the batch's
     base timestamp; all in ms."""
     least, greatest = oldest - base, newest - base
     _, found, _ = _kernel.scan(bytes(payload), count, False, -base, least, greatest, most)

@@ -1,4 +1,4 @@
-"""The records of a whole batch at once, from columns: what a producer's speed rests on.
+"""Encodes the records of a whole batch at once, from columns. A producer's speed depends on this.
 
 A record's bytes (drawn in :mod:`tallymark.protocol.records.writer`) differ from its neighbour's in
 few places. Within a *run* of records the widths of all counters and the timestamp are the same, so
@@ -9,9 +9,10 @@ everything but value, offset delta and stamp sequence is one constant::
 
 The columns are interleaved by slice assignment and joined, all of it in C: about 0.1 us a record
 where values are of one length (0.4 us where not) instead of 1.3 us record by record; half of that
-where the whole batch is one run, like the batch before it. What has no
-such runs (timestamps all over, huge records) is written one by one. What is right says
-:class:`~tallymark.protocol.records.writer.BatchBuilder`; a test holds all three against each other.
+where the whole batch is one run, like the batch before it. Records without such runs (irregular
+timestamps, huge records) are written one by one.
+:class:`~tallymark.protocol.records.writer.BatchBuilder` is the reference; a test compares all
+three.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from tallymark.protocol.varint import TABLE_LIMIT, VARINT, encode_uvarint, encod
 
 _NULL: Final = encode_varint(-1)
 _PLAIN_LIMIT: Final = TABLE_LIMIT - 600
-"""Records up to here have a length that the table of varints holds, whatever else is in them."""
+"""The length of records up to this size is in the table of varints, whatever else is in them."""
 _NARROW: Final = 64
 """Offset deltas from here on have two bytes."""
 _USUAL: Final = 512
 _WORTH_IT: Final = 4
-"""Mean records a run, below which runs do not pay."""
+"""With fewer records a run on average, runs are not worth it."""
 _LOW_BITS: Final = 14
 _BLOCK: Final = 1 << _LOW_BITS
 _FRAMES: Final = (64, 256, 1024)
@@ -254,7 +255,7 @@ def _of_one_length(columns: Columns, runs: list[_Run], length: int) -> bytes | N
         return None
     parts: list[Buffer] = []
     middle = _NULL + VARINT[length]
-    ended = b""  # what the run before leaves to be written
+    ended = b""  # what remains to be written of the run before
     for run in runs:
         sequence = len(run.sequences[0]) if run.sequences else 0
         rest = len(run.before) + sequence + len(run.after)

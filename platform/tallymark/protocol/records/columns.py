@@ -1,8 +1,8 @@
 """The records of one batch as columns.
 
-Who reads millions of them wants lists of values rather than a million objects, and mostly not all
-of the fields: keys, values and headers are cut out of the bytes when they are asked for. That all
-records are whole and right is known as soon as the columns are there.
+A reader of millions of records wants lists of values, not a million objects, and mostly not all of
+the fields: keys, values and headers are cut out of the bytes when they are needed. Constructing the
+columns verifies that all records are whole.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ STRETCH: Final = 4096
 """So many records :meth:`RecordColumns.stretches` reads at once: about 1 MB of objects, beside
 their bytes."""
 _FIRST_STRETCH: Final = 8
-"""So many records are read one by one after those at hand had different shapes; then twice as
-many each time, as looking for a run costs something."""
+"""So many records are read one by one after records of different shapes; then twice as many each
+time, since the search for a run has a cost."""
 
 # Record._make without its Python frame.
 _make: Final[Callable[[tuple[Any, ...]], Record]] = partial(tuple.__new__, Record)
@@ -33,8 +33,8 @@ _make: Final[Callable[[tuple[Any, ...]], Record]] = partial(tuple.__new__, Recor
 class RecordColumns:
     """The ``count`` records that fill ``payload``. Nothing changes after that.
 
-    ``timestamp`` overrides those of the records; ``parts`` are some that were read before. Raises
-    CorruptRecordError when the bytes are anything else than ``count`` records.
+    ``timestamp`` overrides those of the records; ``parts`` are columns that were read before.
+    Raises CorruptRecordError when the bytes are not exactly ``count`` records.
     """
 
     __slots__ = ("_base_timestamp", "_keep", "_parts", "_timestamp", "offsets", "size")
@@ -71,9 +71,9 @@ class RecordColumns:
         base_timestamp: int,
         timestamp: int | None = None,
     ) -> Iterator[Self]:
-        """The same records, :data:`STRETCH` at a time, for who must not hold millions of them at
-        once. That all of them are right is known at the end only: CorruptRecordError may come
-        after many that were."""
+        """The same records, :data:`STRETCH` at a time, for a caller that must not hold millions of
+        them at once. They are verified on the way: CorruptRecordError may come after many correct
+        ones."""
         pos, left = 0, count
         while left:
             number = min(STRETCH, left)
@@ -211,7 +211,7 @@ def _counting(column: Sequence[int]) -> Sequence[int]:
 
 
 def joined(columns: Sequence[Sequence[int]]) -> Sequence[int]:
-    """The numbers of all columns, as one range where they go on from one another."""
+    """The numbers of all columns, as one range where each column continues the one before."""
     if len(columns) == 1:
         return columns[0]
     ranges = [column for column in columns if isinstance(column, range) and column]

@@ -10,8 +10,8 @@ code  name    form on the wire
 4     zstd    RFC 8878
 ====  ======  ======================================================================
 
-Batches come from the network, so a few bytes may claim to be gigabytes: nothing here produces more
-than ``max_size`` bytes, nor allocates for a claim.
+Batches come from the network, so a few bytes may claim to hold gigabytes: no function here produces
+more than ``max_size`` bytes, or allocates memory for a claim.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by code, the lowest three bits of a batch's attributes."""
 
 DEFAULT_MAX_SIZE: Final = 256 * 1024 * 1024
-"""What a consumer unpacks of one batch at most."""
+"""How much a consumer decompresses of one batch at most."""
 USUAL_MAX_SIZE: Final = 64 * 1024 * 1024
-"""The same for who reads everybody's batches (see :func:`usual_max_size`)."""
+"""The same for readers of all topics (see :func:`usual_max_size`)."""
 USUAL_RATIO: Final = 16
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -45,7 +45,7 @@ _LZ4_HEADER: Final = bytes.fromhex("04224d18 60 40 82")
 _LZ4_BLOCK: Final = 64 * 1024
 _LZ4_STORED: Final = 1 << 31
 _LARGE: Final = 64 * 1024
-"""From here on it is worth looking at what a frame says of its size."""
+"""From this size on it is worth reading the content size of a frame."""
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _LENGTH: Final = struct.Struct(">i")
 
@@ -55,15 +55,15 @@ class DecompressedTooLargeError(CorruptRecordError):
 
 
 def usual_max_size(size: int) -> int:
-    """To how many bytes those unpack a batch of ``size`` bytes who read everybody's batches:
-    mirrors, collectors, Spark, ``verify-log``. One writer's must not cost them their memory, so it
-    is :data:`USUAL_MAX_SIZE`; what is large on the wire, too, may be :data:`USUAL_RATIO` times as
-    large, up to what consumers read."""
+    """How many bytes of a batch of ``size`` bytes are decompressed by readers of all topics:
+    mirrors, collectors, Spark, ``verify-log``. One producer must not use up their memory, so it is
+    :data:`USUAL_MAX_SIZE`. A batch that is large on the wire, too, may be :data:`USUAL_RATIO` times
+    as large, up to the bound of consumers."""
     return min(DEFAULT_MAX_SIZE, max(USUAL_MAX_SIZE, USUAL_RATIO * size))
 
 
 def codec_number(name: str) -> int:
-    """The code of a codec's name; LocalProtocolError names the ones there are."""
+    """The code of a codec's name; LocalProtocolError names the codecs that exist."""
     try:
         return CODECS.index(name)
     except ValueError:
@@ -83,7 +83,7 @@ def compress(codec: str, data: Buffer, level: int | None = None) -> Buffer:
 
 
 def decompress(codec: str, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> Buffer:
-    """What ``data`` holds, at most ``max_size`` bytes.
+    """The content of ``data``, at most ``max_size`` bytes.
 
     Raises CorruptRecordError for bad data and for more than ``max_size`` bytes.
     """
@@ -180,9 +180,9 @@ def _unzstd(data: Buffer, max_size: int) -> Buffer:
 
 
 def _zstd_content_size(data: Buffer) -> int:
-    """How much the first frame says that it holds (RFC 8878, 3.1.1.1), 0 where it does not. A frame
-    that holds another number of bytes does not decompress, so one that says too much may be refused
-    when little of it was unpacked::
+    """The content size in the header of the first frame (RFC 8878, 3.1.1.1), 0 where there is none.
+    A frame with another content size does not decompress, so a frame that claims too much may be
+    refused before it is decompressed::
 
         magic u32 | descriptor u8: 7-6 size of the content size, 5 single segment, 1-0 of the id
         | window u8, unless single segment | dictionary id | content size, little-endian

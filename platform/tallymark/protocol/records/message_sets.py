@@ -70,7 +70,8 @@ class LegacyBatch(Batch):
 
 
 def split_any(buf: Buffer) -> list[Batch]:
-    """Like :func:`records.split_batches`, of all three formats, which may be mixed."""
+    """Like :func:`~tallymark.protocol.records.batch.split_batches`, for all three formats, which
+    may be mixed."""
     view = memoryview(buf)
     batches: list[Batch] = []
     pos, size = 0, len(view)

@@ -1,14 +1,14 @@
 """Reading the records of a batch of format v2; :mod:`~tallymark.protocol.records.writer` draws
 them.
 
-Records come as columns. This module reads them one after the other, whatever they look like;
+The result are columns. This module reads records one after the other, whatever their shape;
 :mod:`~tallymark.protocol.records.runs` reads many of the same shape at once, and
 :mod:`~tallymark.protocol.records.columns` puts both together.
 
-Consumers spend their time here, so the loop reads varints of one and two bytes in place and leaves
-longer ones to :func:`~tallymark.protocol.varint.decode_varint`. Lengths are not checked one by one
-against the bytes there are: a record must end exactly where its own length says, and the last one
-where the bytes do, so a length that runs over is always noticed.
+Consumers spend most of their time here, so the loop reads varints of one and two bytes in place and
+leaves longer ones to :func:`~tallymark.protocol.varint.decode_varint`. Lengths are not checked one
+by one against the bytes there are: a record must end exactly where its own length says, and the
+last one where the bytes do, so a wrong length is always noticed.
 """
 
 from __future__ import annotations
@@ -232,8 +232,8 @@ def read_nullable(data: bytes, pos: int) -> tuple[bytes | None, int]:
 
 
 def _prefix(data: bytes, pos: int) -> bytes:
-    """One header's count and key, when that is what stands at ``pos``: the next records mostly
-    begin their headers so too."""
+    """One header's count and key, if they are at ``pos``: the headers of the next records mostly
+    begin in the same way."""
     size = data[pos + 1]
     return data[pos : pos + 2 + (size >> 1)] if data[pos] == _ONE and size < 0x80 else _NO_PREFIX
 

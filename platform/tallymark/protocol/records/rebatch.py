@@ -1,10 +1,10 @@
-"""A batch of one log made ready for another one, records and compression as they are.
+"""Prepares a batch of one log for another one, with records and compression unchanged.
 
 What a producer may send differs from what a log holds in the first 61 bytes only (drawn in
 :mod:`tallymark.protocol.records.batch`): it begins at offset 0, belongs to no leader epoch, and
-carries the numbers of the producer that sends it. The CRC covers those, so it is computed anew,
-over bytes that are not looked at; whoever passes batches on has to check the old one first, or
-damage that happened on the way would be sealed as good.
+carries the numbers of the producer that sends it. The CRC covers these, so it is computed again,
+over records that are not checked. The caller has to check the old CRC first, or damaged records
+would get a valid CRC.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _TAIL: Final = struct.Struct(">hiqqqhii")
 
 def is_dense(batch: Batch) -> bool:
     """Whether the batch can be produced as it is: every offset it covers has its record, and the
-    records have times of their own. What compaction has thinned out, markers of transactions and
-    batches with the broker's time cannot."""
+    records have times of their own. Compacted batches, transaction markers and batches with the
+    broker's time cannot."""
     header = batch.header
     dense = header.record_count == header.last_offset_delta + 1
     return dense and not header.is_control and not header.is_log_append_time
@@ -36,8 +36,8 @@ def rebatch(
     """The batch as a producer of these numbers (-1: none) sends it: its header, and its records
     where they are.
 
-    Of its attributes only the codec stays: whether it was part of a transaction of the other
-    cluster, or stands below its compaction's horizon, means nothing here. Wants :func:`is_dense`.
+    Of its attributes only the codec stays: the other cluster's transactions and delete horizons
+    mean nothing here. The batch must be dense (:func:`is_dense`).
     """
     header, payload = batch.header, batch.data[HEADER_SIZE:]
     tail = _TAIL.pack(

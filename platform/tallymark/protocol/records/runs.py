@@ -1,17 +1,17 @@
 """Reading many records of the same shape at once.
 
 Records of one kind mostly have fields of the same lengths, so they follow one another at the same
-distance, the *stride*, and every byte that tells a length or a header's name is the same one, a
-stride further in each record::
+distance, the *stride*, and every byte of a length or a header's name is the same, one stride
+further in each record::
 
             length  attr  time  offset  key   value           headers
     +0    │  e4 03 │ 00 │  02 │   00  │ 01 │ 90 03 .. 200 .. │ 02 04 't' 'm' 22 .. 17 .. │
     +stride  e4 03 │ 00 │  02 │   02  │ 01 │ 90 03 .. 200 .. │ 02 04 't' 'm' 22 .. 17 .. │
              =  =                       =    =  =              =  =   =   =  =
 
-A slice with a step takes such a byte out of all records, in C, and one more call sees whether they
-are equal. So some dozen calls read hundreds of records, and nothing is believed that a look at
-every single record would not have shown.
+A slice with a step takes such a byte out of all records, in C, and one more call compares them. So
+about a dozen calls read hundreds of records, and the result is the same as after reading every
+single record.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HIGH: Final = bytes(n >> 6 for n in range(0x40, 0x2000))
 
 
 class _Field(NamedTuple):
-    """Where bytes stand in a record, and how many they are; -1 for null."""
+    """The position of bytes in a record, and their number; -1 for null."""
 
     at: int
     size: int
@@ -61,7 +61,7 @@ class _Shape(NamedTuple):
     headers: Sequence[tuple[str, _Field]]
 
 
-# Shapes met lately, by the first bytes of their records: the next batch mostly has them too.
+# The latest shapes, by the first bytes of their records: the next batch mostly has them, too.
 _shapes: dict[bytes, _Shape] = {}
 _MOST_SHAPES: Final = 256
 

@@ -1,11 +1,10 @@
-"""Whether bytes are the records they claim to be: a walk over them that keeps nothing.
+"""Checks that bytes are records: a walk over them that keeps nothing in memory.
 
-Who takes batches from strangers wants to know that every record is whole before others have to read
-it, and must not pay for millions of them with memory. :mod:`tallymark.protocol.records.writer`
-draws a record. What passes here decodes with
-:class:`~tallymark.protocol.records.columns.RecordColumns` (a property holds it). It is stricter
-than that: lengths, counts and offset deltas have 32 bits as in Kafka's documentation, and offsets
-increase.
+A broker has to know that every record of a producer's batch is whole before consumers read it, and
+must not use memory for millions of records. :mod:`tallymark.protocol.records.writer` draws a
+record. Records that pass decode with :class:`~tallymark.protocol.records.columns.RecordColumns` (a
+property test checks that). The walk is stricter: lengths, counts and offset deltas have 32 bits as
+in Kafka's documentation, and offsets increase.
 
 This file is *the record kernel*: ``make kernel`` compiles a copy of it by mypyc, which makes the
 walk some 30 times faster (:mod:`tallymark.protocol.records.check` takes that where it is there).
@@ -47,14 +46,14 @@ def walk(
     number: int = 0,
     least: int = 0,
 ) -> tuple[int, int, int, int]:
-    """What is wrong with the ``count`` records that fill ``data`` from ``pos`` on: (one of the
-    constants above, number of the record, least offset delta it may have, its position), with
-    :data:`WHOLE` where it is nothing.
+    """The first error in the ``count`` records that fill ``data`` from ``pos`` on: (one of the
+    constants above, number of the record, least offset delta it may have, its position);
+    :data:`WHOLE` where there is none.
 
     Their offset deltas increase and leave room for those that follow, up to ``last_delta``: where
-    that is ``count - 1``, they are 0, 1, 2 ... Only those before record ``looked`` are looked at.
-    ``number`` and ``least`` are what it returned for a piece of data that :data:`RUNS_OVER` came up
-    in.
+    that is ``count - 1``, they are 0, 1, 2 ... Only records before ``looked`` are checked.
+    ``number`` and ``least`` are from an earlier result for a part of the data that ended with
+    :data:`RUNS_OVER`.
     """
     size = len(data)
     room = last_delta - count + 1
@@ -200,7 +199,7 @@ def _is_text(data: bytes, pos: int, end: int) -> bool:
 def scan(
     data: bytes, count: int, keyed: bool, unset: int, least: int, greatest: int, most: int
 ) -> tuple[list[int], list[tuple[int, int]], int]:
-    """What stands in ``count`` records that :func:`walk` found whole.
+    """Facts about ``count`` records that :func:`walk` found whole.
 
     Returns the numbers of those without a key (none unless ``keyed``), (number, delta) of those
     with a timestamp delta outside of ``least`` to ``greatest`` that is not below ``unset`` either,

@@ -5,8 +5,8 @@
     | header count varint | key length varint, key | value length varint, value ...
 
 Lengths are zigzag varints, -1 is null. Deltas are to the batch's base timestamp and base offset.
-Here every record of a producer passes, so lengths come from a table and the rare large ones take
-a second road.
+Every record of a producer passes here, so lengths come from a table, and the rare large ones are
+encoded by another function.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MAX_HEADER_KEYS: Final = 1024
 
 
 class BatchBuilder:
-    """One batch in the making. Records are encoded as they come; compression and CRC at the end."""
+    """Builds one batch. Records are encoded as they come; compression and CRC at the end."""
 
     __slots__ = ("_base_timestamp", "_body", "_count", "_max_timestamp")
 
@@ -73,7 +73,7 @@ class BatchBuilder:
         headers: Sequence[Header],
         timestamp: int,
     ) -> int:
-        """Add a record, timestamp in ms; the size of the batch so far, uncompressed."""
+        """Add a record, timestamp in ms. Returns the size of the batch so far, uncompressed."""
         count = self._count
         if count == 0:
             self._base_timestamp = self._max_timestamp = timestamp
@@ -123,7 +123,7 @@ class BatchBuilder:
         transactional: bool = False,
         control: bool = False,
     ) -> bytes:
-        """The whole batch. May be called again, say after the producer id has changed.
+        """The whole batch. May be called again, for example after the producer id has changed.
 
         Raises LocalProtocolError for an unknown codec, for no records, or a number that does not
         fit its field.

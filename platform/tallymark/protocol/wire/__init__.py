@@ -1,5 +1,5 @@
 """Produce and Fetch written by hand: the same bytes as the declared messages, in less time.
 
 Read :mod:`.produce` (the broker's side), :mod:`.produce_client`, :mod:`.fetch`; :mod:`.lengths` is
-what they share.
+for all of them.
 """

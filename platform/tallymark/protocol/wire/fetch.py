@@ -1,7 +1,8 @@
-"""Fetch as it is read and answered thousands of times a second: without message objects.
+"""Reads and writes Fetch without message objects, since a broker does that thousands of times a
+second.
 
-The declarations of :mod:`tallymark.protocol.messages.k01_fetch` are what is right; as with
-:mod:`tallymark.protocol.wire.produce`, a test holds both against each other.
+The declarations of :mod:`tallymark.protocol.messages.k01_fetch` are the reference; as with
+:mod:`tallymark.protocol.wire.produce`, a test compares both.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ Topic: TypeAlias = str | UUID
 
 
 class Ask(NamedTuple):
-    """What to read of one partition; -1 where the version, or the reader, does not say."""
+    """What to read of one partition; -1 where the version, or the consumer, does not set it."""
 
     partition: int
     current_leader_epoch: int
@@ -64,7 +65,7 @@ class Ask(NamedTuple):
 
 
 class PlainFetch(NamedTuple):
-    """A Fetch request. Who asks as a follower is not told here."""
+    """A Fetch request, without the fields of followers."""
 
     max_wait_ms: int
     min_bytes: int
@@ -110,8 +111,8 @@ def write_fetched(
 ) -> list[Any]:
     """The frame of an answer of ``version`` 4 to 16, as buffers and slices that follow one another.
 
-    ``committed``: the reader asked for committed records only, and is told of aborted transactions
-    (there are none).
+    ``committed``: the consumer reads committed records only, so the response has a list of aborted
+    transactions (there are none).
     """
     flexible = version >= _FLEXIBLE
     parts: list[Any] = [b""]

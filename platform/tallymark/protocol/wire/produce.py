@@ -1,9 +1,10 @@
-"""Produce as it is read and answered thousands of times a second: without message objects.
+"""Reads and writes Produce without message objects, since a broker does that thousands of times a
+second.
 
-The declarations of :mod:`tallymark.protocol.messages.k00_produce` and the codec made from them are
-what is right; the functions here give the same for the versions and answers that matter, in a
+The declarations of :mod:`tallymark.protocol.messages.k00_produce` and their codec are the
+reference. The functions here return the same for the versions and responses that matter, in a
 quarter of the time (measured for one batch of one partition: 3 instead of 9 us to read, 2 instead
-of 9 us to answer). A test holds both against each other, for good bytes and for broken ones.
+of 9 us to write). A test compares both, for good bytes and for broken ones.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class PlainProduce(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """A partition's part of an answer in which nothing failed."""
+    """A partition's part of a response without errors."""
 
     partition: int
     base_offset: int
@@ -113,7 +114,7 @@ def write_produced(
 
 @lru_cache(maxsize=1024)
 def _one_topic(name: str) -> bytes:
-    """What stands before the one partition of the one topic of an answer."""
+    """The bytes before the one partition of the one topic of a response."""
     text = name.encode()
     return b"\2" + encode_uvarint(len(text) + 1) + text + b"\2"
 

@@ -1,8 +1,8 @@
-"""Produce as a producer writes and reads it thousands of times a second: without message objects.
+"""Writes and reads Produce for producers without message objects, thousands of times a second.
 
 The other side of :mod:`tallymark.protocol.wire.produce`. The declarations of
-:mod:`tallymark.protocol.messages.k00_produce` say what is right; a test holds both against each
-other. Batches are not copied: a request is a list of buffers.
+:mod:`tallymark.protocol.messages.k00_produce` are the reference; a test compares both. Batches are
+not copied: a request is a list of buffers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Topic: TypeAlias = tuple[str, uuid.UUID, list[Batch]]
 
 
 class Appended(NamedTuple):
-    """One partition of an answer in which nothing failed."""
+    """One partition of a response without errors."""
 
     partition: int
     base_offset: int
@@ -120,7 +120,7 @@ def _front(
     topic_id: uuid.UUID,
     index: int,
 ) -> bytes:
-    """What stands between the correlation id and the length of the only batch."""
+    """The bytes between the correlation id and the length of the only batch."""
     client = (client_id or "").encode()
     if len(client) > 0x7FFF:
         raise LocalProtocolError(f"a client id of {len(client)} bytes is too long")
