@@ -38,10 +38,10 @@ HELD = {
     ),
     "2 the ApiVersions answer has the oldest header in every version": (
         "protocol/test_frames.py::test_api_versions_answers_with_the_oldest_header",
-        "broker/test_bad_input.py::test_api_versions_in_every_version",
+        "broker/bad_input/test_bad_input.py::test_api_versions_in_every_version",
     ),
     "3 an unknown version of ApiVersions is answered as v0, with its own range": (
-        "broker/test_bad_input.py::test_an_unknown_api_versions_version_is_answered_as_v0",
+        "broker/bad_input/test_bad_input.py::test_an_unknown_api_versions_version_is_answered_as_v0",
     ),
     "4 the client id stays a classic string, two APIs never become flexible": (
         "protocol/test_frames.py::test_request_header_bytes",
@@ -67,7 +67,7 @@ HELD = {
         "broker/test_produce_and_fetch.py::test_zstd_needs_requests_that_know_it",
     ),
     "10 the first join is given a member id and asked to come again": (
-        "broker/test_groups_wire.py::test_join_in_every_version",
+        "broker/groups/test_groups_wire.py::test_join_in_every_version",
     ),
     "11 null and empty mean other things in Metadata v0; asking creates": (
         "broker/test_metadata_and_topics.py::test_all_topics_null_or_in_v0_the_empty_list",
