@@ -100,7 +100,7 @@ calls: st.SearchStrategy[Call] = st.one_of(
     st.builds(lambda place, at: lambda j: j.truncated(place, at, 54), places, numbers),
     st.builds(lambda place: lambda j: j.view(place), places),
     st.builds(lambda arrives: lambda j: _report(j, arrives), st.booleans()),
-    st.just(lambda j: j.forget(10**9)),
+    st.just(lambda j: j.drop(j.processing.books.forgotten(10**9))),
     st.just(lambda j: j._rewrite()),
 )
 

@@ -78,7 +78,7 @@ STEPS: list[Step] = [
     report,
     report,
     report,
-    lambda journal: journal.forget(10**9),
+    lambda journal: journal.drop(journal.tally.at_rest(10**9)),
     accept(10, 12),
     accept(4, 6, "x" * 249),
 ]
@@ -214,7 +214,7 @@ def test_is_rewritten_in_the_midst_of_forgetting(
             settle(Outcome.ACKNOWLEDGED, 0, 9, f"t{number}")(journal)
         for _ in range(5):
             report(journal)
-        journal.forget(10**9)
+        journal.drop(journal.tally.at_rest(10**9))
         assert not journal.tally.cells
         assert state(reading.read(journal.path.read_bytes()).tally) == state(journal.tally)
         journal.close(remove=True)

@@ -83,7 +83,7 @@ class ConsumerReporter:
             self._know_cluster(now_ms)
             due = now_ms - self._last_report >= self._interval_ms
             if due or self._books.hurried:
-                self._journal.forget(now_ms)
+                self._journal.drop(self._books.forgotten(now_ms))
                 if self._books.tally.waiting < MAX_WAITING:
                     self.report(now_ms)
 

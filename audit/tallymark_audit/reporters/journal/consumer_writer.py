@@ -16,8 +16,8 @@ from tallymark_audit.reporters.books.tally_cell import Outcome
 from tallymark_audit.reporters.journal import consumer_layout, layout
 from tallymark_audit.reporters.journal.consumer_layout import ConsumerKind
 from tallymark_audit.reporters.journal.disk import Disk
-from tallymark_audit.reporters.journal.file import JournalFile
 from tallymark_audit.reporters.journal.marks_file import MARKS_SUFFIX, MarksFile
+from tallymark_audit.reporters.journal.writer import TallyJournal
 from tallymark_audit.reporters.processing.messages import ConsumedMessage
 from tallymark_audit.reporters.processing.processing import InFlightMark, Processing
 
@@ -25,7 +25,7 @@ STEP: Final = 1024 * 1024
 """An application that tells its messages one by one writes an entry of some 100 bytes for each."""
 
 
-class ConsumerJournal(JournalFile):
+class ConsumerJournal(TallyJournal):
     """A :class:`Processing`, kept in memory and, once the cluster is known and as long as the disk
     lets us, in the file. Each method writes its entry first, then calls the same of the processing,
     see there. Not thread-safe."""
@@ -42,6 +42,7 @@ class ConsumerJournal(JournalFile):
         """``directory`` None: keep it in memory only."""
         super().__init__(directory, identity.instance, disk, STEP)
         self.processing = Processing(identity, group, max_ranges, skew_ms)
+        self.tally = self.processing.books.tally
         self._more = {"group": group, "max_ranges": max_ranges, "skew_ms": skew_ms}
         self._cluster = ""
         self._marks: MarksFile | None = None
@@ -106,18 +107,6 @@ class ConsumerJournal(JournalFile):
     def truncated(self, place: TopicPartition, offset: int, now_ms: int) -> None:
         self._append(consumer_layout.done_entry(place, offset, now_ms, ConsumerKind.CUT))
         self.processing.truncated(place, offset, now_ms)
-
-    def reported(self) -> None:
-        """Call between making a report and publishing it: its numbers must not be used again."""
-        self._append(layout.report_entry(self.processing.books.tally.next_event))
-
-    def forget(self, now_ms: int) -> None:
-        """Drop what is told and at rest."""
-        tally = self.processing.books.tally
-        for key in self.processing.books.forgotten(now_ms):
-            cell = tally.cells[key]
-            self._append(layout.drop_entry(cell.part, cell.carrier))
-            tally.drop(key, cell.carrier)
 
     def close(self, remove: bool) -> None:
         super().close(remove)

@@ -14,11 +14,27 @@ from tallymark_audit.reporters.journal.disk import Disk
 from tallymark_audit.reporters.journal.file import JournalFile
 
 
-class Journal(JournalFile):
-    """The books of one run, kept in memory and, as long as the disk lets us, in the file.
+class TallyJournal(JournalFile):
+    """The journal of a tally: what producers and consumers write alike. Every method that changes
+    the :attr:`tally` writes the entry first."""
 
-    Every method that changes the :attr:`tally` writes the entry first. Of trouble with the file
-    see :class:`~tallymark_audit.reporters.journal.file.JournalFile`."""
+    tally: Tally
+
+    def reported(self) -> None:
+        """Call between making a report and publishing it: its numbers must not be used again."""
+        self._append(layout.report_entry(self.tally.next_event))
+
+    def drop(self, keys: Sequence[TallyKey]) -> None:
+        """Forget these cells."""
+        for key in keys:
+            cell = self.tally.cells[key]
+            self._append(layout.drop_entry(cell.part, cell.carrier))
+            self.tally.drop(key, cell.carrier)
+
+
+class Journal(TallyJournal):
+    """The books of one run, kept in memory and, as long as the disk takes it, in the file. What
+    happens when the disk does not: :class:`~tallymark_audit.reporters.journal.file.JournalFile`."""
 
     def __init__(
         self,
@@ -64,7 +80,7 @@ class Journal(JournalFile):
         now_ms: int,
         latency: int | None = None,
     ) -> None:
-        """See :meth:`Tally.settle`; so with the other methods."""
+        """See :meth:`Tally.settle`."""
         cell = self.tally.cells.get(key)
         if cell is None:
             return
@@ -75,6 +91,7 @@ class Journal(JournalFile):
         self.tally.settle_in(cell, outcome, first, last, now_ms, latency)
 
     def fold(self, key: TallyKey, blocks: Sequence[Block]) -> None:
+        """See :meth:`Tally.fold`; one entry for at most :data:`.layout.BLOCKS_PER_ENTRY` blocks."""
         cell = self.tally.cells.get(key)
         if cell is None:
             return
@@ -83,30 +100,14 @@ class Journal(JournalFile):
             self._append(layout.contents_entry(cell.part, some))
             self.tally.fold(key, some)
 
-    def reported(self) -> None:
-        """Call between making a report and publishing it: its numbers must not be used again."""
-        self._append(layout.report_entry(self.tally.next_event))
-
-    def forget(self, before_ms: int) -> None:
-        self._drop(self.tally.at_rest(before_ms))
-
-    def forget_told(self) -> None:
-        self._drop(self.tally.told_at_rest())
-
     def _made_room(self) -> bool:
         """Forget what is told; worth a try only when more is told than the last time."""
         if self.tally.delivered == self._delivered:
             return False
         self._delivered = self.tally.delivered
         told = self.tally.told_at_rest()
-        self._drop(told)
+        self.drop(told)
         return bool(told)
-
-    def _drop(self, keys: Sequence[TallyKey]) -> None:
-        for key in keys:
-            cell = self.tally.cells[key]
-            self._append(layout.drop_entry(cell.part, cell.carrier))
-            self.tally.drop(key, cell.carrier)
 
     def _snapshot(self) -> bytes:
         head = layout.header(self._cluster, self.tally.identity)

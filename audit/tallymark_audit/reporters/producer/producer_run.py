@@ -202,9 +202,9 @@ class ProducerRun:
 
     def _report(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         journal = self._books()
-        journal.forget(now_ms - max(KEEP_MS, 3 * self.settings.window_ms))
+        journal.drop(journal.tally.at_rest(now_ms - max(KEEP_MS, 3 * self.settings.window_ms)))
         if journal.tally.crowded:
-            journal.forget_told()
+            journal.drop(journal.tally.told_at_rest())
         if journal.tally.waiting < MAX_WAITING:
             self._last_report = now_ms
             self._hurried = False
