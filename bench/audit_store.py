@@ -32,6 +32,8 @@ from typing import Any, Final
 from sqlalchemy import text
 from support.measure import machine, table
 
+from tallymark_audit.store.reading import window_evidence
+
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from postgres import start_postgres
 
@@ -335,7 +337,7 @@ def answering(kind: str, scale: float) -> dict[str, Any]:
                 c, None, topic, 0, DAY, limit=5000
             ),
             "what is wrong, newest": lambda c: queries.windows(c, states=["LOSS"], limit=100),
-            "evidence of a window": lambda c: queries.evidence(
+            "evidence of a window": lambda c: window_evidence.evidence(
                 c, "producer-to-dc1", topic, windows // 2 * WINDOW
             ),
             "overview": queries.overview,

@@ -28,7 +28,7 @@ from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.reporters.journal.publisher import JournalPublisher
 from tallymark_audit.store import open_store
-from tallymark_audit.store.counted.counts import FencedError
+from tallymark_audit.store.counted.positions import FencedError
 from tallymark_audit.store.housekeeping.housekeeper import Housekeeper
 
 log: Final = logging.getLogger(__name__)

@@ -14,7 +14,8 @@ from tallymark_audit.model.hashing import BLOCK
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.repeats import sequences_of
 from tallymark_audit.model.time_format import percent, utc
-from tallymark_audit.store.reading.queries import Evidence, TopicSummary
+from tallymark_audit.store.reading.queries import TopicSummary
+from tallymark_audit.store.reading.window_evidence import Evidence
 from tallymark_audit.store.schema.rows import Row, shown_verdict
 from tallymark_audit.store.schema.tables import SUMS
 

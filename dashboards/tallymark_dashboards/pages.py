@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from tallymark.clock import now_ms
 from tallymark_audit.model.time_format import LARGEST, utc
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_dashboards import view
 from tallymark_dashboards.context import Context, context_of
 from tallymark_dashboards.marks import MARKS
@@ -116,8 +116,8 @@ def _evidence(context: Context, edge: str, topic: str, window: str) -> dict[str,
             "said": window[:MAX_NAME],
         }
     with context.store.read() as connection:
-        found = queries.evidence(connection, edge, topic, start, CELLS)
-    evidence = queries.shown_evidence(found)
+        found = window_evidence.evidence(connection, edge, topic, start, CELLS)
+    evidence = window_evidence.shown_evidence(found)
     return {
         **place,
         "window": start,

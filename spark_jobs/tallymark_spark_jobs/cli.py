@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 from rich.console import Console
@@ -28,6 +28,22 @@ STDOUT = Path("-")
 _FROM = "Date or time, UTC, or 2h: two hours ago. Default: yesterday."
 WIDTH = 130
 """Into a file or a narrow window whole lines are better than cut ones."""
+
+
+class _Options(TypedDict):
+    """What the command line gave, by the names of the parameters."""
+
+    settings: str | None
+    clusters: tuple[str, ...]
+    bootstraps: tuple[str, ...]
+    start: str | None
+    end: str | None
+    everything: bool
+    topics: str | None
+    master: str | None
+    wait: float
+    json_file: Path | None
+    report: Path | None
 
 
 @click.command("reconcile")
@@ -67,19 +83,7 @@ WIDTH = 130
     help="Print the result as JSON, and nothing else; or write it to a file.",
 )
 @click.option("--report", type=click.Path(path_type=Path), help="Write what is shown as HTML here.")
-def reconcile(
-    settings: str | None,
-    clusters: tuple[str, ...],
-    bootstraps: tuple[str, ...],
-    start: str | None,
-    end: str | None,
-    everything: bool,
-    topics: str | None,
-    master: str | None,
-    wait: float,
-    json_file: Path | None,
-    report: Path | None,
-) -> None:
+def reconcile(**given: Unpack[_Options]) -> None:
     """Reconcile with Spark: count the data of every cluster, judge every window of every edge.
 
     Names each lost message by server, sequence and upstream offset, and writes the verdicts to the
@@ -87,15 +91,13 @@ def reconcile(
     be decided yet, 1 on an error.
     """
     from tallymark_spark_jobs.reconcile.report import print_outcome
-    from tallymark_spark_jobs.reconcile.run import Job, Steps
+    from tallymark_spark_jobs.reconcile.run import Steps
 
-    deployment = load(settings)
-    deployment = only_clusters(deployment, clusters_named(deployment, clusters, bootstraps))
-    period = parse_period(start, end, everything, deployment.audit.window_ms, now_ms())
-    job = Job(deployment, period, topics, wait)
+    job = _job(given)
+    json_file, report = given["json_file"], given["report"]
     began = time.monotonic()
     steps = Steps(lambda text: click.echo(f"{time.monotonic() - began:5.1f} s  {text}", err=True))
-    outcome = run(job, master, steps)
+    outcome = run(job, given["master"], steps)
     _write(json_file, outcome)
     console = Console(
         record=report is not None,
@@ -106,6 +108,19 @@ def reconcile(
     if report is not None:
         _save(report, console.export_html())
     sys.exit(int(outcome.state))
+
+
+def _job(given: _Options) -> Job:
+    """What the options ask for."""
+    from tallymark_spark_jobs.reconcile.run import Job
+
+    deployment = load(given["settings"])
+    names = clusters_named(deployment, given["clusters"], given["bootstraps"])
+    deployment = only_clusters(deployment, names)
+    window_ms = deployment.audit.window_ms
+    limits = given["start"], given["end"], given["everything"]
+    period = parse_period(*limits, window_ms, now_ms())
+    return Job(deployment, period, given["topics"], given["wait"])
 
 
 def run(job: Job, master: str | None, steps: Steps) -> Outcome:

@@ -24,7 +24,7 @@ from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.alert import Alert
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.counted.counts import FencedError
+from tallymark_audit.store.counted.positions import FencedError
 from tallymark_audit.store.judged import alerts as stored
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, accept, record_verdicts
 from tallymark_audit.store.schema.tables import (

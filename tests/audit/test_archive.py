@@ -19,12 +19,12 @@ from tallymark_audit.model.ranges import EMPTY
 from tallymark_audit.model.sides import Claim, Observation
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.counted import archive, counts, facts
+from tallymark_audit.store.counted import archive, counts, facts, positions
 from tallymark_audit.store.counted.claims import add_events
-from tallymark_audit.store.counted.counts import Position
+from tallymark_audit.store.counted.positions import Position
 from tallymark_audit.store.counted.totals import totals_of
 from tallymark_audit.store.housekeeping.packing import Changed, collapse
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading import window_evidence
 from tallymark_audit.store.schema import tables
 
 W = 60_000
@@ -85,7 +85,7 @@ class Side:
 
     def start(self) -> None:
         with self.store.write() as connection:
-            counts.take_over(connection, CLUSTER, "me", 1)
+            positions.take_over(connection, CLUSTER, "me", 1)
 
     def append(self, partition: int, key: CellKey, first: int, count: int) -> None:
         records = self.logs[partition].append(key, range(first, first + count))
@@ -164,7 +164,7 @@ class Side:
                 for partition in (0, 1)
                 for offset in (0, 3, 7)
             ]
-            evidence = queries.evidence(connection, "producer-to-dc1", TOPIC, W)
+            evidence = window_evidence.evidence(connection, "producer-to-dc1", TOPIC, W)
             return {
                 "observed": {w: _plain(cells) for w, cells in observed.items() if cells},
                 "claimed": {w: _plain(cells) for w, cells in claimed.items() if cells},
@@ -287,5 +287,5 @@ def test_latencies_become_one_sketch_a_tier() -> None:
 def test_a_position_is_no_cell() -> None:
     """Positions and reporters are never archived."""
     with open_store("sqlite://") as store, store.write() as connection:
-        counts.add_positions(connection, CLUSTER, [Position(TOPIC, 0)])
+        positions.add_positions(connection, CLUSTER, [Position(TOPIC, 0)])
         assert collapse(connection, CLUSTER, [Changed(1, TOPIC, 0)], 1) == 0

@@ -18,9 +18,9 @@ from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.counted import counts
+from tallymark_audit.store.counted import counts, positions
 from tallymark_audit.store.counted.claims import add_events
-from tallymark_audit.store.counted.counts import Position
+from tallymark_audit.store.counted.positions import Position
 from tallymark_audit.store.housekeeping.housekeeper import Housekeeper
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema import tables
@@ -49,8 +49,8 @@ class World:
         self.ledger = Ledger(self.store, "dc1")
         self.ledger.take_over("test", self.now)
         with self.ledger.write(self.now) as connection:
-            positions = [Position("t", 0), Position(AUDIT_TOPIC, 0)]
-            counts.add_positions(connection, "dc1", positions)
+            new = [Position("t", 0), Position(AUDIT_TOPIC, 0)]
+            positions.add_positions(connection, "dc1", new)
         self.judge = JudgeLoop(self.ledger, [EDGE], SETTINGS)
         self.house = Housekeeper(self.ledger, [EDGE], SETTINGS)
 

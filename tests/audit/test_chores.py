@@ -8,7 +8,7 @@ from sqlalchemy.exc import OperationalError
 from tallymark.errors import ConnectError
 from tallymark_audit.collector.backoff import Backoff
 from tallymark_audit.collector.schedule import Doing, Schedule
-from tallymark_audit.store.counted.counts import FencedError
+from tallymark_audit.store.counted.positions import FencedError
 
 
 class Clock:

@@ -25,15 +25,16 @@ from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.protocol.records.batch import split_batches
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.counting.cells import count
-from tallymark_audit.events.events import AuditEvent, CellReport, Gap, encode_event
+from tallymark_audit.events.event_codec import encode_event
+from tallymark_audit.events.events import AuditEvent, CellReport, Gap
 from tallymark_audit.model.cells import CellKey, window_of
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.record_runs import Rules, runs_in
 from tallymark_audit.model.sides import Observation, merge_observations
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.counted.counts import FencedError
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.counted.positions import FencedError
+from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.schema.rows import observation_from_row
 from tallymark_audit.store.schema.tables import observations
 from tallymark_audit.testing import MemoryCluster, Told, stamped
@@ -431,7 +432,7 @@ def test_monitoring_events_become_claims_and_bad_ones_incidents(bench: Bench) ->
     with bench.store.read() as connection:
         (reporter,) = queries.all_reporters(connection)
         (incident,) = queries.all_incidents(connection)
-        found = queries.evidence(connection, "producer-to-dc1", "t", 0)
+        found = window_evidence.evidence(connection, "producer-to-dc1", "t", 0)
     assert (reporter["complete_through"], reporter["covered"]) == (4, 0)
     assert (incident["kind"], incident["from_offset"]) == ("bad-event", 1)
     assert [row["accepted"] for row in found.upstream] == [[0, 4]]

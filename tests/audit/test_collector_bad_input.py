@@ -21,7 +21,8 @@ from tallymark_audit.collector.counting.monitoring import MOST_REASONS
 from tallymark_audit.collector.ledger import CountedFetch, Ledger
 from tallymark_audit.collector.limits.window_bound import MOST_WINDOWS, overflow_window
 from tallymark_audit.collector.partitions.known_places import KnownPlaces
-from tallymark_audit.events.events import AuditEvent, CellReport, decode_event, encode_event
+from tallymark_audit.events.event_codec import decode_event, encode_event
+from tallymark_audit.events.events import AuditEvent, CellReport
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.edges import AUDIT_TOPIC
@@ -30,7 +31,7 @@ from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation, merge_observations
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.counted.incidents import MOST_A_DAY, OTHERS
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.schema.rows import Row, observation_from_row
 from tallymark_audit.store.schema.tables import claims, lateness, observations
 from tallymark_audit.testing import MemoryCluster, Told, stamped
@@ -233,7 +234,7 @@ def an_event(number: int = 0) -> AuditEvent:
 
 def claims_of(store: Store) -> list[list[int]]:
     with store.read() as connection:
-        found = queries.evidence(connection, "producer-to-dc1", "t", 0)
+        found = window_evidence.evidence(connection, "producer-to-dc1", "t", 0)
     return [row["accepted"] for row in found.upstream]
 
 

@@ -11,7 +11,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
 from tallymark_audit.collector.collector import Collector, CollectorSettings
-from tallymark_audit.events.events import AuditEvent, CellReport, encode_event
+from tallymark_audit.events.event_codec import encode_event
+from tallymark_audit.events.events import AuditEvent, CellReport
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import merge_observations

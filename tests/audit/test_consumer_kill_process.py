@@ -16,7 +16,8 @@ from tallymark.client import ConsumerConnector, Producer, SimpleConsumer
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit import ConsumerAudit
 from tallymark_audit.events.claim_book import fold
-from tallymark_audit.events.events import AuditEvent, decode_event
+from tallymark_audit.events.event_codec import decode_event
+from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.judge.processed import processed_cells
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import EMPTY, RangeSet

@@ -19,7 +19,8 @@ from tallymark.client import ConsumerConnector, Producer, SimpleConsumer
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit import ConsumerAudit
 from tallymark_audit.events.claim_book import ClaimBook, fold
-from tallymark_audit.events.events import AuditEvent, decode_event
+from tallymark_audit.events.event_codec import decode_event
+from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.edges import AUDIT_TOPIC
 
 pytestmark = pytest.mark.process

@@ -14,7 +14,8 @@ from tallymark.client.producing.interceptors.producer_interceptor import (
 )
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.events.claim_book import fold
-from tallymark_audit.events.events import AuditEvent, decode_event
+from tallymark_audit.events.event_codec import decode_event
+from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.reporters.books.tally import ReporterIdentity

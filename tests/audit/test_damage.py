@@ -21,7 +21,8 @@ from tallymark_audit.alerts.facts import judged_edges, read_facts
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judging.judge_loop import JudgeLoop
 from tallymark_audit.collector.judging.window_facts import StoreFacts
-from tallymark_audit.events.events import Copied, Gap, encode_event
+from tallymark_audit.events.event_codec import encode_event
+from tallymark_audit.events.events import Copied, Gap
 from tallymark_audit.judge.copy_progress import Passed, Stop, standing_still
 from tallymark_audit.judge.damage import Damage, Damaged
 from tallymark_audit.judge.hops import hops_into
@@ -39,7 +40,7 @@ from tallymark_audit.store.counted.damage import MOST, damaged_places
 from tallymark_audit.store.counted.deleted import note_deleted
 from tallymark_audit.store.counted.incidents import add_gap
 from tallymark_audit.store.counted.recounts import RecountRequest
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.testing import MemoryCluster, Told
 
 W = 1000
@@ -144,7 +145,7 @@ def test_a_damaged_batch_leaves_a_hole_and_says_where(site: Site) -> None:
     assert site.states()[11_000] == State.UNKNOWN, "t-0 may hold more of it where it is damaged"
     assert (rows[12_000]["state"], rows[12_000]["missing"]) == (State.LOSS, 12)
     with site.store.read() as connection:
-        cells = queries.evidence(connection, EDGE, "t", 12_000).verdicts[0]["cells"]
+        cells = window_evidence.evidence(connection, EDGE, "t", 12_000).verdicts[0]["cells"]
     by_partition = {cell["partition"]: cell for cell in cells}
     assert by_partition[1]["state"] == State.LOSS
     assert by_partition[0]["state"] == State.UNKNOWN

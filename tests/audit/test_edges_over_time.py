@@ -22,7 +22,7 @@ from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.counted import facts
 from tallymark_audit.store.judged import graph
 from tallymark_audit.store.judged.verdicts import COLLECTOR, accept, record_verdicts
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading import window_evidence
 from tallymark_audit.store.schema import tables
 
 
@@ -143,7 +143,7 @@ def test_a_person_accepts_a_hole_until_more_is_wrong(store: Store) -> None:
         record_verdicts(connection, [hole(20)], COLLECTOR, 5000)
     assert accepted(store) == ""
     with store.read() as connection:
-        past = queries.evidence(connection, *place).history
+        past = window_evidence.evidence(connection, *place).history
     assert [(row["revision"], row["state"]) for row in past] == [
         (0, "LOSS"),
         (1, "LOSS"),

@@ -13,15 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import RemoteProtocolError
+from tallymark_audit.events.event_codec import decode_event, encode_event
 from tallymark_audit.events.event_schema import SCHEMA
-from tallymark_audit.events.events import (
-    AuditEvent,
-    CellReport,
-    Copied,
-    Gap,
-    decode_event,
-    encode_event,
-)
+from tallymark_audit.events.events import AuditEvent, CellReport, Copied, Gap
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import Block, Summary
 from tallymark_audit.model.ranges import RangeSet

@@ -12,7 +12,7 @@ from eventually import eventually
 from tallymark.client import Producer, SimpleConsumer
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.events.claim_book import ClaimBook, fold
-from tallymark_audit.events.events import decode_event
+from tallymark_audit.events.event_codec import decode_event
 from tallymark_audit.model.contents import blocks_of
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.sides import Claim

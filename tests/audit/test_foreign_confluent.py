@@ -21,7 +21,8 @@ from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark_audit.events.claim_book import fold
-from tallymark_audit.events.events import AuditEvent, decode_event
+from tallymark_audit.events.event_codec import decode_event
+from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.adapters.confluent import AuditedProducer
 from tallymark_audit.reporters.adapters.confluent_delivery import delivery_reports

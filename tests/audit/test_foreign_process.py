@@ -29,7 +29,7 @@ from tallymark.errors import UserError
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit import audited
 from tallymark_audit.events.claim_book import ClaimBook, fold
-from tallymark_audit.events.events import decode_event
+from tallymark_audit.events.event_codec import decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.adapters.partitioners import PARTITIONERS, PartitionChooser
 

@@ -19,17 +19,10 @@ from sqlalchemy import event as sql_event
 from sqlalchemy import select
 
 from tallymark.client.producing.stamps import Stamp
-from tallymark_audit.collector.judging import judge_loop
+from tallymark_audit.collector.judging import hop_loop, judge_loop
 from tallymark_audit.collector.limits.openings import Budget
-from tallymark_audit.events.events import (
-    MAX_BYTES,
-    AuditEvent,
-    CellReport,
-    Copied,
-    Gap,
-    decode_event,
-    encode_event,
-)
+from tallymark_audit.events.event_codec import MAX_BYTES, decode_event, encode_event
+from tallymark_audit.events.events import AuditEvent, CellReport, Copied, Gap
 from tallymark_audit.judge.unnamed import weigh
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.cells import Block, CellKey, Summary
@@ -192,13 +185,13 @@ def test_groups_that_somebody_makes_up_take_no_turns_of_edges(
     judges, spent, cost = world.judges["dc1"], [0.0], 1000.0
     stepped: list[str] = []
 
-    def step(hop: judge_loop._HopLoop, *_: object) -> list[Verdict]:
+    def step(hop: hop_loop.HopLoop, *_: object) -> list[Verdict]:
         stepped.append(hop.hop.edge.name)
         spent[0] += cost
         return []
 
     monkeypatch.setattr(judge_loop, "thread_ms", lambda: spent[0])
-    monkeypatch.setattr(judge_loop._HopLoop, "step", step)
+    monkeypatch.setattr(hop_loop.HopLoop, "step", step)
     monkeypatch.setattr(judge_loop, "update_watermarks", lambda *_: stepped.append("watermarks"))
     for n in range(12):
         stepped.clear()

@@ -19,8 +19,8 @@ from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Claim, Observation
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.counted import counts, facts
-from tallymark_audit.store.counted.counts import FencedError
+from tallymark_audit.store.counted import counts, facts, positions
+from tallymark_audit.store.counted.positions import FencedError
 from tallymark_audit.store.counted.totals import pieces, totals_of
 from tallymark_audit.store.housekeeping.housekeeper import Housekeeper
 from tallymark_audit.store.housekeeping.packing import JudgedState, is_healthy
@@ -50,12 +50,12 @@ class Keeper:
 
     def take_over(self) -> None:
         with self.store.write() as connection:
-            self.generation = counts.take_over(connection, self.cluster, "keeper", 1)
+            self.generation = positions.take_over(connection, self.cluster, "keeper", 1)
 
     @contextmanager
     def write(self, now: int) -> Iterator[Connection]:
         with self.store.write() as connection:
-            counts.fence(connection, self.cluster, self.generation, now)
+            positions.fence(connection, self.cluster, self.generation, now)
             yield connection
 
 

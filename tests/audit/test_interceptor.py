@@ -20,7 +20,8 @@ from tallymark.client.producing.interceptors.producer_interceptor import (
 from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark_audit.events.claim_book import ClaimBook, Reporter, fold
-from tallymark_audit.events.events import AuditEvent, decode_event
+from tallymark_audit.events.event_codec import decode_event
+from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import FOREVER, Block, Summary, window_of
 from tallymark_audit.model.edges import AUDIT_TOPIC

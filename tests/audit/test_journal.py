@@ -18,7 +18,8 @@ import pytest
 
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.events.claim_book import fold
-from tallymark_audit.events.events import AuditEvent, decode_event
+from tallymark_audit.events.event_codec import decode_event
+from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.cells import FOREVER, Block, Summary
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.reporters.journal import file as journal_file

@@ -17,13 +17,13 @@ from sqlalchemy import select
 from tallymark.client.producing.stamps import STAMP_HEADER, Stamp
 from tallymark.errors import UserError
 from tallymark_audit.cli import command
-from tallymark_audit.collector.judging import judge_loop
+from tallymark_audit.collector.judging import hop_loop
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.repair import apply_plan, make_repair_plan, read_plan, write_plan
 from tallymark_audit.store.counted import claims
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, record_verdicts
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.schema import tables
 from tallymark_audit.testing import Told
 
@@ -51,7 +51,7 @@ def test_a_step_judges_so_much_and_leaves_none_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A collector that comes back to a day of windows must not stand still until all are judged."""
-    monkeypatch.setattr(judge_loop, "AT_ONCE", 2)
+    monkeypatch.setattr(hop_loop, "AT_ONCE", 2)
     one = publisher(world, "dc1", b"a")
     for ms in range(0, 8000, W):
         one.publish(world.now + ms, 5)
@@ -104,7 +104,7 @@ def test_what_the_aggregate_lost_is_named_and_repaired(world: World, tmp_path: P
     assert repaired.headers[0][0] == STAMP_HEADER
     assert repaired.value == b"79"
     with world.store.read() as connection:
-        history = queries.evidence(connection, "dc1-to-aggregate", "t", max(lost)).history
+        history = window_evidence.evidence(connection, "dc1-to-aggregate", "t", max(lost)).history
     assert [row["state"] for row in history][-3:] == [State.LOSS, State.SETTLING, State.COMPLETE]
 
 
@@ -301,7 +301,7 @@ def test_spark_holds_until_the_collector_knows_better(world: World) -> None:
     assert world.states(edge)[10_000] == State.COMPLETE
     with world.store.read() as connection:
         assert queries.disagreements(connection) == []
-        assert len(queries.evidence(connection, edge, "t", 10_000).verdicts) == 2
+        assert len(window_evidence.evidence(connection, edge, "t", 10_000).verdicts) == 2
 
 
 # --- the commands -------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.counted import claims
 from tallymark_audit.store.counted.incidents import add_gap
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.schema import tables
 from tallymark_audit.testing import MemoryCluster, Told
 
@@ -112,7 +112,7 @@ def test_a_renamed_topic_is_judged_along_a_chain(store: Store) -> None:
     for edge, topic in (("producer-to-aggregate", "dc1.clicks"), ("producer-to-backup", "clicks")):
         assert stage.state(edge, topic) in ("none", "COMPLETE")
     with store.read() as connection:
-        found = queries.evidence(connection, "dc1-to-aggregate", "clicks", 0)
+        found = window_evidence.evidence(connection, "dc1-to-aggregate", "clicks", 0)
     assert [row["ranges"] for row in (*found.upstream, *found.downstream)] == [[0, 9], [0, 7]]
     # What arrives late, under the other name, opens the window again.
     stage.see("aggregate", "dc1.clicks", span(0, 9))
@@ -312,7 +312,7 @@ def test_a_group_that_reports_is_found_and_judged(store: Store) -> None:
     row = stage.row("dc1-to-group:billing", "clicks")
     assert (row["state"], row["missing"], row["duplicates"]) == ("DUPLICATION", 0, 1)
     with store.read() as connection:
-        found = queries.evidence(connection, "dc1-to-group:billing", "clicks", 0)
+        found = window_evidence.evidence(connection, "dc1-to-group:billing", "clicks", 0)
         assert [row["ranges"] for row in found.downstream] == [[0, 5], [5, 9]]
         marks = connection.execute(select(tables.watermarks)).mappings().all()
     assert "dc1-to-group:billing" in {mark["edge"] for mark in marks}

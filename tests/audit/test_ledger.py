@@ -9,7 +9,7 @@ import pytest
 
 from tallymark_audit.collector.ledger import CountedFetch, Ledger
 from tallymark_audit.store import open_store
-from tallymark_audit.store.counted.counts import PartitionFencedError, Position
+from tallymark_audit.store.counted.positions import PartitionFencedError, Position
 
 T0 = "topic", 0
 

@@ -17,7 +17,8 @@ from tallymark.errors import CODES, KafkaError, TimedOutError
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judging.judge_loop import JudgeLoop
 from tallymark_audit.events.claim_book import fold
-from tallymark_audit.events.events import AuditEvent, Copied, Gap, decode_event, encode_event
+from tallymark_audit.events.event_codec import decode_event, encode_event
+from tallymark_audit.events.events import AuditEvent, Copied, Gap
 from tallymark_audit.model.cells import FOREVER
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey

@@ -17,8 +17,8 @@ from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.model.sides import Claim, Observation
-from tallymark_audit.store.counted.counts import Position
 from tallymark_audit.store.counted.openings import Spent
+from tallymark_audit.store.counted.positions import Position
 
 W = 60_000
 NOW = 1_000_000 * W

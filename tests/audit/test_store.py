@@ -20,8 +20,7 @@ from tallymark_audit.model.cells import Block, CellKey, Copy, Summary
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Claim, Observation
 from tallymark_audit.store import open_store
-from tallymark_audit.store.counted import counts, facts
-from tallymark_audit.store.counted.counts import FencedError, Position
+from tallymark_audit.store.counted import counts, facts, positions
 from tallymark_audit.store.counted.damage import (
     UnreadableSpan,
     damaged_places,
@@ -35,8 +34,9 @@ from tallymark_audit.store.counted.openings import (
     save_spent,
     spent_of,
 )
+from tallymark_audit.store.counted.positions import FencedError, Position
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, effective, record_verdicts
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.schema import rows, tables
 from tallymark_audit.store.schema.upsert import insert_new, statement_for, upsert
 
@@ -132,7 +132,7 @@ def test_an_old_store_is_brought_up_to_date(database: str, version: int) -> None
         seen = facts.observed(connection, "dc1", "t", [5000, 6000])
         said = facts.claimed(connection, "dc1", "t", [5000, 6000])
         found = {row["window"]: row for row in queries.windows(connection)}
-        (at,) = counts.load_positions(connection, "dc1")
+        (at,) = positions.load_positions(connection, "dc1")
         (incident,) = queries.all_incidents(connection)
         (reporter,) = connection.execute(select(tables.reporters)).mappings()
         now = connection.scalar(select(tables.meta.c.value))
@@ -275,23 +275,23 @@ def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:
 def test_only_the_newest_collector_writes(database: str) -> None:
     with open_store(database) as store:
         with store.write() as connection:
-            old = counts.take_over(connection, "dc1", "old", 1)
-            counts.add_positions(connection, "dc1", [Position("t", 0), Position("t", 1)])
-            new = counts.take_over(connection, "dc1", "new", 2)
-            (before,) = counts.take(connection, "dc1", [Position("t", 0)])
-            (mine,) = counts.take(connection, "dc1", [Position("t", 0)])
+            old = positions.take_over(connection, "dc1", "old", 1)
+            positions.add_positions(connection, "dc1", [Position("t", 0), Position("t", 1)])
+            new = positions.take_over(connection, "dc1", "new", 2)
+            (before,) = positions.take(connection, "dc1", [Position("t", 0)])
+            (mine,) = positions.take(connection, "dc1", [Position("t", 0)])
         assert (new, mine.generation) == (old + 1, before.generation + 1)
         with pytest.raises(FencedError, match="now new"), store.write() as connection:
-            counts.fence(connection, "dc1", old, 3)
+            positions.fence(connection, "dc1", old, 3)
         with pytest.raises(FencedError, match="taken from offset 0"), store.write() as connection:
-            counts.move(connection, "dc1", 0, replace(before, next_offset=5))
+            positions.move(connection, "dc1", 0, replace(before, next_offset=5))
         with store.write() as connection:
-            counts.fence(connection, "dc1", new, 3)
-            counts.move(connection, "dc1", 0, replace(mine, next_offset=5))
+            positions.fence(connection, "dc1", new, 3)
+            positions.move(connection, "dc1", 0, replace(mine, next_offset=5))
         with pytest.raises(FencedError, match="taken from offset 4"), store.write() as connection:
-            counts.move(connection, "dc1", 4, replace(mine, next_offset=9))
+            positions.move(connection, "dc1", 4, replace(mine, next_offset=9))
         with store.read() as connection:
-            at = {one.place: one for one in counts.load_positions(connection, "dc1")}
+            at = {one.place: one for one in positions.load_positions(connection, "dc1")}
         assert at["t", 0].next_offset == 5
         assert at["t", 1].generation == 0
 
@@ -314,7 +314,7 @@ def test_verdicts_have_revisions_and_a_history(database: str) -> None:
         assert news == [True, False, True, True, False, True, True]
         with store.read() as connection:
             (row,) = queries.windows(connection)
-            history = queries.evidence(connection, "e", "t", 0).history
+            history = window_evidence.evidence(connection, "e", "t", 0).history
     assert (row["state"], row["revision"], row["judged_at"]) == ("COMPLETE", 4, 6)
     assert [(h["revision"], h["state"], h["missing"]) for h in history] == [
         (0, "OPEN", 0),

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark_audit.events.claim_book import ClaimBook, fold
-from tallymark_audit.events.events import AuditEvent, decode_event, encode_event
+from tallymark_audit.events.event_codec import decode_event, encode_event
+from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.cells import FOREVER, Block
 from tallymark_audit.model.hashing import MASK, mix
 from tallymark_audit.reporters.books.tally import (

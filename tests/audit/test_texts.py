@@ -16,7 +16,7 @@ from sqlalchemy import update
 from tallymark.deployment import AlertSettings
 from tallymark_audit.alerts.rules import Facts, Rules
 from tallymark_audit.cli import command
-from tallymark_audit.collector.judging.judge_loop import _tell
+from tallymark_audit.collector.judging.hop_loop import log_verdict
 from tallymark_audit.events.events import Gap
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey
@@ -79,8 +79,8 @@ def test_counters_that_differ_in_the_state_only_do_not_differ_by_0_messages() ->
 def test_the_log_says_what_is_wrong_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     """A collector logged "CORRUPT (0 missing, 0 duplicates, 0 unclaimed)"."""
     with caplog.at_level(logging.WARNING):
-        _tell(corrupt(1))
-        _tell(Verdict("dc1-to-aggregate", "t", 0, State.LOSS, 9, 6, missing=3))
+        log_verdict(corrupt(1))
+        log_verdict(Verdict("dc1-to-aggregate", "t", 0, State.LOSS, 9, 6, missing=3))
     first, second = caplog.messages
     assert first.endswith("CORRUPT (changed messages in 1 blocks of 1024 sequences)")
     assert second.endswith("LOSS (3 missing)")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from judged_world import W, World, heartbeats, publisher, steady, world_in
 
-from tallymark_audit.collector.judging import judge_loop
-from tallymark_audit.collector.judging.judge_loop import WAITING_MS
+from tallymark_audit.collector.judging import hop_loop
+from tallymark_audit.collector.judging.hop_loop import WAITING_MS
 from tallymark_audit.collector.judging.waiting import EACH_MS, LONGEST_MS, Waiting
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.judge.windows import judge_windows
@@ -56,7 +56,7 @@ def test_windows_of_a_lost_host_are_not_judged_again_and_again(
             judged.extend(windows)
         return judge_windows(connection, hop, topic, windows, *rest)
 
-    monkeypatch.setattr(judge_loop, "judge_windows", counted)
+    monkeypatch.setattr(hop_loop, "judge_windows", counted)
     lost = publisher(world, "dc1", b"a")
     steady(world, lost, ms=3000)
     lost.publish(world.now, 10)

@@ -17,7 +17,7 @@ from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.repair import apply_plan, make_repair_plan
 from tallymark_audit.store.counted import recounts
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, record_verdicts
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.tables import verdicts
 
@@ -69,7 +69,7 @@ def test_what_was_lost_after_it_was_counted_is_repaired_to_complete(
     assert world.states(edge)[window] == State.COMPLETE
     assert set(world.states(edge).values()) == {State.COMPLETE}
     with world.store.read() as connection:
-        history = queries.evidence(connection, edge, "t", window).history
+        history = window_evidence.evidence(connection, edge, "t", window).history
         told = [one for one in queries.all_incidents(connection) if one["kind"] == "recounted"]
         assert not list(recounts.to_do(connection, "aggregate"))
     assert State.DUPLICATION not in [row["state"] for row in history]

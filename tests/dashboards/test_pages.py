@@ -17,7 +17,7 @@ from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store import Store
 from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.schema.tables import observations
 from tallymark_audit.tables import evidence_tables
 from tallymark_dashboards.app import create_app
@@ -176,7 +176,7 @@ def test_what_a_group_processed_again_is_named(store: Store, deployment: Deploym
     found = Verdict(edge, "clicks", NOON, State.DUPLICATION, 10, 10, 0, 3, cells=(cell,))
     with store.write() as connection:
         record_verdicts(connection, [found], COLLECTOR, NOON)
-        evidence = queries.evidence(connection, edge, "clicks", NOON)
+        evidence = window_evidence.evidence(connection, edge, "clicks", NOON)
     with TestClient(create_app(deployment, store)) as client:
         page = client.get(f"/window?edge={edge}&topic=clicks&window={NOON}")
         assert "5–6 again 9 again" in text_of(page.text)

@@ -20,7 +20,7 @@ from tallymark.mirror import mirror as mirror_module
 from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.zookeeper import expire_session
 from tallymark_audit.events.claim_book import fold
-from tallymark_audit.events.events import decode_event
+from tallymark_audit.events.event_codec import decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.mirror.mirror_report import MirrorReport
 

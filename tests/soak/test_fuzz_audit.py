@@ -32,7 +32,7 @@ from tallymark.processes.supervisor.run import control_file
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store import open_store
-from tallymark_audit.store.counted.counts import load_positions
+from tallymark_audit.store.counted.positions import load_positions
 from tallymark_audit.store.reading import queries
 
 pytestmark = [pytest.mark.process, pytest.mark.soak, pytest.mark.timeout(3600)]

@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from tallymark.deployment import AuditSettings, Deployment, Mirror
-from tallymark_audit.events.events import AuditEvent, CellReport, Copied, Gap, encode_event
+from tallymark_audit.events.event_codec import encode_event
+from tallymark_audit.events.events import AuditEvent, CellReport, Copied, Gap
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.cells import FOREVER, CellKey
 from tallymark_audit.model.edges import derive_edges

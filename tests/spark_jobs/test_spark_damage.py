@@ -21,7 +21,7 @@ from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.store import open_store
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome, to_json
 from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.report import print_outcome
@@ -117,7 +117,7 @@ def test_a_damaged_batch_leaves_the_windows_that_it_touches_unknown(spark: Any, 
     with open_store(site.deployment.audit_store) as store, store.read() as connection:
         (incident,) = queries.all_incidents(connection)
         edge = "producer-to-dc1"
-        evidence = queries.evidence(connection, edge, "metrics", site.end - 2 * W)
+        evidence = window_evidence.evidence(connection, edge, "metrics", site.end - 2 * W)
     assert (incident["kind"], incident["from_offset"], incident["to_offset"]) == ("damaged", 10, 20)
     assert "CRC" in incident["reason"]
     assert any("at offsets 10 to 19" in why for why in evidence.verdicts[0]["reasons"])

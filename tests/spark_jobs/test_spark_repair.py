@@ -31,7 +31,7 @@ from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.service import CollectorService
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.judged.verdicts import COLLECTOR
-from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.schema.tables import verdicts
 from tallymark_spark_jobs.reconcile.outcome import Outcome
 from tallymark_spark_jobs.reconcile.period import Period
@@ -183,7 +183,7 @@ def test_a_segment_that_vanished_after_it_was_counted_is_repaired_to_complete(
     assert again.disagreements == ()
     with store.read() as connection:
         for window in {v.window for v in found.verdicts}:
-            history = queries.evidence(connection, EDGE, "metrics", window).history
+            history = window_evidence.evidence(connection, EDGE, "metrics", window).history
             assert State.DUPLICATION not in {row["state"] for row in history}
         told = [one for one in queries.all_incidents(connection) if one["kind"] == "recounted"]
     assert sum(one["count"] for one in told if one["cluster"] == "aggregate") >= lost

@@ -26,7 +26,8 @@ from tallymark.protocol import messages as m
 from tallymark.protocol.records.batch import HEADER_SIZE, encode_batch
 from tallymark.testing.wire import WireClient
 from tallymark_audit.events import event_schema, event_schema_v1, event_schema_v2, event_schema_v3
-from tallymark_audit.events.events import AuditEvent, CellReport, Copied, Gap, encode_event
+from tallymark_audit.events.event_codec import encode_event
+from tallymark_audit.events.events import AuditEvent, CellReport, Copied, Gap
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
 

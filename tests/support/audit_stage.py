@@ -23,7 +23,7 @@ from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.store import Store
-from tallymark_audit.store.counted import claims, counts
+from tallymark_audit.store.counted import claims, counts, positions
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema import tables
 from tallymark_audit.store.schema.upsert import upsert
@@ -63,7 +63,9 @@ class Stage:
         for name in NAMES:
             self.ledgers[name] = Ledger(self.store, name)
             with self.store.write() as connection:
-                self.ledgers[name].generation = counts.take_over(connection, name, "me", self.now)
+                self.ledgers[name].generation = positions.take_over(
+                    connection, name, "me", self.now
+                )
         self.begin()
 
     def begin(self) -> None:

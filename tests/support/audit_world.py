@@ -32,7 +32,8 @@ from tallymark.client.producing.stamps import Stamp
 from tallymark.deployment import AuditSettings, Deployment, Mirror
 from tallymark.protocol.records.batch import BatchHeader
 from tallymark_audit.collector.counting.cells import count
-from tallymark_audit.events.events import AuditEvent, Copied, Gap, decode_event, encode_event
+from tallymark_audit.events.event_codec import decode_event, encode_event
+from tallymark_audit.events.events import AuditEvent, Copied, Gap
 from tallymark_audit.judge.assemble import consumer_facts
 from tallymark_audit.judge.copy_progress import GAP_MEANS, GapOf, Part, Passed, in_flight, mirror_of
 from tallymark_audit.judge.hops import Hop, Sides, hops_into, paired

@@ -17,7 +17,8 @@ from typing import Any, Literal, NamedTuple
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
 from tallymark_audit.events.claim_book import ClaimBook, fold
-from tallymark_audit.events.events import AuditEvent, decode_event
+from tallymark_audit.events.event_codec import decode_event
+from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.cells import Block
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.hashing import BLOCK, MASK, content, mix

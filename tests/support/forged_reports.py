@@ -8,7 +8,8 @@ from typing import Any
 from judged_world import W, World
 from sqlalchemy import Table, func, select
 
-from tallymark_audit.events.events import AuditEvent, encode_event
+from tallymark_audit.events.event_codec import encode_event
+from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.testing import Told
 

@@ -16,7 +16,8 @@ from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judging.judge_loop import JudgeLoop
 from tallymark_audit.collector.judging.naming import Namer
-from tallymark_audit.events.events import AuditEvent, Copied, Gap, encode_event
+from tallymark_audit.events.event_codec import encode_event
+from tallymark_audit.events.events import AuditEvent, Copied, Gap
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
 from tallymark_audit.store import Store, open_store

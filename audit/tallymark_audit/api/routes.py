@@ -14,7 +14,7 @@ from tallymark_audit.api.problems import Answer, AuditRoute, Problem
 from tallymark_audit.api.state import api_of
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.time_format import LARGEST
-from tallymark_audit.store.reading import paging, queries
+from tallymark_audit.store.reading import paging, queries, window_evidence
 from tallymark_audit.store.schema.rows import shown_verdict
 
 PREFIX: Final = "/api/v1/audit"
@@ -119,7 +119,9 @@ def evidence(
     rows at most, and is bounded in bytes; ``left_out`` says how many there are besides, and
     ``/cells`` gives all cells of a window in pages."""
     with api_of(request).store.read() as connection:
-        found = queries.shown_evidence(queries.evidence(connection, edge, topic, window, limit))
+        found = window_evidence.shown_evidence(
+            window_evidence.evidence(connection, edge, topic, window, limit)
+        )
     if not found.verdicts:
         raise Problem(
             404,

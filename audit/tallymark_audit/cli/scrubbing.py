@@ -28,7 +28,7 @@ from tallymark_audit.judge.hops import hops_into
 from tallymark_audit.judge.states import GOOD, UNDECIDED, State
 from tallymark_audit.model.edges import derive_edges, discovered_group, is_audited
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.counted import counts, deleted, recounts
+from tallymark_audit.store.counted import deleted, positions, recounts
 from tallymark_audit.store.counted.facts import groups_on
 from tallymark_audit.store.counted.recounts import RecountRequest
 from tallymark_audit.store.reading import queries
@@ -139,7 +139,7 @@ def plan(
     ]
     with store.read() as connection:
         for name in sorted({name for name, _ in wanted}):
-            if now - counts.last_in_charge(connection, name) > ALIVE_MS:
+            if now - positions.last_in_charge(connection, name) > ALIVE_MS:
                 raise UserError(
                     f"no collector of {name} is running, and it is the collectors that read again",
                     "start one: " + command("tallymark audit collect", cluster=name),
@@ -177,9 +177,9 @@ def _places(
     except re.error as error:
         raise UserError(f"--topic {topic!r} is not a regular expression: {error}") from None
     with store.read() as connection:
-        positions = counts.load_positions(connection, cluster)
+        known = positions.load_positions(connection, cluster)
         gone = deleted.deleted_places(connection, cluster)
-    for position in positions:
+    for position in known:
         audited = is_audited(position.topic, audit.topics) and position.place not in gone
         if audited and pattern.fullmatch(position.topic):
             yield position.place

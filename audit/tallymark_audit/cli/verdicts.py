@@ -18,8 +18,8 @@ from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store import open_store
 from tallymark_audit.store.judged.window_at import window_at
-from tallymark_audit.store.reading import queries
-from tallymark_audit.store.reading.queries import shown_evidence
+from tallymark_audit.store.reading import queries, window_evidence
+from tallymark_audit.store.reading.window_evidence import shown_evidence
 from tallymark_audit.store.schema.portions import MOST_ROWS, Portion, portion_of
 from tallymark_audit.store.schema.rows import Row, is_cells, shown_verdict
 from tallymark_audit.tables import (
@@ -95,7 +95,7 @@ def evidence(
     deployment = load(settings)
     with open_store(deployment.audit_store) as store, store.read() as connection:
         window = window_at(connection, edge, topic, window, deployment.audit.window_ms)
-        found = shown_evidence(queries.evidence(connection, edge, topic, window, most))
+        found = shown_evidence(window_evidence.evidence(connection, edge, topic, window, most))
     if not found.verdicts and not found.upstream and not found.downstream:
         raise UserError(
             f"nothing is known of {topic} on {edge} at {utc(window)}",

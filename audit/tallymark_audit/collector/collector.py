@@ -27,8 +27,8 @@ from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.model.edges import AUDIT_TOPIC, is_audited
 from tallymark_audit.model.log_reader import LogReader, TopicLike, partitions_of, topic_id_of
 from tallymark_audit.store import Store
-from tallymark_audit.store.counted.counts import FencedError, Position
 from tallymark_audit.store.counted.incidents import Incident
+from tallymark_audit.store.counted.positions import FencedError, Position
 
 __all__ = ["Collector", "CollectorSettings", "wall_clock"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.collector.ledger import CountedFetch
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.store.counted.counts import Position
+from tallymark_audit.store.counted.positions import Position
 
 
 @dataclass(slots=True)

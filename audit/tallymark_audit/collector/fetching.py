@@ -39,8 +39,8 @@ from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.log_reader import FetchedLike, LogReader
 from tallymark_audit.model.record_runs import MIN_TIMESTAMP, Rules, SeenRun, runs_of_columns
-from tallymark_audit.store.counted.counts import Position
 from tallymark_audit.store.counted.incidents import Incident
+from tallymark_audit.store.counted.positions import Position
 
 log: Final = logging.getLogger(__name__)
 FETCH_BYTES: Final = 1 << 20

@@ -18,8 +18,8 @@ from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 from tallymark_audit.collector.counting.readable import ReadablePart
 from tallymark_audit.collector.ledger import CountedFetch, Ledger
 from tallymark_audit.model.log_reader import FetchedLike, LogReader
-from tallymark_audit.store.counted.counts import Position
 from tallymark_audit.store.counted.damage import UnreadableSpan
+from tallymark_audit.store.counted.positions import Position
 
 FETCH_BYTES: Final = 1 << 20
 FIRST_LOOK_MS: Final = 10_000

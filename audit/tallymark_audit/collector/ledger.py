@@ -27,9 +27,8 @@ from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store import Store
-from tallymark_audit.store.counted import counts, deleted, recounts
+from tallymark_audit.store.counted import counts, deleted, positions, recounts
 from tallymark_audit.store.counted.claims import add_events
-from tallymark_audit.store.counted.counts import FencedError, Position
 from tallymark_audit.store.counted.damage import (
     MENDED,
     UnreadableSpan,
@@ -44,6 +43,7 @@ from tallymark_audit.store.counted.damage import (
 )
 from tallymark_audit.store.counted.incidents import Incident, add_gap, add_incident, fold_incident
 from tallymark_audit.store.counted.lateness import add_lateness
+from tallymark_audit.store.counted.positions import FencedError, Position
 from tallymark_audit.store.schema.tables import reporters
 
 __all__ = ["CountedFetch", "FencedError", "Ledger", "TopicPartition"]
@@ -110,7 +110,7 @@ class Ledger:
     def take_over(self, owner: str, now: int) -> None:
         """Become the collector in charge of the cluster."""
         with self.store.write() as connection:
-            generation = counts.take_over(connection, self.cluster, owner, now)
+            generation = positions.take_over(connection, self.cluster, owner, now)
         self.generation = generation
 
     def step_down(self) -> None:
@@ -118,12 +118,12 @@ class Ledger:
         generation, self.generation = self.generation, 0
         if generation:
             with self.store.write() as connection:
-                counts.step_down(connection, self.cluster, generation)
+                positions.step_down(connection, self.cluster, generation)
 
     def last_in_charge(self) -> int:
         """When whoever is in charge was last heard of, ms."""
         with self.store.read() as connection:
-            return counts.last_in_charge(connection, self.cluster)
+            return positions.last_in_charge(connection, self.cluster)
 
     def announce(
         self,
@@ -137,7 +137,7 @@ class Ledger:
         there ``again``; every topic there was at ``discovered_at`` is known. FencedError: another
         one is in charge."""
         with self.write(now, discovered_at) as connection:
-            counts.add_positions(connection, self.cluster, new)
+            positions.add_positions(connection, self.cluster, new)
             deleted.note_deleted(connection, self.cluster, gone, now)
             recounts.end_of(connection, self.cluster, gone)
             deleted.note_there(connection, self.cluster, again)
@@ -145,14 +145,14 @@ class Ledger:
     def followed(self) -> Vanishing:
         """The partitions that are counted, and those of them that are deleted."""
         with self.store.read() as connection:
-            there = counts.load_positions(connection, self.cluster)
+            there = positions.load_positions(connection, self.cluster)
             gone = set(deleted.deleted_places(connection, self.cluster))
         return Vanishing({at.place for at in there} - gone, gone)
 
     def take(self, wanted: Iterable[Position]) -> None:
         """Count these from now on, from where the store says."""
         with self.store.write() as connection:
-            taken = counts.take(connection, self.cluster, wanted)
+            taken = positions.take(connection, self.cluster, wanted)
             self.damaged = damaged_places(connection, self.cluster)
         for position in taken:
             self.positions[position.place] = position
@@ -169,7 +169,7 @@ class Ledger:
     def reload(self) -> set[TopicPartition]:
         """Only the store knows what holds. Returns what others have taken meanwhile."""
         with self.store.read() as connection:
-            known = counts.load_positions(connection, self.cluster)
+            known = positions.load_positions(connection, self.cluster)
             self.damaged = damaged_places(connection, self.cluster)
         ours = {at.place: at for at in known if self._held.get(at.place) == at.generation}
         lost = self._held.keys() - ours.keys()
@@ -182,7 +182,7 @@ class Ledger:
     def places_ever(self) -> set[TopicPartition]:
         """Every partition of the cluster that was ever to be counted."""
         with self.store.read() as connection:
-            return {at.place for at in counts.load_positions(connection, self.cluster)}
+            return {at.place for at in positions.load_positions(connection, self.cluster)}
 
     def read_backfills(self) -> None:
         """Learn which instances fill in old data."""
@@ -204,7 +204,7 @@ class Ledger:
             for place, some in sorted(steps.items()):
                 # One write: where a step begins where the last one ended, nobody was in between.
                 for start, to in _stretches(some):
-                    counts.move(connection, self.cluster, start, to)
+                    positions.move(connection, self.cluster, start, to)
                 for one in some:
                     self._report(connection, one, now)
                     note_holes(connection, self.cluster, place, one.holes, now)
@@ -245,7 +245,7 @@ class Ledger:
     def go_on(self, at: Position) -> None:
         """An older program had stopped in the partition; it was read on."""
         with self.store.write() as connection:
-            counts.move(connection, self.cluster, at.next_offset, at)
+            positions.move(connection, self.cluster, at.next_offset, at)
             end_stop(connection, self.cluster, at.place)
         self.damaged -= {at.place}
 
@@ -267,7 +267,7 @@ class Ledger:
         self._cells.pop(place, None)
         with self.store.write() as connection:
             known = self.positions[place]
-            counts.move(connection, self.cluster, known.next_offset, known)
+            positions.move(connection, self.cluster, known.next_offset, known)
             if not fill(connection, self.cluster, place, hole):
                 return
             self._report(connection, found, now)
@@ -319,7 +319,7 @@ class Ledger:
         known, place = self.positions[request.place], request.place
         self._cells.pop(place, None)
         with self.store.write() as connection:
-            counts.move(connection, self.cluster, known.next_offset, known)
+            positions.move(connection, self.cluster, known.next_offset, known)
             before = counts.cells_of_window(connection, self.cluster, *place, window)
             if any(seen.last_offset >= end for seen in before):
                 return
@@ -349,7 +349,7 @@ class Ledger:
     def write(self, now: int, discovered_through: int | None = None) -> Iterator[Connection]:
         """A write transaction that only the collector in charge of the cluster can make."""
         with self.store.write() as connection:
-            counts.fence(connection, self.cluster, self.generation, now, discovered_through)
+            positions.fence(connection, self.cluster, self.generation, now, discovered_through)
             yield connection
 
     def _jump(
@@ -361,7 +361,7 @@ class Ledger:
         reason: str,
         now: int,
     ) -> None:
-        counts.move(connection, self.cluster, known.next_offset, to)
+        positions.move(connection, self.cluster, known.next_offset, to)
         offsets = sorted((known.next_offset, to.next_offset))
         incident = Incident(kind, reason, known.topic, known.partition, *offsets)
         add_incident(connection, self.cluster, incident, now)

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tallymark.errors import TallymarkError
 from tallymark_audit.collector.backoff import Backoff
 from tallymark_audit.model.absurd import reason_of
-from tallymark_audit.store.counted.counts import FencedError
+from tallymark_audit.store.counted.positions import FencedError
 
 Step = Callable[[int], object]
 REST: Final = 3

@@ -13,7 +13,8 @@ from typing import Final
 
 from tallymark.errors import RemoteProtocolError
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark_audit.events.events import AuditEvent, CellReport, decode_event
+from tallymark_audit.events.event_codec import decode_event
+from tallymark_audit.events.events import AuditEvent, CellReport
 from tallymark_audit.model.ranges import RangeSet
 
 MOST_RECORDS: Final = 1 << 32

@@ -5,6 +5,19 @@ of equally many show that both are the same records (but for one chance in 2^64)
 the numbers give bounds: fewer than promised means that some are missing, whatever else there is;
 more than anybody ever handed in means that some are repeated. In between nothing is certain, and
 nothing is called complete. As many as promised, but others: some are missing and as many too many.
+
+Where there were more runs than may be kept, records are counted and not told apart. A cell may lack
+records that lie among them::
+
+    missing     of what was promised, so many are not in the cell
+    hidden      so many records of the topic and window are not told apart
+
+    missing = 0             as ever: what is in a cell was counted by name
+    0 < missing <= hidden   UNKNOWN: all of it may be there, so none is named
+    missing > hidden        LOSS: even if all that is hidden were the cell's, it lacks some; so many
+                            are reported as are missing for certain
+
+So nothing is ever called lost that is there, and nothing complete that is not.
 """
 
 from __future__ import annotations
@@ -111,3 +124,23 @@ def _sums_claimed(claim: Claim, promised: int) -> set[Sum]:
         return {once}
     copies = sum(mix(copy.sequence) for copy in claim.copies)
     return {once, (once[0] + claim.duplicate_count, once[1] + copies & MASK)}
+
+
+def may_hide(missing: int, hidden: int) -> str:
+    """Why what is ``missing`` of a cell may be among ``hidden`` records; nothing if it cannot."""
+    if not 0 < missing <= hidden:
+        return ""
+    return (
+        f"what it lacks may be among {hidden} records of more runs than are kept, which are "
+        "counted, not told apart"
+    )
+
+
+def at_least(missing: int, hidden: int) -> int:
+    """How many are missing for certain."""
+    return max(0, missing - hidden)
+
+
+def not_told_apart(records: int) -> str:
+    """What is said of an overflow cell."""
+    return f"{records} records of more new runs than are kept: counted, not told apart"

@@ -1,7 +1,7 @@
 """Open the store, and the two ways to use it: write transactions and read snapshots.
 
 How SQLite and PostgreSQL are opened is in :mod:`tallymark.sql`. On PostgreSQL writers that would
-meet lock a row first (``counts.fence``), and a read is a REPEATABLE READ.
+meet lock a row first (``positions.fence``), and a read is a REPEATABLE READ.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from tallymark.protocol.messages import (
 )
 from tallymark.protocol.records.batch import Record, encode_batch, split_batches
 from tallymark.protocol.records.writer import RecordInput
-from tallymark_audit.events.events import encode_event
+from tallymark_audit.events.event_codec import encode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.faults.fault_injector import FaultInjector, swapped, with_feigned

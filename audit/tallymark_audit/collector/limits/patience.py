@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.store.counted.counts import Position
+from tallymark_audit.store.counted.positions import Position
 
 LONGEST_MS: Final = 600_000
 REST_MS: Final = 3_600_000

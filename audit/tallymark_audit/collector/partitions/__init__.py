@@ -1,3 +1,5 @@
-"""Which partitions a collector counts: :mod:`.sharing` decides, :mod:`.group_member` asks the
-cluster; :mod:`.known_places` are those that exist, :mod:`.vanishing` those that were deleted.
+"""Which partitions a collector counts.
+
+Read :mod:`.sharing` first (it decides) and :mod:`.group_member` next (it asks the cluster);
+:mod:`.known_places` are the partitions that exist, :mod:`.vanishing` those that were deleted.
 """

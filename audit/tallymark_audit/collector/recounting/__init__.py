@@ -1,3 +1,5 @@
-"""Count again what is in doubt: :mod:`.recount` counts, :mod:`.chore` does it beside counting on,
-:mod:`.slow_scrub` chooses what is read again without a reason.
+"""Count again what is in doubt.
+
+Read :mod:`.chore` first (does it beside counting on), :mod:`.recount` next (the counting), then
+:mod:`.slow_scrub` (chooses what is read again without a reason).
 """

@@ -29,10 +29,10 @@ from tallymark_audit.model.record_runs import Rules
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.counted import counts, recounts
-from tallymark_audit.store.counted.counts import FencedError
 from tallymark_audit.store.counted.deleted import deleted_places
 from tallymark_audit.store.counted.incidents import Incident, fold_incident
 from tallymark_audit.store.counted.openings import hidden_records
+from tallymark_audit.store.counted.positions import FencedError
 
 IDLE_MS: Final = 1000
 """How often it is looked whether there is something to do."""

@@ -25,8 +25,8 @@ from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.model.record_runs import Rules, SeenRun, runs_of_columns
 from tallymark_audit.model.sides import Observation
-from tallymark_audit.store.counted.counts import Position
 from tallymark_audit.store.counted.damage import UnreadableSpan
+from tallymark_audit.store.counted.positions import Position
 
 FETCH_BYTES: Final = 1 << 20
 

@@ -18,7 +18,8 @@ from typing import Any, Final
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.events.audit_topic import RETENTION_MS, AuditTopic
-from tallymark_audit.events.events import AuditEvent, encode_event
+from tallymark_audit.events.event_codec import encode_event
+from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.journal.consumer_writer import ConsumerJournal
 from tallymark_audit.reporters.journal.orphans import Replay

@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from tallymark.private_files import open_private
 from tallymark_audit.events.audit_topic import is_too_large
-from tallymark_audit.events.events import AuditEvent, encode_event
+from tallymark_audit.events.event_codec import encode_event
+from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.journal import layout, reading, replay
 from tallymark_audit.reporters.journal.marks_file import MARKS_SUFFIX, read_marks

@@ -35,7 +35,8 @@ from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.events.audit_topic import AuditTopic
-from tallymark_audit.events.events import MAX_TEXT, AuditEvent, Copied, Gap, encode_event
+from tallymark_audit.events.event_codec import encode_event
+from tallymark_audit.events.events import MAX_TEXT, AuditEvent, Copied, Gap
 from tallymark_audit.judge.copy_progress import STOPPED
 from tallymark_audit.model.cells import FOREVER
 from tallymark_audit.model.edges import AUDIT_TOPIC

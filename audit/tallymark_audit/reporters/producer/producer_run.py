@@ -18,7 +18,8 @@ from typing import Any, Final
 from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
 from tallymark.clock import now_ms
 from tallymark_audit.events.audit_topic import RETENTION_MS, AuditTopic, is_too_large
-from tallymark_audit.events.events import MAX_TEXT, AuditEvent, encode_event
+from tallymark_audit.events.event_codec import encode_event
+from tallymark_audit.events.events import MAX_TEXT, AuditEvent
 from tallymark_audit.model.contents import blocks_of
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.books.runs import Run, runs_of

@@ -27,7 +27,7 @@ from tallymark.protocol.messages import (
 from tallymark.protocol.records.batch import Batch, split_batches
 from tallymark.protocol.schema import Buffer
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark_audit.events.events import decode_event
+from tallymark_audit.events.event_codec import decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.proof.drill.faults import batches, kinds

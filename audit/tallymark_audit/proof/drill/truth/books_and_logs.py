@@ -19,7 +19,7 @@ from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CorruptRecordError, KafkaError, RemoteProtocolError, UserError
 from tallymark.protocol.records.batch import Batch, Record, split_batches
-from tallymark_audit.events.events import decode_event
+from tallymark_audit.events.event_codec import decode_event
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.proof.drill.applications.producer import message_value
 
