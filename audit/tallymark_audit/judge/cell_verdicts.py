@@ -77,7 +77,7 @@ class CellVerdict:
 
 def judge_cell(edge: Edge, facts: CellFacts, readiness: Readiness, hidden: int) -> CellVerdict:
     """The judgement of a cell. ``hidden``: how many records downstream may be of any cell of the
-    window (:mod:`.overflow`)."""
+    window (:mod:`.unnamed`)."""
     claim = facts.claim or Claim(facts.key)
     seen = facts.observation or Observation(facts.key)
     if facts.key.overflow:
