@@ -46,7 +46,7 @@ def parse_address(text: str) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on ``host``, as far as its text tells."""
+    """Whether only this machine can reach a listener on ``host``, judged by its text."""
     if host == "localhost":
         return True
     try:
@@ -56,8 +56,8 @@ def is_loopback(host: str) -> bool:
 
 
 def sender(host: str) -> str:
-    """Who is counted as one sender: an IPv4 address, or the /64 of an IPv6 address, which one
-    machine has all addresses of. What is no address is returned as it is."""
+    """The key by which limits count a peer: an IPv4 address, or the /64 of an IPv6 address, since
+    one machine has all addresses of a /64. Other text is returned as it is."""
     if ":" not in host:
         return host
     try:

@@ -1,4 +1,4 @@
-"""Cuts what a socket receives into frames, copying as little as possible.
+"""Splits the bytes that a socket receives into frames, copying as little as possible.
 
 ::
 
@@ -7,8 +7,8 @@
                                                                         into it until it is full
 
 Small requests cost one copy of a few hundred bytes, however many came in one read; large ones are
-never joined from pieces. A frame's memory grows with what has come, not with what was announced:
-who announces 100 MB and sends nothing holds nothing.
+never joined from pieces. A frame's memory grows with the bytes received, not with the size that was
+announced: a client that announces 100 MB and sends nothing holds no memory.
 """
 
 from __future__ import annotations

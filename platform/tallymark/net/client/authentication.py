@@ -30,7 +30,7 @@ async def authenticate(connection: Requester, credentials: SaslCredentials) -> f
     ever. KafkaError with what the broker says (SASL_AUTHENTICATION_FAILED,
     UNSUPPORTED_SASL_MECHANISM), SaslError when the broker cannot be trusted."""
     chosen = credentials.mechanism
-    # Before anything is sent: a token may take seconds, and within an exchange nobody waits.
+    # Before anything is sent: a token may take seconds, which the broker would not wait for.
     exchange = await _exchange(credentials)
     shaken = await connection.submit(SaslHandshakeRequest(mechanism=chosen))
     if shaken.error_code:

@@ -49,12 +49,12 @@ _API_VERSIONS: Final = 3
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A connected stream; make one with :meth:`connect`. Belongs to one event loop."""
+    """An open connection; make one with :meth:`connect`. Belongs to one event loop."""
 
     def __init__(self, address: Address, connection: ClientConnection) -> None:
         self.address = address
         self.meter: Meter | None = None
-        """Set by the owner who wants to measure."""
+        """Set by an owner that measures."""
         self.served: Mapping[int, tuple[int, int]] = {}
         """API key -> versions the broker serves."""
         self._connection = connection
@@ -67,18 +67,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._parts: list[Any] = []
         """Written, not yet handed to the transport."""
         self._exchanges: dict[int, tuple[Answered, float, str, float]] = {}
-        """Correlation id -> who to tell, deadline, name and timeout of the request; oldest
-        first."""
+        """Correlation id -> callback, deadline, name and timeout of the request; oldest first."""
         self._watch: asyncio.TimerHandle | None = None
         self.after_answers: Callable[[], None] = _nothing
-        """Called when all that came at once has been handed to ``answered``."""
+        """Called when all responses that came together were passed to ``answered``."""
         self._error: TallymarkError | None = None
         self._doubt = ""
         self._stuck: asyncio.TimerHandle | None = None
         self._peer_host = ""
         self._renewal: LogInAgain | None = None
         self._held: list[Held] | None = None
-        """What waits until the connection has logged in again, in order. None otherwise."""
+        """Requests that wait until the connection has logged in again, in order; None: none has to
+        wait."""
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -134,7 +134,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def peer_host(self) -> str:
-        """The IP address that was connected to; the host of the address where nobody knows."""
+        """The IP address that was connected to; the host of the address where it is not known."""
         return self._peer_host or self.address.host
 
     @property
@@ -144,7 +144,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def writable(self) -> bool:
-        """Whether the broker keeps up with reading what is written."""
+        """Whether the broker reads as fast as we write."""
         return self._writable.is_set()
 
     def version_of(self, request_class: type[Message], at_most: int | None = None) -> int:
@@ -215,9 +215,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def exchange(
         self, write: Writer, read: Reader, answered: Answered, timeout: float, name: str
     ) -> None:
-        """:meth:`submit` for who sends thousands of requests a second: frames are written and read
-        by the caller, ``answered(response, error)`` is called as soon as the answer is read, and
-        one timer watches over all that is under way. The bytes leave with :meth:`push`."""
+        """:meth:`submit` for callers with thousands of requests a second: they write and read frames,
+        ``answered(response, error)`` is called as soon as the response is read, and one
+        timer has the deadlines of all requests. The bytes leave with :meth:`push`."""
         self._open_transport()
         if self._held is not None:
             self._held.append(
@@ -434,8 +434,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _unread(self) -> None:
-        """Requests have deadlines, and what is never answered (acks=0) has this one: a peer that
-        vanished would hold up whoever waits to write for as long as TCP tries, a quarter hour."""
+        """Requests have deadlines; this one is for requests that have no response (acks=0). A peer
+        that vanished would block writers for as long as TCP tries, a quarter hour."""
         self._die(f"{self.address}: the broker has read nothing for {UNREAD_TIMEOUT:g} s", None)
 
     def _die(self, context: str, cause: BaseException | None) -> None:
@@ -446,7 +446,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _fail(self, error: TallymarkError) -> None:
-        """The connection is of no use any more: everything that waits ends with ``error``."""
+        """The connection is closed: all requests that wait for a response end with ``error``."""
         if self._error is None:
             self._error = error
             if self.meter is not None:

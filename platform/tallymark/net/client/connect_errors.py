@@ -61,7 +61,7 @@ def unopened(address: str, stage: str, error: OSError) -> ConnectError:
 
 
 def unanswered(address: str, error: BaseException, *, tls: bool) -> ConnectError:
-    """The connection stands, but ApiVersions was not answered."""
+    """The connection is open, but ApiVersions was not answered."""
     cause = error.__cause__
     if isinstance(cause, ssl.SSLError):  # TLS 1.3 refuses a client only after its handshake
         return _insecure(address, cause)

@@ -59,8 +59,8 @@ class ClientConnection:
         return correlation_id, data
 
     def send_written(self, write: Writer, read: Reader | None) -> tuple[int, list[Any]]:
-        """:meth:`send` for who writes frames and reads them without message objects. ``read``
-        None: it is never answered."""
+        """:meth:`send` for callers that write and read frames without message objects. ``read``
+        None: the request has no response."""
         correlation_id = self._next_id
         parts = write(correlation_id, self._client_id)
         self._next_id = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1

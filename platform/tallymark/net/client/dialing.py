@@ -1,5 +1,5 @@
-"""Opening a connection: names are looked up, addresses tried, TLS is begun, and where one of these
-fails the error says which, and to what."""
+"""Opening a connection: look up the name, try the addresses, begin TLS. The error of a step that
+fails says which step it was, and to which address."""
 
 from __future__ import annotations
 
@@ -65,9 +65,8 @@ async def dial(
 
 
 def _drop(made: Dialled | None) -> None:
-    """Who gives up in the turn in which the handshake ended leaves a connection that asyncio
-    closes in good form: on TLS its socket would stay for as long as the peer may take to say
-    good-bye."""
+    """A caller that gives up in the turn in which the handshake ended leaves a connection that
+    asyncio closes gracefully: on TLS its socket would stay open until the peer has answered."""
     if made is not None:
         made.abort()
 

@@ -1,4 +1,4 @@
-"""The port through which a connection tells what it does."""
+"""What a connection reports to its owner, for metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Meter(Protocol):
-    """Who wants to know what a connection does."""
+    """Receives the events of one connection."""
 
     def sent(self, correlation_id: int, request: str, size: int, *, answered: bool) -> None:
         """A request (name of its class) of ``size`` bytes was handed over; ``answered``: a

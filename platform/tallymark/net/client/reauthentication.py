@@ -1,4 +1,4 @@
-"""Logging in again on an open connection, before its session ends (KIP-368).
+"""Re-authentication: logging in again on an open connection, before its session ends (KIP-368).
 
 ::
 
@@ -26,7 +26,7 @@ R = TypeVar("R", bound=Message)
 EARLIEST, LATEST = 0.85, 0.95
 """Parts of a session's lifetime; a random one between, so that not all come at once. Java's too."""
 NOT_BEFORE: Final = 1.1
-"""Seconds: brokers refuse who logs in again within one (Apache Kafka too)."""
+"""Seconds: brokers (Apache Kafka too) refuse a second log-in within one."""
 SECONDS: Final = 20.0
 """For the token and the exchange, at least: as long as the session holds, answers that were asked
 for before (a member's join may wait for minutes) may come first."""

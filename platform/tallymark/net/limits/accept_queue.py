@@ -1,8 +1,9 @@
-"""A listener that cannot accept (out of descriptors or of buffers) says so now and then.
+"""The queue of connections that wait to be accepted, and the log when none can be.
 
-asyncio waits a second then, and calls the loop's exception handler for every try of its turn: one
-traceback for each of the listener's backlog, each second, as long as it lasts: 24 MB of log in ten
-seconds. Connections wait in the kernel's queue meanwhile; those that are open are served.
+A listener without descriptors or buffers cannot accept. asyncio then waits a second and calls the
+loop's exception handler for every connection of the listener's backlog: one traceback each, every
+second, 24 MB of log in ten seconds. Here that is one line in ten seconds. Meanwhile connections
+wait in the kernel's queue, and those that are open are served.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many connections all listeners of one process hold together, and how many one address."""
+"""How many connections all listeners of one process hold together, and how many of one address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ConnectionQuota:
         self.max_connections = max_connections
         self.max_per_host = max_per_host
         self.refused = 0
-        """How many were turned away so far."""
+        """Connections refused so far."""
         self._hosts: Counter[str] = Counter()
         self._open = 0
 

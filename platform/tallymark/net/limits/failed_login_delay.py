@@ -1,12 +1,12 @@
-"""When a log-in that failed is told so. Pure.
+"""When a failed log-in is answered. Pure.
 
-Whoever guesses tries again as soon as he is refused, on hundreds of connections: 1,700 log-ins a
-second kept the event loop of a broker busy, without one password being hashed, and everybody's
-requests waited behind them. So the refusals of one address stand in a line, that moves
-:data:`PER_SECOND` times a second. Those who are let in stand in no line.
+A client that guesses passwords tries again as soon as it is refused, on hundreds of connections:
+1,700 log-ins a second kept the event loop of a broker busy without hashing one password, and the
+requests of all other clients waited. So the refusals of one address form a queue, from which
+:data:`PER_SECOND` leave in a second. Log-ins that succeed do not wait.
 
-The place in the line is taken when a log-in comes, before anybody knows what becomes of it: the
-time of a refusal tells nothing about the name.
+A log-in takes its place in the queue when it arrives, before its result is known: the time of a
+refusal reveals nothing about the user name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tallymark.net.addresses import sender
 PER_SECOND: Final = 25
 """Refusals of one address."""
 LONGEST_SECONDS: Final = 10.0
-"""What a refusal waits at most."""
+"""A refusal waits no longer than this."""
 _MAX_SENDERS: Final = 10_000
 _SPACE: Final = 1 / PER_SECOND
 
@@ -29,7 +29,7 @@ class RefusalPace:
 
     def __init__(self) -> None:
         self._free: OrderedDict[str, float] = OrderedDict()
-        """Sender -> when its next refusal may be told; the one that came last is last."""
+        """Sender -> when its next refusal may leave; the sender that came last is last."""
 
     def __len__(self) -> int:
         """How many senders are remembered."""

@@ -1,4 +1,4 @@
-"""Log lines that strangers can cause must not fill the disk: each kind is told once in a while."""
+"""Log lines that any client can cause must not fill the disk: one of a kind in ten seconds."""
 
 from __future__ import annotations
 

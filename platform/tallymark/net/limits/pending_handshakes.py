@@ -1,9 +1,9 @@
 """How many TLS handshakes are not over. Pure.
 
-One takes most of a megabyte until it is over (buffers of asyncio and OpenSSL), and a client need
-send no more than its first message for that: a thousand that did so were 1 GB. So their number is
-bounded. A handshake takes round trips, not seconds: where there is no room, the oldest one of the
-sender that has most is given up, and the new one begins.
+A handshake takes most of a megabyte until it is over (buffers of asyncio and OpenSSL), and a client
+only has to send its first message for that: a thousand of them took 1 GB. So their number is
+bounded. A handshake takes round trips, not seconds: at the bound, the sender with most of them
+loses its oldest one, and the new one begins.
 """
 
 from __future__ import annotations

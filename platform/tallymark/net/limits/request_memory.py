@@ -1,9 +1,9 @@
 """How much memory all requests that are still arriving may take together.
 
 A connection announces a request before it sends it, and may never finish it. Each alone is bounded
-by the largest request; this bounds their sum. Whoever finds no room waits, in order of asking, and
-reads nothing meanwhile; the first one that waits goes on beyond the limit, alone, so that requests
-which all wait for each other's memory come to an end. What is held never exceeds the limit by more
+by the largest request; this bounds their sum. A connection that gets no memory waits in the order
+of asking and reads nothing meanwhile. The first one that waits goes on beyond the limit, alone, so
+that requests which wait for each other's memory end. What is held never exceeds the limit by more
 than one request.
 """
 
@@ -13,10 +13,10 @@ from typing import Protocol
 
 
 class Owner(Protocol):
-    """Whoever asks for memory."""
+    """A connection that asks for memory."""
 
     def memory_granted(self) -> None:
-        """What :meth:`RequestMemory.take` refused is there now."""
+        """The memory that :meth:`RequestMemory.take` refused is granted now."""
         ...
 
 

@@ -1,6 +1,6 @@
-"""SASL (RFC 4422) in the words that both sides share: errors, credentials, and an exchange.
+"""SASL (RFC 4422): what both sides share: names of mechanisms, errors, credentials, an exchange.
 
-Who is who: :mod:`.scram` (SCRAM-SHA-256 and -512), :mod:`.plain` (PLAIN) and
+The files: :mod:`.scram` (SCRAM-SHA-256 and -512), :mod:`.plain` (PLAIN) and
 :mod:`.oauthbearer` (OAUTHBEARER) hold both sides of a mechanism, without I/O;
 :mod:`.server_session` is the order of steps on a broker's connection,
 :mod:`tallymark.net.client.authentication` on a client's,
@@ -61,7 +61,7 @@ class ServerExchange(Protocol):
 
     @property
     def user(self) -> str | None:
-        """Who it is, once that is proven."""
+        """The user, once it is proven; None before."""
         ...
 
     @property
@@ -79,5 +79,5 @@ class ClientExchange(Protocol):
 
     def respond(self, token: bytes) -> bytes | None:
         """The answer to the server's token; None when nothing more is to be sent. SaslError when
-        the server is not who it should be, or breaks the rules."""
+        the server does not prove its identity, or breaks the rules."""
         ...

@@ -10,8 +10,8 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 def check_oauth_url(url: str) -> str:
-    """The URL itself. ValueError for one whose answers can be read or changed on the way: who
-    changes keys there can log in as everybody, who reads tokens as their owner."""
+    """The URL itself. ValueError for one whose answers can be read or changed on the way: an
+    attacker who changes keys can log in as any user, one who reads tokens as their owner."""
     try:
         parts = urlsplit(url)
         host = parts.hostname

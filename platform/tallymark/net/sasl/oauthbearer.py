@@ -1,14 +1,13 @@
-"""OAUTHBEARER (RFC 7628, KIP-255), both sides, without I/O: a token says who it is.
+"""OAUTHBEARER (RFC 7628, KIP-255), both sides, without I/O: a token names the user.
 
 ::
 
     client  n,[a=authorization id],^Aauth=Bearer TOKEN^A[name=value^A ...]^A
-    server  (nothing)                                     it is let in
-    server  {"status":"invalid_token"}                    it is not; the client answers ^A, and then
-                                                          the server says why the log-in failed
+    server  (nothing)                                     the log-in succeeds
+    server  {"status":"invalid_token"}                    it fails; the client answers ^A, and
+                                                          then the server sends the reason
 
-^A is the byte 1. What else a client names (KIP-342's extensions) is checked for its form and
-passed over.
+^A is the byte 1. Extensions (KIP-342) are checked for their form and ignored.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ _MAX_TOKEN: Final = 4096
 
 
 class PlainServer:
-    """``check(user, password)`` says whether they fit; it hashes, so it takes milliseconds. Who
-    does not want to block so long gives none, and calls :meth:`read` and :meth:`decide` in the
-    place of :meth:`respond`."""
+    """``check(user, password)`` returns whether the password is right; it hashes, so it takes
+    milliseconds. A caller that must not block passes None, and calls :meth:`read` and
+    :meth:`decide` in place of :meth:`respond`."""
 
     expires = None
     slow = True
@@ -62,7 +62,7 @@ class PlainServer:
 
 
 class PlainClient:
-    """Says who it is, and that is all."""
+    """Sends the name and the password; that is the whole exchange."""
 
     def __init__(self, username: str, password: str) -> None:
         self._token = f"\0{username}\0{password}".encode()

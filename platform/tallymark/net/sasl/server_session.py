@@ -9,8 +9,8 @@
                                             └──── handshake: the client logs in again ─┘
 
 Logging in again (KIP-368) renews the session of an open connection, by the same mechanism and as
-the same user, a second after the last time or later. Until it has succeeded the connection is who
-it was, and requests are served.
+the same user, a second after the last time or later. Until it has succeeded the connection keeps
+its user, and requests are served.
 
 SaslHandshake version 0 means that tokens follow as bare frames without a request around them
 (KIP-43), from version 1 on they come in SaslAuthenticate requests (KIP-152).
@@ -26,7 +26,7 @@ from tallymark.net.sasl.mechanisms import SaslError, ServerExchange
 
 MakeExchange = Callable[[], ServerExchange]
 AGAIN_SECONDS: Final = 1.0
-"""Apache Kafka's too: nobody keeps a broker busy by logging in again and again."""
+"""As in Apache Kafka: no client keeps a broker busy by logging in again and again."""
 
 
 class SaslState(Enum):
@@ -46,7 +46,7 @@ class SaslSession:
         self.state = SaslState.START
         self.mechanism = ""
         self.user: str | None = None
-        """Who it is, from the first log-in that succeeded on."""
+        """The user, from the first log-in that succeeded on."""
         self.asked = 0
         """Requests that came before that."""
         self._mechanisms = mechanisms
@@ -82,8 +82,8 @@ class SaslSession:
         return self._exchange
 
     def ended(self, failed: bool, now: float = 0.0) -> None:
-        """The token is judged. SaslError, and the log-in has failed, where it fits and makes
-        somebody else of the connection."""
+        """The token was checked. SaslError, and the log-in has failed, where the token is right
+        but names another user than the connection has."""
         assert self._exchange is not None
         user = self._exchange.user
         if failed:

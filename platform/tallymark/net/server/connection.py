@@ -202,7 +202,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._set_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes that somebody else has read from the socket: the last ones of a TLS handshake."""
+        """Bytes that the TLS handshake has read from the socket behind its own last ones."""
         rest = memoryview(data)
         while rest and not self._stopping:
             if self._inbox.starved:
@@ -290,7 +290,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.partial_since = self._loop.time() if self._inbox.partial else None
         elif not wanted and self._transport.is_reading():
             self._transport.pause_reading()
-            self.partial_since = None  # now it is we who make the request wait
+            self.partial_since = None  # now the request waits for us
 
     def _hand_over(self, frame: memoryview) -> None:
         header, body_offset = BARE, 0
@@ -349,7 +349,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         if isinstance(error, ProtocolError):
             self._give_up(f"bad request (api key {api_key}): {error}")
             return
-        held = self._owner.log_rate.passes((api_key, type(error)))  # a bug of ours, whoever met it
+        held = self._owner.log_rate.passes(
+            (api_key, type(error))
+        )  # a bug of ours: one line for all hosts
         if held is not None:
             log.error(
                 "api key %d of %s failed, its connection is closed; repeated=%d",

@@ -36,8 +36,8 @@ class ServerLimits:
     handshake_timeout: float = 10.0
     """A TLS handshake that takes longer is given up."""
     login_timeout: float | None = None
-    """A connection that has not logged in so long after it was accepted is closed; None: nobody
-    has to log in."""
+    """A connection that has not logged in so long after it was accepted is closed; None: no
+    log-in is required."""
     idle_timeout: float = 600.0
     """A connection on which nothing moved for so long is closed (connections.max.idle.ms)."""
     request_timeout: float = 120.0

@@ -83,7 +83,7 @@ class PayloadWriter:
         self._transport = transport
         self._drained = drained
         self._loop = asyncio.get_running_loop()
-        # Other loops (uvloop) write later than write() returns, and do not tell how much is left:
+        # Other loops (uvloop) write after write() has returned, and do not say how much is left:
         # what is sent past them would overtake it.
         own = isinstance(cast(object, transport), asyncio.Transport)
         self._sendfile = sendfile and own and transport.get_extra_info("sslcontext") is None
@@ -111,8 +111,8 @@ class PayloadWriter:
         return None
 
     def _write_run(self, run: list[bytes]) -> None:
-        # Joined, not ``writelines``: until CPython 3.13.6 that never tells the protocol that the
-        # peer has stopped reading.
+        # Joined, not ``writelines``: until CPython 3.13.6 that never calls pause_writing() when
+        # the peer has stopped reading.
         if run and not self._transport.is_closing():
             self._transport.write(run[0] if len(run) == 1 else b"".join(run))
 

@@ -33,8 +33,8 @@ class Server:
     """Listens on one address and hands every request to ``handler``.
 
     ``abandon`` names the API keys whose handlers are cancelled when their client goes away (long
-    polls that change nothing); all others run to their end. ``on_close`` is told of every
-    connection that was admitted and has ended. ``listener`` is the name of what is listened on,
+    polls that change nothing); all others run to their end. ``on_close`` is called for
+    every connection that was admitted and has ended. ``listener`` is the name of the listener,
     which its connections carry; ``quota`` counts them together with those of other servers, as
     ``request_memory`` does with the memory of requests that are not whole.
     """
@@ -54,7 +54,7 @@ class Server:
         self.handler = handler
         self.listener = listener
         self.principals = principals or PrincipalRules()
-        """Who the names in certificates are."""
+        """From the name in a certificate to a user."""
         self.tls: ssl.SSLContext | None = None
         """What new connections are secured with; may be replaced while the server runs."""
         self.limits = limits or ServerLimits()

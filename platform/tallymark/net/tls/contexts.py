@@ -1,4 +1,4 @@
-"""TLS contexts from PEM files, for both sides, and who a client's certificate says it is.
+"""TLS contexts from PEM files, for both sides, and the name in a client's certificate.
 
 A keystore is one PEM file with the private key and the certificate chain (Kafka's
 ``ssl.keystore.type=PEM``, KIP-651); a truststore is one with the certificates of authorities.

@@ -2,8 +2,8 @@
 
 ``loop.create_server(ssl=...)`` says nothing about a connection until its handshake is over: those
 that never finish one would be neither counted nor logged. So connections are accepted as plain
-ones, counted, and turned into TLS here; that also lets a new certificate be taken up while the
-listener stands. This needs asyncio's own loop: uvloop reads before the handshake can take over.
+ones, counted, and turned into TLS here; so a new certificate can also be used while the
+listener stays open. This needs asyncio's own loop: uvloop reads before the handshake can take over.
 
 ::
 
@@ -40,7 +40,7 @@ class Successor(Protocol):
 
 class TlsHandshake(asyncio.Protocol):
     """The protocol of a connection until its handshake is over; then ``serve(self)`` makes
-    the one that takes its place. ``ended`` is told why it never comes to that.
+    its successor. ``ended`` is called with the reason when the handshake fails.
 
     Bytes may come with the last message of the handshake: they are kept for the successor.
     """

@@ -56,7 +56,7 @@ class PrincipalRules:
 def _rule(found: re.Match[str]) -> _Rule:
     try:
         pattern = re.compile(found["pattern"].replace("\\/", "/"))
-        # Java writes groups as $1, Python as \1; other backslashes stand for themselves.
+        # Java writes groups as $1, Python as \1; other backslashes are plain characters.
         template = found["replacement"].replace("\\/", "/").replace("\\", "\\\\")
         replacement = re.sub(r"\$(\d)", r"\\g<\1>", template)
         wanted = max((int(number) for number in re.findall(r"\$(\d)", template)), default=0)

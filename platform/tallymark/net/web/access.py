@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WebAccess:
-    """``names``: by which browsers may come; ``tls``: None is plain text; ``login``: None asks
-    nobody who they are."""
+    """``names``: host names that browsers may use; ``tls``: None is plain text; ``login``: None
+    requires no log-in."""
 
     names: OwnNames = field(default_factory=OwnNames)
     tls: ssl.SSLContext | None = None
@@ -27,7 +27,7 @@ class WebAccess:
 
     @property
     def scheme(self) -> str:
-        """The one of its addresses."""
+        """``http`` or ``https``."""
         return "http" if self.tls is None else "https"
 
     def around(self, app: App) -> App:
@@ -41,8 +41,8 @@ class WebAccess:
 
 
 def check_exposed(what: str, host: str, access: WebAccess, allowed: bool, setting: str) -> None:
-    """UserError where other machines can reach ``what`` and bytes are open or nobody is asked who
-    they are, unless the owner said so by ``setting``; then the log warns."""
+    """UserError where other machines can reach ``what`` without TLS or without a log-in, unless the
+    owner has allowed that by ``setting``; then the log warns."""
     lacking = [
         name
         for name, there in (("TLS", access.tls is not None), ("log-in", access.login is not None))

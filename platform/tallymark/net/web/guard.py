@@ -1,17 +1,17 @@
-"""Keeps web pages of others out of what serves HTTP here, as an ASGI middleware.
+"""Refuses requests that web pages of other sites cause, as an ASGI middleware.
 
-A browser on a machine that reaches us runs pages of anybody. Two ways lead in:
+A browser on a machine that reaches us runs pages of any site. Two attacks are possible:
 
-* *Rebinding*: ``evil.example`` first stands for its own server, then for 127.0.0.1. To the browser
-  our answers are that page's own, and it reads them all. But the request says ``Host:
-  evil.example``: whatever is neither loopback, nor the address that it came in by, nor a name that
-  we are known by is refused (421).
+* *Rebinding*: ``evil.example`` first resolves to its own server, then to 127.0.0.1. To the browser
+  our responses belong to that page, which reads them all. But the request says ``Host:
+  evil.example``: a host that is neither loopback, nor the address that the request came in by,
+  nor a configured name is refused (421).
 * *Foreign requests*: a page may send forms and simple POSTs to any address, without being shown
-  the answer. Browsers say who asks, in ``Origin`` and ``Sec-Fetch-Site`` (W3C Fetch Metadata):
-  what another site, or another port of this machine, sends is refused (403), unless somebody
+  the answer. Browsers name the sender in ``Origin`` and ``Sec-Fetch-Site`` (W3C Fetch Metadata):
+  requests from another site, or another port of this machine, are refused (403), unless a person
   follows a link to a page.
 
-Clients that are no browsers send neither of the two, and are not kept from anything here.
+Clients that are no browsers send neither header, and are never refused here.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class OwnNames:
 def refusal(
     method: str, headers: Mapping[bytes, bytes], names: OwnNames, local: str = ""
 ) -> Refusal | None:
-    """Why a request is not served, None if it is. ``headers`` have names in lower case; who sends
-    none of those that only browsers send is let through."""
+    """Why a request is not served, None if it is. ``headers`` have names in lower case. A
+    request without the headers that only browsers send is served."""
     given = headers.get(b"host", b"")
     if given and not names.fit(given, local):
         return Refusal(
@@ -140,7 +140,7 @@ def host_of(netloc: str) -> str | None:
 def _own(text: str) -> str:
     netloc = text.strip().lower().partition("://")
     rest = (netloc[2] or netloc[0]).partition("/")[0]
-    # An IPv6 host stands in the settings without its brackets.
+    # The settings have an IPv6 host without its brackets.
     return host_of(rest) or rest
 
 

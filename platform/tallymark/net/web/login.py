@@ -1,7 +1,7 @@
-"""Logging in where HTTP is spoken: HTTP Basic (RFC 7617), for people's browsers and for clients.
+"""Log-ins over HTTP: HTTP Basic (RFC 7617), for browsers and for clients.
 
-Checking a password takes milliseconds on purpose, so it happens in two threads, and what strangers
-may ask of them is bounded::
+Checking a password takes milliseconds on purpose, so it happens in two threads, and the work that a
+client can give them is bounded::
 
     credentials seen before, and right -> in, without hashing
     else, of one name from one address   10 were wrong within 10 s  -> 429
@@ -9,9 +9,9 @@ may ask of them is bounded::
     else   a name that is there, and fewer than 32 wait for a thread -> hashed: in, or 401
            a name that is not there -> 401
 
-Others at the same address get in meanwhile. What is refused waits for its turn
-(:mod:`tallymark.net.limits.failed_login_delay`), and no shorter than a hash takes, so the time
-tells nothing about the name.
+Other users at the same address can log in meanwhile. A refusal waits for its turn
+(:mod:`tallymark.net.limits.failed_login_delay`), and at least as long as a hash takes, so its time
+reveals nothing about the user name.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ THREADS: Final = 2
 MAX_WAITING: Final = 32
 MAX_WAITING_OF_ONE: Final = 4
 MAX_HELD: Final = 1_000
-"""Refusals that wait for their turn, also of clients that have gone; beyond that they are told at
+"""Refusals that wait for their turn, also of clients that have gone; beyond that they are sent at
 once."""
 AT_LEAST_SECONDS: Final = 0.1
 """From a log-in to the answer that it is refused."""
 MAX_WRONG: Final = 10
 WRONG_SECONDS: Final = 10.0
 OPEN_PATHS: Final = frozenset(("/healthz", "/health"))
-"""Whether it serves is told to everybody: who looks after processes has no password."""
+"""These need no log-in: a program that watches processes has no password."""
 CHALLENGE: Final = 'Basic realm="tallymark", charset="UTF-8"'
 
 _MAX_REMEMBERED: Final = 1_000
@@ -57,7 +57,7 @@ _MAX_CREDENTIALS: Final = 4_096
 
 
 class Passwords(Protocol):
-    """Whom to ask. :class:`~.users.WebUsers` is one, a broker's users another."""
+    """Checks passwords: :class:`~.users.WebUsers`, or the users of a broker."""
 
     @property
     def version(self) -> object:
@@ -74,7 +74,7 @@ class Passwords(Protocol):
 
 
 class Attempt(NamedTuple):
-    """What became of one: ``status`` 200, 401 or 429, and who it is where it is 200."""
+    """The result of one log-in: ``status`` 200, 401 or 429, and the user where it is 200."""
 
     status: int
     user: str = ""
@@ -109,7 +109,7 @@ class BasicLogin:
         self._told = RateLimit()
 
     async def check(self, authorization: bytes, host: str) -> Attempt:
-        """``authorization`` is the header as it came, ``host`` the address of who sent it."""
+        """``authorization`` is the header as it came, ``host`` the address of the client."""
         found = _credentials(authorization)
         if found is None:
             return Attempt(401)
@@ -184,7 +184,7 @@ class BasicLogin:
 
 
 class WebLogin:
-    """Wraps ``app``: nobody but who has logged in gets beyond, save for whether it serves."""
+    """Wraps ``app``: only clients that have logged in reach it, except for :data:`OPEN_PATHS`."""
 
     def __init__(self, app: App, login: BasicLogin) -> None:
         self._app = app
@@ -207,7 +207,7 @@ class WebLogin:
 
 
 def refused(status: int) -> tuple[str, dict[str, str]]:
-    """What to say to somebody who is not let in, and the headers that go with it."""
+    """The text and the headers of a response that refuses a client."""
     if status == 429:
         return "too many log-ins are being checked: try again", {"Retry-After": "2"}
     return "log in with a user name and a password", {"WWW-Authenticate": CHALLENGE}

@@ -1,7 +1,7 @@
-"""A very small HTTP server for what watches a process: ``/metrics`` and the like.
+"""A very small HTTP server for monitoring: ``/metrics``, ``/health``.
 
-It answers GET and HEAD, one request a connection, and reads no body. What it is sent is bounded in
-bytes and in time; a client that is slow or talks nonsense costs one connection for five seconds.
+It answers GET and HEAD, one request a connection, and reads no body. Requests are bounded in bytes
+and in time; a client that is slow or sends garbage costs one connection for five seconds.
 """
 
 from __future__ import annotations

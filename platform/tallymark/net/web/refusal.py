@@ -1,8 +1,8 @@
-"""How a request that is refused is answered: as JSON, and to a person's browser as a page.
+"""The response to a refused request: JSON for programs, a page for browsers.
 
-A browser that opens an address asks for ``text/html``; whoever does not is a program, and gets
-``{"error_code", "message"}``. The page needs nothing else from here, since whoever is not let in
-gets no style sheet either.
+A browser that opens an address asks for ``text/html``; a client that does not is a program, and
+gets ``{"error_code", "message"}``. The page loads nothing else from here, since a client that is
+refused gets no style sheet either.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""An ASGI application over HTTP, in a thread of its own, with bounds on what strangers can take.
+"""An ASGI application over HTTP, in a thread of its own, with bounds on what a client can take.
 
-uvicorn serves, but waits for ever for the head of a request, for its body, and for whoever does not
-read the answer; a connection that has sent nothing yet counts nowhere. So connections are counted
-when they are accepted, and each has a clock::
+uvicorn waits for ever for the head of a request, for its body, and for a client that does not read
+the response; it does not count a connection that has sent nothing yet. So connections are counted
+when they are accepted, and each has deadlines::
 
     accepted -> counted -> [handshake 10 s] -> head 10 s -> body 30 s -> the application
        |                                        ^                            |

@@ -1,5 +1,5 @@
-"""Who may log in where HTTP is spoken: the users of a ``security.json``, as ``tallymark users add
-NAME --data FOLDER`` writes it."""
+"""The users of an HTTP server: those of a ``security.json``, as ``tallymark users add NAME --data
+FOLDER`` writes it."""
 
 from __future__ import annotations
 
