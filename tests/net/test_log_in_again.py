@@ -10,7 +10,7 @@ import pytest
 
 from tallymark.errors import CODES, ConnectError, KafkaError
 from tallymark.net.client import reauthentication as log_in_again
-from tallymark.net.client.reauthentication import LogInAgain
+from tallymark.net.client.reauthentication import Reauthentication
 from tallymark.net.sasl.mechanisms import OAUTHBEARER, SaslCredentials
 from tallymark.protocol.messages import SaslAuthenticateResponse, SaslHandshakeResponse
 
@@ -53,11 +53,11 @@ def run(
     answer: SaslAuthenticateResponse,
     token: Callable[[], Awaitable[str]],
     lifetime: float,
-    until: Callable[[Connection, LogInAgain], bool],
+    until: Callable[[Connection, Reauthentication], bool],
 ) -> Connection:
     async def inside() -> Connection:
         connection = Connection(answer)
-        again = LogInAgain(connection, SaslCredentials("", "", OAUTHBEARER, token))
+        again = Reauthentication(connection, SaslCredentials("", "", OAUTHBEARER, token))
         again.holds_for(lifetime)
         async with asyncio.timeout(30):
             while not until(connection, again):
@@ -88,7 +88,7 @@ def test_nobody_logs_in_again_before_the_broker_takes_it(monkeypatch: pytest.Mon
 
     async def inside() -> None:
         connection = Connection(SaslAuthenticateResponse())
-        again = LogInAgain(connection, SaslCredentials("", "", OAUTHBEARER, good))
+        again = Reauthentication(connection, SaslCredentials("", "", OAUTHBEARER, good))
         again.holds_for(0.5)
         await asyncio.sleep(0.7)
         assert connection.said == []

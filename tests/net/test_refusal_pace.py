@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from tallymark.net.addresses import sender
 from tallymark.net.limits import failed_login_delay as refusal_pace
-from tallymark.net.limits.failed_login_delay import LONGEST_SECONDS, PER_SECOND, RefusalPace
+from tallymark.net.limits.failed_login_delay import LONGEST_SECONDS, PER_SECOND, FailedLoginDelay
 
 
 def test_the_refusals_of_one_address_stand_in_a_line() -> None:
     """Two hundred connections guessed as fast as they were answered, by names that are not there:
     1,700 log-ins a second without one hash, and everybody else waited up to 0.3 s for the event
     loop."""
-    pace = RefusalPace()
+    pace = FailedLoginDelay()
     dues = [pace.come("attacker", 5.0) for _ in range(200)]
     assert dues == pytest.approx([5 + n / PER_SECOND for n in range(200)])
     assert pace.come("office", 5.0) == 5.0
@@ -29,13 +29,13 @@ def test_the_refusals_of_one_address_stand_in_a_line() -> None:
 def test_who_is_let_in_stands_in_no_line() -> None:
     """A thousand clients of one address come back at once; one of them has a wrong password, and
     is told so at once."""
-    pace = RefusalPace()
+    pace = FailedLoginDelay()
     for _ in range(1000):
         pace.come("office", 1.0)
     for _ in range(1000):
         pace.let_in("office", 2.0)
     assert pace.come("office", 2.0) <= 2.0 + LONGEST_SECONDS
-    pace = RefusalPace()
+    pace = FailedLoginDelay()
     for n in range(1000):
         pace.come("office", float(n))
         pace.let_in("office", float(n))
@@ -51,7 +51,7 @@ def test_who_is_let_in_stands_in_no_line() -> None:
 def test_a_refusal_has_its_time(steps: list[tuple[str, bool, float]]) -> None:
     """Neither before it came nor later than the bound, whatever comes and is let in; and as many
     are due in a second as the pace says, apart from those that the bound brings forward."""
-    pace, now = RefusalPace(), 0.0
+    pace, now = FailedLoginDelay(), 0.0
     refused: dict[str, list[float]] = {"a": [], "b": []}
     for host, fits, passed in steps:
         now += passed
@@ -68,7 +68,7 @@ def test_a_refusal_has_its_time(steps: list[tuple[str, bool, float]]) -> None:
 
 def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusal_pace, "_MAX_SENDERS", 3)
-    pace = RefusalPace()
+    pace = FailedLoginDelay()
     for n in range(10):
         pace.come(f"10.0.0.{n}", 0.0)
     assert len(pace) == 3

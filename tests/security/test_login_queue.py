@@ -14,7 +14,7 @@ from tallymark.broker.security import login_queue, password_checks
 from tallymark.broker.security.login_queue import LoginQueue, Purse
 from tallymark.broker.security.password_checks import AT_LEAST_SECONDS, PasswordChecks
 from tallymark.broker.security.users import Users
-from tallymark.net.limits.failed_login_delay import RefusalPace
+from tallymark.net.limits.failed_login_delay import FailedLoginDelay
 from tallymark.net.sasl.credential_text import stored_text
 from tallymark.net.sasl.mechanisms import SCRAM_SHA_512
 from tallymark.net.sasl.scram import ScramCredential
@@ -69,7 +69,7 @@ def test_names_that_are_there_are_refused_as_soon_as_others(
     refusals are due, however many there are, whatever they cost."""
     queue: LoginQueue[float] = LoginQueue()
     purse = Purse(password_checks.WRONG_PER_SECOND, password_checks.WRONG_PER_SECOND / 2, 0.0)
-    pace, now, left = RefusalPace(), 0.0, many
+    pace, now, left = FailedLoginDelay(), 0.0, many
 
     def come() -> None:
         nonlocal left

@@ -16,7 +16,7 @@ from tallymark.broker.security.file_store import FileSecurityStore
 from tallymark.broker.security.users import Users
 from tallymark.errors import KafkaError, UserError
 from tallymark.net.limits.connection_quota import ConnectionQuota
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.sasl.credential_text import parse_credential, stored_text
 from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.net.sasl.scram import ScramCredential
@@ -130,7 +130,7 @@ def test_a_change_is_heard_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_denials_are_told_once_in_a_while_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
-    denials = DenialLog(RateLimit(10, lambda: now[0]))
+    denials = DenialLog(LogRate(10, lambda: now[0]))
     deny = ("User:ann", "10.0.0.1", Operation.READ, ResourceType.TOPIC, "clicks")
     for _ in range(5):
         denials.note(*deny)

@@ -19,7 +19,7 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.dynamic import Dynamic
 from tallymark.broker.timed_changes import TimedChanges
 from tallymark.log import LogManager
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.log_rate import LogRate
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class BrokerState:
     """Runs changes that their client may stop waiting for."""
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
     """What readers with a session read."""
-    refusals: RateLimit = field(default_factory=RateLimit)
+    refusals: LogRate = field(default_factory=LogRate)
     """Which refusals of Produce that are our fault have just been told."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when everything this broker leads is open."""

@@ -17,7 +17,7 @@ from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import LogManager
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.log_rate import LogRate
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Housekeeper:
         self._flushing = ThreadPoolExecutor(_FLUSHES, "tallymark-flush")
         self._upkeep = ThreadPoolExecutor(1, "tallymark-upkeep")
         self._told: set[str] = set()
-        self._failures = RateLimit()
+        self._failures = LogRate()
         self._tasks: list[asyncio.Task[None]] = []
 
     def want_flush(self, partition: Partition) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from typing import Final
 
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.log_rate import LogRate
 from tallymark.protocol.acls.words import Operation, ResourceType
 
 log: Final = logging.getLogger("tallymark.authorizer")
@@ -16,10 +16,10 @@ log: Final = logging.getLogger("tallymark.authorizer")
 class DenialLog:
     """Counts and tells denials."""
 
-    def __init__(self, limit: RateLimit | None = None) -> None:
+    def __init__(self, limit: LogRate | None = None) -> None:
         self.counts: Counter[tuple[Operation, ResourceType]] = Counter()
         """How often what was denied, since the start."""
-        self._limit = limit or RateLimit()
+        self._limit = limit or LogRate()
 
     def note(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str

@@ -15,8 +15,8 @@ from tallymark.broker.security.password_checks import PasswordChecks
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.config_types import split
 from tallymark.errors import UserError
-from tallymark.net.limits.failed_login_delay import RefusalPace
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.failed_login_delay import FailedLoginDelay
+from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.sasl.mechanisms import OAUTHBEARER, PLAIN, SaslError, ServerExchange
 from tallymark.net.sasl.oauthbearer import OAuthServer
 from tallymark.net.sasl.plain import PlainServer
@@ -53,8 +53,8 @@ class Logins:
         self._max_session = settings.connections_max_reauth_ms / 1000
         self._security = security
         self._now = now
-        self._limit = RateLimit()
-        self._pace = RefusalPace()
+        self._limit = LogRate()
+        self._pace = FailedLoginDelay()
         self._oauth: OAuth | None = None
         if OAUTHBEARER in self.mechanisms:
             self._oauth = _oauth(settings, now)

@@ -24,7 +24,7 @@ from tallymark.broker.requests.create_topic import create_topic
 from tallymark.broker.state import BrokerState
 from tallymark.broker.trail.entries import changes, known_before, result_of
 from tallymark.errors import CODES, KafkaError, TallymarkError
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.server.handler import Connection
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.records.batch import encode_batch
@@ -55,7 +55,7 @@ class Trail:
         self._wake = asyncio.Event()
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
-        self._limit = RateLimit()
+        self._limit = LogRate()
 
     def start(self) -> None:
         """On the running loop."""

@@ -33,7 +33,7 @@ from tallymark.mirror.source.source import Source, SourceBatch
 from tallymark.mirror.target.loop_guard import LoopGuard
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch, Settled
 from tallymark.mirror.target.target import Target
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.log_rate import LogRate
 from tallymark.protocol.records.batch import Record
 from tallymark.protocol.records.rebatch import is_dense
 
@@ -60,7 +60,7 @@ class Copier:
     ) -> None:
         self.progress = CopyProgress()
         self.duplicates = duplicates
-        self._lines = RateLimit()
+        self._lines = LogRate()
         self.copied = self.copied_bytes = self.whole = self.returned = 0
         self.failure: UserError | None = None
         """A batch that the target refuses: the mirror cannot go on."""

@@ -31,7 +31,7 @@ from tallymark.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tallymark.protocol.schema import Message, Request
 
 if TYPE_CHECKING:
-    from tallymark.net.client.reauthentication import Held, LogInAgain
+    from tallymark.net.client.reauthentication import Held, Reauthentication
 
 R = TypeVar("R", bound=Message)
 Answered: TypeAlias = Callable[[Any, TallymarkError | None], None]
@@ -75,7 +75,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._doubt = ""
         self._stuck: asyncio.TimerHandle | None = None
         self._peer_host = ""
-        self._renewal: LogInAgain | None = None
+        self._renewal: Reauthentication | None = None
         self._held: list[Held] | None = None
         """Requests that wait until the connection has logged in again, in order; None: none has to
         wait."""
@@ -393,10 +393,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     async def _log_in(self, credentials: SaslCredentials) -> None:
         from tallymark.net.client.authentication import authenticate
-        from tallymark.net.client.reauthentication import LogInAgain  # hashes, and their APIs
+        from tallymark.net.client.reauthentication import Reauthentication  # hashes, and their APIs
 
         lifetime = await authenticate(self, credentials)
-        self._renewal = LogInAgain(self, credentials)
+        self._renewal = Reauthentication(self, credentials)
         self._renewal.holds_for(lifetime)
 
     def _ask_versions(self, version: int) -> asyncio.Future[ApiVersionsResponse]:

@@ -48,7 +48,7 @@ class Renewed(Protocol):
         """Close."""
 
 
-class LogInAgain:
+class Reauthentication:
     """For one connection; lives on its loop."""
 
     def __init__(self, connection: Renewed, credentials: SaslCredentials) -> None:

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.log_rate import LogRate
 
 log: Final = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def let_wait(server: asyncio.Server, many: int) -> None:
 class _AcceptErrors:
     def __init__(self, otherwise: _Handler | None) -> None:
         self._otherwise = otherwise
-        self._rate = RateLimit()
+        self._rate = LogRate()
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -24,7 +24,7 @@ _MAX_SENDERS: Final = 10_000
 _SPACE: Final = 1 / PER_SECOND
 
 
-class RefusalPace:
+class FailedLoginDelay:
     """``now`` is monotonic, in seconds."""
 
     def __init__(self) -> None:

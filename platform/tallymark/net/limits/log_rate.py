@@ -11,7 +11,7 @@ EVERY_SECONDS: Final = 10.0
 _MOST_KEYS: Final = 10_000
 
 
-class RateLimit:
+class LogRate:
     """Lets each key through once in ``every`` seconds, and counts what it held back meanwhile.
     ``clock`` is monotonic, in seconds."""
 

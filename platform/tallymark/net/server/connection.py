@@ -22,7 +22,7 @@ from typing import Final, Protocol, cast
 
 from tallymark.errors import ProtocolError
 from tallymark.net.inbox import Inbox
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.limits.request_memory import RequestMemory
 from tallymark.net.sasl.server_session import SaslSession
 from tallymark.net.server.handler import BARE, Answer, Handler, run
@@ -59,7 +59,7 @@ class Owner(Protocol):
     """Memory that all connections receive into, one at a time."""
     working: set[asyncio.Future[Answer]]
     """Handlers that have not ended; a connection adds its own and removes them."""
-    log_rate: RateLimit
+    log_rate: LogRate
     """Which log lines of each host were written of late."""
 
     def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> bool:

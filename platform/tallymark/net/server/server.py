@@ -14,7 +14,7 @@ from tallymark.net.addresses import Address
 from tallymark.net.inbox import SCRATCH_BYTES
 from tallymark.net.limits.accept_queue import FEW_ACCEPTS, let_wait, rate_accept_errors
 from tallymark.net.limits.connection_quota import ConnectionQuota
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.limits.pending_handshakes import PendingHandshakes
 from tallymark.net.limits.request_memory import RequestMemory
 from tallymark.net.server.connection import ServerConnection
@@ -70,7 +70,7 @@ class Server:
         self._sweep: asyncio.TimerHandle | None = None
         self._quota = quota or ConnectionQuota(self.limits.max_connections)
         self._handshakes: PendingHandshakes[TlsHandshake] = PendingHandshakes()
-        self.log_rate = RateLimit()
+        self.log_rate = LogRate()
         """Which log lines of each host were written of late."""
         self._empty = asyncio.Event()
         self._empty.set()

@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.web.access_log import App, Message, Receive, Send
 from tallymark.net.web.refusal import send_refusal
 
@@ -104,7 +104,7 @@ class WebGuard:
     def __init__(self, app: App, names: OwnNames) -> None:
         self._app = app
         self._names = names
-        self._told = RateLimit()
+        self._told = LogRate()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

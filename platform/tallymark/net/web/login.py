@@ -30,8 +30,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, Protocol
 
 from tallymark.net.addresses import sender
-from tallymark.net.limits.failed_login_delay import RefusalPace
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.failed_login_delay import FailedLoginDelay
+from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.web.access_log import App, Message, Receive, Send
 from tallymark.net.web.refusal import send_refusal
 
@@ -102,11 +102,11 @@ class BasicLogin:
         self._key = os.urandom(32)
         self._remembered: dict[bytes, str] = {}
         self._version: object = None
-        self._pace = RefusalPace()
+        self._pace = FailedLoginDelay()
         self._hashing = 0
         self._waiting: Counter[_Guessed] = Counter()
         self._wrong: OrderedDict[_Guessed, tuple[float, int]] = OrderedDict()
-        self._told = RateLimit()
+        self._told = LogRate()
 
     async def check(self, authorization: bytes, host: str) -> Attempt:
         """``authorization`` is the header as it came, ``host`` the address of the client."""

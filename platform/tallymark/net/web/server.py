@@ -32,7 +32,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tallymark.errors import TallymarkError, UserError
 from tallymark.net.limits.accept_queue import ACCEPTS, rate_accept_errors
 from tallymark.net.limits.connection_quota import ConnectionQuota
-from tallymark.net.limits.log_rate import RateLimit
+from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.limits.pending_handshakes import PendingHandshakes
 from tallymark.net.tls.handshake import Successor, TlsHandshake
 from tallymark.net.web.access_log import App
@@ -234,7 +234,7 @@ class _Rated(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._limit = RateLimit()
+        self._limit = LogRate()
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.levelno < logging.WARNING or self._limit.passes(record.msg) is not None
