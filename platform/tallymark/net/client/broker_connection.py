@@ -215,8 +215,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def exchange(
         self, write: Writer, read: Reader, answered: Answered, timeout: float, name: str
     ) -> None:
-        """:meth:`submit` for callers with thousands of requests a second: they write and read frames,
-        ``answered(response, error)`` is called as soon as the response is read, and one
+        """:meth:`submit` for callers with thousands of requests a second. They write and read
+        frames, ``answered(response, error)`` is called as soon as the response is read, and one
         timer has the deadlines of all requests. The bytes leave with :meth:`push`."""
         self._open_transport()
         if self._held is not None:
