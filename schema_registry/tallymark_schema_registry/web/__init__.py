@@ -1,6 +1,6 @@
 """The registry over HTTP, with Confluent's paths, bodies and error codes.
 
-``app`` puts the application together. ``*_routes`` are the paths, one file for each kind;
+``app`` puts the application together. ``routes/`` has the paths;
 ``requests`` and ``negotiate`` read a request, ``responses`` writes the answer. ``middleware`` sees
 each request before a route does, ``body_memory`` bounds what all bodies take, ``worker_threads``
 runs the work on schemas.

@@ -16,10 +16,10 @@ from tallymark_schema_registry import errors
 from tallymark_schema_registry.bounded_cache import BoundedCache
 from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.web import check_routes, config_routes, id_routes, subject_routes
 from tallymark_schema_registry.web.asgi import App
 from tallymark_schema_registry.web.middleware import Bodies, Middleware, error_body
 from tallymark_schema_registry.web.negotiate import V1
+from tallymark_schema_registry.web.routes import compatibility, config, ids, subjects
 from tallymark_schema_registry.web.worker_threads import WorkerThreads
 
 MAX_BODIES: Final = 32 << 20
@@ -48,10 +48,10 @@ def create_app(registry: Registry, cluster_id: str = "") -> App:
         # FastAPI's own pages load scripts from elsewhere; docs/schema-registry.md says it all.
         openapi_url=None,
     )
-    app.include_router(subject_routes.router(registry, workers))
-    app.include_router(id_routes.router(registry, bodies))
-    app.include_router(check_routes.router(registry, workers))
-    app.include_router(config_routes.router(registry, cluster_id))
+    app.include_router(subjects.router(registry, workers))
+    app.include_router(ids.router(registry, bodies))
+    app.include_router(compatibility.router(registry, workers))
+    app.include_router(config.router(registry, cluster_id))
     app.add_exception_handler(RegistryError, _on_error)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(SQLAlchemyError, _on_store)
