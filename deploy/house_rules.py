@@ -6,6 +6,7 @@ circle      no circle of imports between files, nor between the rooms of a folde
 room        says in the docstring of its ``__init__.py`` what is in it: three lines or sentences
 long        a file has at most 350 lines
 short       a file below 40 lines that only one file imports is a part of that file
+name        a public class has a name of its own in its room (messages and their parts excepted)
 ==========  =====================================================================================
 
 Exceptions are in house_rules.toml, by name and with the reason. An exception that is not needed any
@@ -45,6 +46,7 @@ class Module:
     imports: frozenset[str] = field(repr=False)
     at_the_top: frozenset[str] = field(repr=False)
     import_lines: int
+    classes: tuple[str, ...]
 
 
 def main() -> int:
@@ -100,6 +102,7 @@ def _read(name: str, file: Path, known: set[str]) -> Module:
         imports=frozenset(_targets(imports, known)) - {name},
         at_the_top=frozenset(_targets(_run_at_import(tree), known)) - {name},
         import_lines=sum((each.end_lineno or each.lineno) - each.lineno + 1 for each in imports),
+        classes=tuple(each.name for each in tree.body if isinstance(each, ast.ClassDef)),
     )
 
 
@@ -223,12 +226,26 @@ def _short_files(modules: Mapping[str, Module]) -> Iterator[tuple[str, str]]:
             yield module.path, f"{module.lines} lines, and only {importers[name][0]} imports it"
 
 
+def _shared_names(modules: Mapping[str, Module]) -> Iterator[tuple[str, str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, module in modules.items():
+        if not name.startswith("tallymark.protocol.messages"):
+            room = ".".join(name.split(".")[:2])
+            for each in module.classes:
+                if not each.startswith("_"):
+                    found[f"{room}.{each}"].append(module.path)
+    for name, files in found.items():
+        if len(files) > 1:
+            yield name, f"is defined in {', '.join(files)}"
+
+
 RULES: Final = {
     "folder": _full_folders,
     "circle": _circles,
     "room": _silent_rooms,
     "long": _long_files,
     "short": _short_files,
+    "name": _shared_names,
 }
 
 if __name__ == "__main__":
