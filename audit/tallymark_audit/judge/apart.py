@@ -1,8 +1,8 @@
 """Judge windows apart from each other where one of them cannot be judged. Pure.
 
-What lies in the store was written by programs of several versions, mended by hand perhaps, read
-from a disk that may have aged. A row that makes no sense is the matter of its own window: that one
-is UNKNOWN, with the reason, and all others are judged as if it were not there.
+Rows of the store were written by programs of several versions, perhaps mended by hand, and read
+from a disk that may have aged. A row that makes no sense concerns its own window only: that window
+is UNKNOWN, with the reason, and all others are judged as if the row did not exist.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def judge_apart(
 ) -> list[Verdict]:
     """The verdicts of these windows (starts, ms) of a topic on an edge, as ``judge`` gives them for
     any of them; of each one at which it fails the verdict that says why (:func:`unjudged`). Errors
-    of the types ``passing`` are no matter of a window, and raised."""
+    of the types ``passing`` do not concern a window, and are raised."""
     try:
         return judge(windows)
     except passing:
@@ -48,7 +48,7 @@ def judge_apart(
 
 
 def unjudged(edge: Edge, topic: str, window: int, error: Exception) -> Verdict:
-    """The verdict of a window that cannot be judged, since ``error`` came of it."""
+    """The verdict of a window that cannot be judged, since judging it raised ``error``."""
     log.debug("%s %s %d cannot be judged", edge.name, topic, window, exc_info=error)
     return Verdict(edge.name, topic, window, State.UNKNOWN, reasons=(UNJUDGED + reason_of(error),))
 

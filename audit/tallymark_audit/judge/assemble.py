@@ -8,9 +8,9 @@ back:
 1. a cell that an upstream also holds belongs to that upstream's edge;
 2. else the cell of an instance that reports on an upstream cluster, or on one that is mirrored into
    it, belongs there;
-3. what is left belongs to the target's own producers, who claim it or do not.
+3. the rest belongs to the target's own producers, which may or may not claim it.
 
-What comes back is nobody's debt: a mirror does not copy into a cluster what began there.
+A mirror does not copy messages back into the cluster where they began, so nothing is missing there.
 
 Records without a stamp carry no instance. Of them each edge gets what remains when the other
 upstreams have theirs: a lack shows on every edge it may have happened on.
@@ -54,7 +54,7 @@ def producer_facts(
     """The cells of the edge from a cluster's producers.
 
     ``upstreams`` are the observations of the clusters mirrored into it, by cluster (none for a
-    plain cluster); ``homes`` tells from which of them an instance's records come."""
+    plain cluster); ``homes``: from which of them the records of an instance come."""
     upstreams, homes = upstreams or {}, homes or {}
     own: dict[CellKey, tuple[Observation | None, int | None]] = {}
     for key, seen in downstream.items():

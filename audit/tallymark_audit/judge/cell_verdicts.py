@@ -1,4 +1,4 @@
-"""Judge one cell of a window: what is missing, repeated, changed or claimed by nobody. Pure.
+"""Judge one cell of a window: what is missing, repeated, changed or not claimed. Pure.
 
 A cell is judged as ranges of sequences where both sides have them, as numbers and sums of hashes
 where one side has too many ranges (:mod:`.unnamed`), and by its count alone where its records have
@@ -92,8 +92,8 @@ def judge_cell(edge: Edge, facts: CellFacts, readiness: Readiness, hidden: int) 
 def _judge_overflow(
     facts: CellFacts, claim: Claim, seen: Observation, readiness: Readiness
 ) -> CellVerdict:
-    """Records of more runs than are kept. Nobody can say that all are there, nor that one is not:
-    where producers are judged they are UNCLAIMED by number, on other edges UNKNOWN."""
+    """Records of more runs than are kept. It is not known whether all of them are there: where
+    producers are judged they are UNCLAIMED by number, on other edges UNKNOWN."""
     observed = seen.count if facts.observed_count is None else facts.observed_count
     strangers = observed if readiness.kind == "producer" else 0
     findings = Findings(
@@ -251,7 +251,7 @@ _UNCLAIMED = {
 
 
 def _strangers(readiness: Readiness, claim: Claim, unclaimed: RangeSet) -> str:
-    """Who did not claim what was seen; ``""`` if all was claimed."""
+    """Why records that were counted have no claim; ``""`` if all have one."""
     if not unclaimed:
         return ""
     if readiness.kind != "producer" and not unclaimed - claim.aborted:
@@ -260,7 +260,7 @@ def _strangers(readiness: Readiness, claim: Claim, unclaimed: RangeSet) -> str:
 
 
 def _excuses(facts: CellFacts, claim: Claim, seen: Observation) -> tuple[Explanation, ...]:
-    """What is not there and need not be, each sequence under the first reason that it has."""
+    """The absent sequences that are excused, each under the first reason that it has."""
     left = claim.known - seen.ranges
     said = (
         (ABORTED, claim.aborted | seen.aborted | _stated(facts, ABORTED)),

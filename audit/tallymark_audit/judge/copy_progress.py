@@ -1,4 +1,4 @@
-"""How far a mirror or a group has come, and what that says of cells. Pure."""
+"""How far a mirror or a group has come, and what follows for cells. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ GAP_MEANS: Final = {
 
 
 STOPPED: Final = "damaged"
-"""The reason of a mirror's gap where it stands still: a batch cannot be read. No excuse, and over
-when it has come further."""
+"""The reason of a mirror's gap where it has stopped: a batch cannot be read. It excuses nothing,
+and ends when the mirror has come further."""
 
 
 def mirror_of(edge: Edge) -> str:
-    """What the mirror of an edge calls itself as a reporter."""
+    """The name of an edge's mirror as a reporter."""
     return f"mirror-{edge.name}"
 
 
@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """At ``at`` (ms) a mirror said that it cannot read on at ``offset`` of a partition."""
+    """At ``at`` (ms) a mirror reported that it cannot read on at ``offset`` of a partition."""
 
     partition: int
     offset: int
@@ -60,9 +60,9 @@ class Passed(NamedTuple):
 def standing_still(
     edge: Edge, topic: str, stops: Iterable[Stop], passed: Mapping[int, Passed], began: int = 0
 ) -> list[Damaged]:
-    """Where the edge's mirror stands still, of all that it ever said of the topic: not where it has
-    ``passed`` since, nor what it said of a log that the topic had before it was made again, at
-    ``began`` (ms)."""
+    """Where the edge's mirror stands still, from all ``stops`` that it ever reported: without those
+    that it has ``passed`` since, and those in a log that the topic had before it was made again,
+    at ``began`` (ms)."""
     why = f"a batch cannot be read (its CRC), and {mirror_of(edge)} waits there"
     return [
         Damaged(edge.upstream, topic, stop.partition, stop.offset, why)
@@ -73,8 +73,8 @@ def standing_still(
 
 
 class Word(NamedTuple):
-    """The newest word of a group's member on a partition: all that it processed before ``offset``
-    is reported. Since ``at`` (ms)."""
+    """The newest report of a mirror or of a group's member on a partition, of ``at`` (ms): all that
+    it did before ``offset`` is reported."""
 
     reporter: str
     partition: int
@@ -84,7 +84,7 @@ class Word(NamedTuple):
 
 Owed = tuple[int, str]
 Owing = Mapping[int, Iterable[Owed]]
-"""By partition, the members that may have processed messages from an offset on and not said so."""
+"""By partition, the members that may have processed messages from an offset on without a report."""
 
 
 class GapOf(NamedTuple):
@@ -101,8 +101,8 @@ class GapOf(NamedTuple):
 def in_flight(
     parts: Parts, passed: Mapping[int, Passed], counted_through: int
 ) -> frozenset[CellKey]:
-    """The cells of which something lies where the mirror is not known to have been, or has been
-    only since the counter downstream last looked (``counted_through``, ms)."""
+    """The cells with records that the mirror is not known to have passed, or has passed only after
+    the counter downstream last looked (``counted_through``, ms)."""
     nowhere = Passed(0)
     return frozenset(
         key
@@ -149,9 +149,9 @@ def deletion_gaps(deleted: Iterable[int]) -> list[GapOf]:
 
 
 def owing(words: Iterable[Word], members: Iterable[ReporterFacts]) -> dict[int, list[Owed]]:
-    """What the members of a group that have not ended may not have reported. A partition in which
-    another one has moved, and after which a member was heard, it had given up by then, and had
-    reported what it had done there."""
+    """What the live members of a group may not have reported. Where another member has moved in a
+    partition, and this member reported after that, it had given up the partition, and had reported
+    its work there."""
     known = {one.reporter: one for one in members}
     by_partition: dict[int, list[Word]] = {}
     for word in (one for one in words if one.reporter in known):
@@ -168,7 +168,7 @@ def owing(words: Iterable[Word], members: Iterable[ReporterFacts]) -> dict[int, 
 
 
 def unreported(parts: Parts, owing: Owing) -> dict[CellKey, frozenset[str]]:
-    """The cells of which something lies where a member may have processed it unsaid, and who."""
+    """The cells with records that members may have processed without a report, and these members."""
     found: dict[CellKey, frozenset[str]] = {}
     for key, some in parts.items():
         who = frozenset(
@@ -187,7 +187,9 @@ def reasons_of(parts: Parts, gaps: Iterable[GapOf]) -> dict[CellKey, tuple[Expla
     lies in a gap as a whole, or has its sequences one by one at its offsets."""
     by_partition: dict[int, list[GapOf]] = {}
     for gap in gaps:
-        if gap.last < gap.first:  # mirrors told so of a topic that was made again: no offset at all
+        if (
+            gap.last < gap.first
+        ):  # older mirrors reported this of a topic that was made again: it has no offset
             continue
         by_partition.setdefault(gap.partition, []).append(gap)
     found: dict[CellKey, dict[str, RangeSet]] = {}

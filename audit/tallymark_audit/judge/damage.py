@@ -1,14 +1,14 @@
 """Batches that cannot be read, and what that leaves undecided. Pure.
 
-What stands before and behind such a batch is counted, what is in it nobody knows. So of its
-partition nothing is concluded from what was *not* seen::
+Records before and behind such a batch are counted; its own records are unknown. So nothing is
+concluded from what was *not* counted in its partition::
 
     ── counted ──┤ since      the batch      until ├── counted ──►   time
                  └─ windows that touch this: UNKNOWN, as a whole ─┘
 
     a cell of the partition lacks messages           UNKNOWN: they may be there; but not in a window
                                                      that began when the batch was in the log
-    a cell has what nobody counted upstream          the same, if the batch is upstream
+    a cell has records not counted upstream          the same, if the batch is upstream
     all that was claimed is there, another window    judged as ever
 
 Cells of other partitions are judged as ever, in the same window, too. Where a mirror waits at a
@@ -28,11 +28,12 @@ Held = tuple[State, str]
 
 
 class Damaged(NamedTuple):
-    """A partition that cannot be read from ``offset`` up to ``end``, excluded (-1: nobody has read
-    on). ``why`` names the CRC or what else does not hold. ``since`` (ms): windows that end by then
-    had all their records before the damage, as far as records come in the order of their time, and
-    so those behind it that begin later than ``until`` (-1: not known). ``spread``: cells do not lie
-    in the partition that they began in, so any cell of the topic may have records there."""
+    """A partition that cannot be read from ``offset`` up to ``end``, excluded (-1: nothing
+    behind it was read). ``why`` names the CRC or what else does not hold. ``since`` (ms): windows
+    that end by then had all their records before the damage, as far as records come in the order of
+    their time, and so those behind it that begin later than ``until`` (-1: not known). ``spread``:
+    cells do not lie in the partition that they began in, so any cell of the topic may have records
+    there."""
 
     cluster: str
     topic: str
@@ -77,16 +78,16 @@ class Damage:
         return Damage(*sides)
 
     def of_window(self, end: int) -> Held | None:
-        """Why nothing is known of a window that ends there (ms) as a whole."""
+        """Why a window that ends there (ms) cannot be judged as a whole."""
         return _held(one for one in (*self.downstream, *self.upstream) if end > one.since)
 
     def missing(self, partition: int, in_flight: bool) -> Held | None:
-        """Why what a cell lacks is not known to be lost."""
+        """Why messages missing from a cell may not be lost."""
         behind = self.carrier if in_flight else ()
         return _held(one for one in (*self.downstream, *behind) if one.holds(partition))
 
     def surprising(self, partition: int) -> Held | None:
-        """Why what is downstream and was not counted upstream may be there all the same."""
+        """Why records counted downstream only may be upstream all the same."""
         return _held(one for one in self.upstream if one.holds(partition))
 
 

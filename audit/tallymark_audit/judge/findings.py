@@ -1,4 +1,4 @@
-"""From what a cell shows to its state: what is found is told apart from what can be believed yet.
+"""From what a cell shows to its state: what was found, and whether it can be believed yet.
 
 Every finding brings a state of its own, and the worst is the cell's. A finding that may still go
 away (a report, a counter or a mirror is behind) brings the state of what it waits for instead.
@@ -22,13 +22,13 @@ GONE_UPSTREAM = "deleted upstream before it was copied; it cannot be repaired"
 class Findings:
     """What a cell shows, before asking whether it can be believed yet.
 
-    ``missing``: of what was promised some is not there; ``expired``: all of that is gone upstream,
-    too. ``unclaimed`` says who did not claim what was seen; ``pending``: accepted, and nobody said
-    what became of it. ``rewritten``: corrupt since it was counted. ``perhaps_again``: a member of
-    the group that is gone had some in hand, which others processed; ``unreported``: members that
-    may have processed some unsaid. ``undecided``: why the numbers do not tell; ``hidden``: why what
-    is missing may be there; ``note`` goes with any state. ``partition`` is the cell's; ``stamped``:
-    its records say which run sent them."""
+    ``missing``: some promised messages are not there; ``expired``: upstream has none of them any
+    more. ``unclaimed``: why counted records have no claim; ``pending``: accepted, with no report of
+    the result. ``rewritten``: the contents changed after they were counted. ``perhaps_again``: a
+    member of the group died with messages in progress that others processed; ``unreported``:
+    members that may have processed messages without a report. ``undecided``: why the numbers
+    decide nothing; ``hidden``: why missing messages may be there; ``note`` is added to any state.
+    ``partition`` is the cell's; ``stamped``: its records name the run that sent them."""
 
     missing: bool = False
     expired: bool = False
@@ -59,7 +59,7 @@ class Findings:
 def state_of(
     readiness: Readiness, reporter: ReporterFacts | None, found: Findings, end: int
 ) -> tuple[State, str]:
-    """The state of a cell and the reason for it. ``reporter`` is who sent its records, if known;
+    """The state of a cell and the reason for it. ``reporter`` sent its records, if it is known;
     ``end`` (ms) the end of the window."""
     if readiness.young:
         return readiness.young if found.anything else (State.COMPLETE, found.note)
@@ -81,9 +81,9 @@ def state_of(
 
 
 def _owes(readiness: Readiness, reporter: ReporterFacts, end: int) -> bool:
-    """Whether the reporter may still claim records of the window. One that a clock ahead has made
-    has an end that is long to come, by a clock that was corrected, too: who was heard after the
-    window last changed has said of it what there was to say."""
+    """Whether the reporter may still claim records of the window. A window that was stamped by a
+    clock ahead ends far in the future, even after the clock was corrected: there, a report after
+    the last change of the window is complete."""
     if readiness.ahead and reporter.last_heard > readiness.clock.changed:
         return False
     return reporter.lacks(end)

@@ -53,8 +53,8 @@ class Hop:
         return found
 
     def owes(self, topic: str, known: Known) -> bool:
-        """Whether the topic crosses the edge. A mirror's upstream that does not have it owes it
-        only if nothing else there has its name downstream."""
+        """Whether the topic crosses the edge. Where a mirror's upstream does not have the topic, it
+        does so only if no other topic there has that name downstream."""
         edge = self.edge
         if not passes(edge, topic):
             return False
@@ -64,7 +64,7 @@ class Hop:
         return not edge.upstream_topics(edge.downstream_topic(topic), there)
 
     def topics_of(self, cluster: str, topic: str, known: Known) -> tuple[str, ...]:
-        """Which of the edge's topics a change of a cluster's ``topic`` is about."""
+        """The topics of the edge that a change of a cluster's ``topic`` concerns."""
         edge = self.edge
         if edge.kind == "mirror":
             names = known.get(edge.upstream, ())
@@ -81,7 +81,7 @@ class Hop:
         )
 
     def places(self, topic: str, known: Known) -> tuple[ClusterTopic, ...]:
-        """Whose counts and claims can change a verdict on this edge."""
+        """The places whose counts and claims can change a verdict on this edge."""
         edge = self.edge
         if edge.kind == "consumer":
             return ((edge.upstream, topic),)
@@ -98,7 +98,7 @@ class Hop:
         down = [(edge.downstream, edge.downstream_topic(topic))]
         if edge.kind == "mirror":
             return down, [(edge.upstream, topic)]
-        # Where mirrors end too, "nobody claimed it" also needs every upstream to have been counted.
+        # Where mirrors end too, UNCLAIMED also needs every upstream to have been counted.
         return down, [(edge.downstream, AUDIT_TOPIC), *self.places(topic, known)[1:]]
 
     def clusters(self) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ class Hop:
         return (edge.downstream, *(one.upstream for one in self.siblings if one.kind == "mirror"))
 
     def may_be_home(self) -> frozenset[str]:
-        """The clusters whose producers' records may be seen on the edge."""
+        """The clusters whose producers may have sent records that are seen on the edge."""
         return frozenset({self.edge.downstream}).union(*self.origins.values())
 
     def homes(self, reported_on: Mapping[str, str]) -> dict[str, str]:

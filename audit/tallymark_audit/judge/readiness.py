@@ -1,11 +1,12 @@
-"""What may be concluded about a window yet: whether it is too young, and who is still owing.
+"""What may be concluded about a window yet: whether it is too young, and which reports are missing.
 
-Who answers for a hop depends on its kind. Producers owe claims of whole windows, so one that has
-not reported holds a window as such. Mirrors and consumer groups owe no report: what they have
-brought is seen. They matter where something is missing that they may still be about to bring.
+Which reporters matter depends on the kind of the hop. Producers report claims of whole windows, so
+a producer that has not reported holds back the whole window. Mirrors and consumer groups need not
+report: what they have carried is counted downstream. They matter where messages are missing that
+they may still carry.
 
-A window that begins after its records were written was stamped by a clock that is ahead. To wait
-for its end would hide it for as long as the clock is ahead: it is judged by when it was written.
+A window that begins after its records were written was stamped by a clock that is ahead. Waiting
+for its end would hide it for as long as the clock is ahead, so the time of writing is used instead.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from tallymark_audit.model.time_format import utc
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What may be concluded yet. ``young``: nothing, the window is too fresh. ``downstream``: no
-    loss, since what is missing may still be uncounted. ``upstream``: nothing unclaimed, since the
-    claim may still be unread. ``held``: the worst of all that holds it. ``carriers``: why what has
-    not been passed yet is not lost, None if nobody will bring it any more. ``reporters``: producers
-    by instance, members of a group by name. ``damage``: logs that cannot be read to their end.
-    ``ahead``: by how much (ms) the window begins after it was written, 0 if it does not.
-    ``unheard``: why what a run sent of which nothing was ever heard may still be claimed, None
-    when it has had its time. ``young_until`` (ms): when it is old enough, as far as is known."""
+    """Why conclusions have to wait; None in a field: they need not.
+
+    ``young``: the window is too young for any conclusion. ``downstream``: missing messages may not
+    be counted yet. ``upstream``: a claim may not be read yet. ``held``: the worst reason that holds
+    back the whole window. ``carriers``: the mirror or the group may still carry what it has not
+    passed. ``unheard``: a producer run of which there was no report at all may still report.
+
+    ``reporters``: producers by instance, members of a group by name. ``damage``: logs that cannot
+    be read to their end. ``ahead``: by how much (ms) the window begins after it was written; 0 if
+    it does not. ``young_until`` (ms): when the window is old enough, as far as is known."""
 
     clock: Clock
     kind: str
@@ -52,7 +55,7 @@ class Readiness:
         clock: Clock,
         damage: Damage = UNDAMAGED,
     ) -> Readiness:
-        """The readiness of a window (start, ms);"""
+        """The readiness of a window (start, ms). ``reporters`` as in :func:`.verdicts.judge`."""
         ahead = ahead_by(window, clock)
         end = clock.changed if ahead else window + clock.window_ms
         damage = damage.touching(min(window, end))
@@ -61,7 +64,8 @@ class Readiness:
         upstream = _counter_held("upstream", end, clock.upstream_through, clock)
         held, by_instance, carriers = _worst_held((downstream, upstream)), {}, None
         if edge.kind == "producer":
-            # Nobody owes a window of the future but who has already written into it: see findings.
+            # For a window in the future only runs that have written into it are asked: see
+            # findings.
             owing = [] if ahead else _owing(reporters, end, clock)
             held = _worst_held((held, *owing))
             by_instance = {reporter.instance: reporter for reporter in reporters}
@@ -72,7 +76,7 @@ class Readiness:
             downstream = _worst_held((downstream, silent, *_owing(reporters, end, clock)))
             held = _worst_held((held, silent))
         else:
-            carriers = _mirror(reporters, clock) if reporters else _nobody_tells(end, clock)
+            carriers = _mirror(reporters, clock) if reporters else _silent_mirror(end, clock)
         held = young or _worst_held((damage.of_window(end), held))
         sides = young, downstream, upstream, held, carriers
         unheard = _unheard(end, clock) if edge.kind == "producer" else None
@@ -84,17 +88,17 @@ class Readiness:
         return self.damage.missing(partition, in_flight) or self.downstream or behind
 
     def unclaimed(self, partition: int = -1) -> Held | None:
-        """Why what nobody claimed, or counted upstream, may be claimed all the same."""
+        """Why messages without a claim, or not counted upstream, may be claimed all the same."""
         return self.damage.surprising(partition) or self.upstream
 
     def repeated(self, partition: int = -1) -> Held | None:
-        """Why copies may not be this edge's: upstream may have them, too, where nobody can read.
-        A producer claims each record once."""
+        """Why copies may not come from this edge: upstream may have them too, where its log cannot
+        be read. A producer claims each record once."""
         return None if self.kind == "producer" else self.damage.surprising(partition)
 
     def unreported(self, members: Iterable[str]) -> Held | None:
-        """Why what these members processed may not be known yet; None: it is. One that was heard
-        after the window last changed had reported what it had done there."""
+        """Why it may not be known yet what these members processed; None: it is known. A member
+        that reported after the window last changed has reported its work on the window."""
         found = [self.reporters[name] for name in members if name in self.reporters]
         return _worst_held(_member_held(one, self.clock) for one in found)
 
@@ -114,13 +118,13 @@ def _member_held(member: ReporterFacts, clock: Clock) -> Held | None:
 
 def ahead_by(window: int, clock: Clock) -> int:
     """By how much (ms) the window (start, ms) begins after its last change, if that is more than
-    clocks of healthy hosts differ; else 0. What Spark reads at once has no time of change."""
+    clocks of healthy hosts differ; else 0. Spark's counts have no time of change."""
     ahead = window - clock.changed
     return ahead if clock.changed and ahead > clock.settle_ms else 0
 
 
 def reporter_held(reporter: ReporterFacts, clock: Clock) -> Held:
-    """Of a reporter that owes a report: it is waited for while it lives."""
+    """The state for a reporter whose report is missing: SETTLING while it lives, then UNKNOWN."""
     who = f"{reporter.reporter} on {reporter.server or 'an unnamed server'}"
     if clock.now - reporter.last_heard <= clock.silence_ms:
         return State.SETTLING, f"{who} has not reported the window complete"
@@ -128,8 +132,8 @@ def reporter_held(reporter: ReporterFacts, clock: Clock) -> Held:
 
 
 def _owing(reporters: Sequence[ReporterFacts], end: int, clock: Clock) -> list[Held]:
-    """A run that began after the window's end has nothing in it; a back-fill, which writes into
-    the past, holds only the cells it has."""
+    """A run that began after the window's end wrote nothing into it. A back-fill writes into the
+    past, so it holds back only the cells that it has."""
     return [
         reporter_held(reporter, clock)
         for reporter in reporters
@@ -138,8 +142,8 @@ def _owing(reporters: Sequence[ReporterFacts], end: int, clock: Clock) -> list[H
 
 
 def _mirror(reporters: Sequence[ReporterFacts], clock: Clock) -> Held | None:
-    """A mirror says how far it has copied. While it lives it will bring the rest; one of its
-    processes may be closed while another goes on, so being heard counts for more."""
+    """A mirror reports how far it has copied. While it lives it will copy the rest. One of its
+    processes may close while another goes on, so a recent report counts for more than a close."""
     if all(reporter.retired for reporter in reporters):
         return None
     last = max((one for one in reporters if not one.retired), key=lambda one: one.last_heard)
@@ -151,15 +155,15 @@ def _mirror(reporters: Sequence[ReporterFacts], clock: Clock) -> Held | None:
     return State.UNKNOWN, f"{last.reporter} is silent since {since}, and behind"
 
 
-def _nobody_tells(end: int, clock: Clock) -> Held | None:
-    """Of a mirror that does not report only what it brought is known: it gets some time."""
+def _silent_mirror(end: int, clock: Clock) -> Held | None:
+    """Of a mirror that does not report only its copies are known, so it gets some time."""
     if clock.now < max(end, clock.changed) + clock.settle_ms + clock.silence_ms:
         return State.SETTLING, "the mirror has not been seen past it yet"
     return None
 
 
 def _group(reporters: Sequence[ReporterFacts], clock: Clock) -> Held | None:
-    """A group's members come and go: it lives while one of them does."""
+    """A group lives while one of its members does."""
     if not reporters:
         return State.UNKNOWN, "nobody of the group has reported"
     if all(reporter.retired for reporter in reporters):
@@ -183,8 +187,9 @@ def _old_at(end: int, clock: Clock) -> int:
 
 
 def _unheard(end: int, clock: Clock) -> Held | None:
-    """A run's first report may be late, on a busy host; that of a killed run waits in its journal
-    for the next start. It gets the time in which a reporter that is known would become silent."""
+    """The first report of a run may be late on a busy host; the report of a killed run waits in its
+    journal for the next start. Such a run gets as much time as a known reporter has before it
+    counts as silent."""
     if clock.now < max(end, clock.changed) + clock.settle_ms + clock.silence_ms:
         return State.SETTLING, "nothing was heard yet of the run that sent it"
     return None
@@ -193,7 +198,7 @@ def _unheard(end: int, clock: Clock) -> Held | None:
 def _counter_held(side: str, end: int, through: int, clock: Clock) -> Held | None:
     if through >= max(end, clock.changed) + clock.settle_ms:
         return None
-    # Who has counted nothing yet is waited for as long as one who counted to the end.
+    # A counter that has counted nothing yet gets as much time as one that counted to the end.
     if clock.now - (through or max(end, clock.changed)) <= clock.silence_ms:
         return State.SETTLING, f"the counter {side} is catching up"
     since = f"since {utc(through)}" if through else "anything yet"

@@ -10,14 +10,14 @@ from tallymark_audit.model.sides import CellFacts
 from tallymark_audit.model.time_format import duration
 
 SKEWED: Final = "skewed: "
-"""How a verdict's reason begins that tells of a clock."""
+"""How the reason of a verdict begins that is about a clock."""
 NAMED: Final = 4
 """Servers that are named one by one."""
 
 
 def skewed_ahead(cells: Iterable[CellFacts], readiness: Readiness) -> list[str]:
     """A line for each server whose records made the window, the worst first; none where it does not
-    lie ahead. What is told is the least that its clock can be ahead: the record may be older than
+    lie ahead. Given is the least that its clock can be ahead: the record may be older than
     the count of it."""
     if not readiness.ahead:
         return []

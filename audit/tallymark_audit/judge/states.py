@@ -28,7 +28,7 @@ def state_of(text: str) -> State:
 
 
 SEVERITY = {state: rank for rank, state in enumerate(State)}
-"""A window is as bad as its worst cell. What is known to be wrong outranks what is not known."""
+"""A window has the state of its worst cell. A known fault outranks what is not known."""
 
 GOOD = frozenset({State.COMPLETE, State.EXPLAINED})
 """The states that a watermark passes."""
@@ -39,7 +39,7 @@ UNDECIDED = frozenset({State.OPEN, State.SETTLING, State.UNKNOWN})
 
 @dataclass(frozen=True, slots=True)
 class ReporterFacts:
-    """One reporter of the topic upstream, as far as its events have arrived without a gap.
+    """One reporter of the topic upstream, from its events up to the first one that is missing.
 
     ``complete_through`` (ms): every claim of a record stamped before it has been published.
     ``first_seen`` and ``last_heard`` are ms; a ``closed`` one has published its last claims; a
@@ -57,7 +57,7 @@ class ReporterFacts:
 
     @property
     def ended(self) -> bool:
-        """Nothing more will come from it."""
+        """Whether it sends no more reports."""
         return self.closed or self.retired
 
     def lacks(self, window_end: int) -> bool:
@@ -70,10 +70,10 @@ class Clock:
     """The times a judgement rests on, all ms.
 
     ``downstream_through``: up to when the counter downstream had read all there was;
-    ``upstream_through``: the same of whoever supplies the claims, the counter of the upstream
-    cluster or the reader of the audit topic. ``changed``: when a count or claim of the window last
-    changed, which holds the verdict for another settle time; 0 if it is not to (Spark, which
-    reads everything at once)."""
+    ``upstream_through``: the same for the source of the claims, which is the counter of the
+    upstream cluster or the reader of the audit topic. ``changed``: when a count or claim of the
+    window last changed, which holds the verdict for another settle time; 0 if it is not to (Spark,
+    which reads everything at once)."""
 
     now: int
     window_ms: int

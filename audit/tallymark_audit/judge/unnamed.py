@@ -3,14 +3,15 @@
 Of such a cell one side, or both, has only a count and the sum of its sequences' hashes. Equal sums
 of equally many show that both are the same records (but for one chance in 2^64). Where they differ,
 the numbers give bounds: fewer than promised means that some are missing, whatever else there is;
-more than anybody ever handed in means that some are repeated. In between nothing is certain, and
-nothing is called complete. As many as promised, but others: some are missing and as many too many.
+more than were ever handed to a producer means that some are repeated. In between nothing is
+certain, and nothing is called complete. As many as promised, but others: some are missing and as
+many too many.
 
-Where there were more runs than may be kept, records are counted and not told apart. A cell may lack
-records that lie among them::
+Where there were more runs than may be kept, records are counted without their run. Messages missing
+from a cell may be among them::
 
     missing     of what was promised, so many are not in the cell
-    hidden      so many records of the topic and window are not told apart
+    hidden      so many records of the topic and window are counted without their run
 
     missing = 0             as ever: what is in a cell was counted by name
     0 < missing <= hidden   UNKNOWN: all of it may be there, so none is named
@@ -71,7 +72,7 @@ def weigh(claim: Claim, seen: Observation, excused: RangeSet) -> Weighed:
 
 def _same(claim: Claim, seen: Observation, promised: int, excused: RangeSet) -> RangeSet | None:
     """What has to be excused for both sides to be the same records; None: they are not. Numbers are
-    compared first: hashing what somebody only says there is may take minutes."""
+    compared first: hashing the sequences of a false claim could take minutes."""
     seen_counts = {seen.count, seen.count - seen.duplicate_count}
     if not seen_counts & {promised, promised + claim.duplicate_count, promised - excused.size}:
         return None
@@ -85,7 +86,7 @@ def _same(claim: Claim, seen: Observation, promised: int, excused: RangeSet) -> 
 def _bounds(
     claim: Claim, seen: Observation, promised: int, others: int, excused: int, hashed: bool
 ) -> Weighed:
-    """``others``: records that were handed in and may be there, though nobody promised them."""
+    """``others``: records that may be there without a promise: handed in, and not acknowledged."""
     slack = others + claim.duplicate_count
     observed = seen.count - seen.duplicate_count
     missing = max(0, promised - excused - seen.count)
@@ -142,5 +143,5 @@ def at_least(missing: int, hidden: int) -> int:
 
 
 def not_told_apart(records: int) -> str:
-    """What is said of an overflow cell."""
+    """The reason of an overflow cell."""
     return f"{records} records of more new runs than are kept: counted, not told apart"

@@ -13,11 +13,12 @@ be trusted yet; absence of data never makes a window COMPLETE:
     COMPLETE    all that was claimed is there, once
     EXPLAINED   complete but for records whose absence has a stated reason: failed, in doubt,
                 aborted, filtered
-    UNCLAIMED   seen, but nobody claimed it
+    UNCLAIMED   counted downstream, but no reporter claimed it
     DUPLICATION, LOSS, CORRUPT (the same records, other contents), MIXED (several of these)
 
-What retention took before it was passed on is LOSS, with that reason: it was promised, and it will
-not come. Both the collector (provisional) and Spark (authoritative) call :func:`judge`.
+Messages that retention deleted before they were passed on are LOSS, with that reason: they were
+promised, and they will not come. Both the collector (provisional) and Spark (authoritative) call
+:func:`judge`.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ def judge(
     hidden: int = 0,
 ) -> Verdict:
     """The verdict of ``window`` (start, ms). ``cells`` are those of the window on the edge;
-    ``reporters`` those who answer for the hop: on a producer edge the runs that publish to the
-    topic or whose instance was seen; on a mirror edge the mirror, if it tells how far it has
+    ``reporters`` are those that report on the hop: on a producer edge the runs that publish to the
+    topic or whose instance was seen; on a mirror edge the mirror, if it reports how far it has
     copied; on a consumer edge the runs of the group. ``damage``: logs that cannot be read to their
     end. ``hidden``: how many records downstream may be of any cell of the window
     (:mod:`.unnamed`)."""
@@ -127,7 +128,7 @@ def judge(
 def undecidable(
     edge: Edge, topic: str, window: int, cells: Iterable[CellFacts], why: str
 ) -> Verdict:
-    """The verdict where the facts cannot be told apart, whatever they say."""
+    """The verdict where messages of two topics cannot be distinguished (``why``)."""
     claimed = sum((one.claim or Claim(one.key)).numbers().acknowledged for one in cells)
     return Verdict(edge.name, topic, window, State.UNKNOWN, claimed=claimed, reasons=(why,))
 
