@@ -1,4 +1,4 @@
-"""The topic that reports go to: made where it is not, tried again while it cannot be."""
+"""The topic that reports go to: it is created if it does not exist, and creating it is retried."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallymark_audit.model.edges import AUDIT_TOPIC
 
 log: Final = logging.getLogger(__name__)
 RETENTION_MS: Final = 35 * 24 * 3600 * 1000
-"""Of the topic: longer than anybody reconciles back."""
+"""Retention of the topic: longer than reconciliations go back."""
 RETRY_MS: Final = 5000
 
 CreateTopic = Callable[[str, int, Mapping[str, str]], Future[bool]]
@@ -20,7 +20,7 @@ CreateTopic = Callable[[str, int, Mapping[str, str]], Future[bool]]
 
 
 def topic_configs(retention_ms: int = RETENTION_MS) -> dict[str, str]:
-    """The topic's configuration. It is not compacted: of a reporter the last event need not tell
+    """The topic's configuration. It is not compacted: the last event of a reporter need not have
     the highest revision of every cell."""
     return {"cleanup.policy": "delete", "retention.ms": str(retention_ms)}
 
@@ -31,7 +31,7 @@ def is_too_large(error: BaseException | None) -> bool:
 
 
 class AuditTopic:
-    """The topic of one cluster, from the side of who writes there. Does not wait."""
+    """The topic of one cluster, for its writers. Does not wait."""
 
     def __init__(self, create_topic: CreateTopic, retention_ms: int = RETENTION_MS) -> None:
         self._create_topic = create_topic

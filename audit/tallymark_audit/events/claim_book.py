@@ -1,5 +1,5 @@
-"""From a stream of monitoring events to claims and reporters. Pure, so that the collector, which
-keeps the result in the store, and Spark, which folds the topic at once, agree.
+"""From a stream of monitoring events to claims and reporters. Pure: the collector, which keeps the
+result in the store, and Spark, which reads the topic at once, share it, so they agree.
 
 Events may be lost, repeated or reordered. Cells heal by themselves: they are cumulative and the
 highest revision of a (reporter, cell, part) counts. What must not be believed too early is
@@ -39,9 +39,9 @@ class Ahead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """A reporter as its events tell. ``covered``: all events up to this number have arrived or
-    been made up for; ``complete_through`` and ``closed`` are that event's. ``seen`` are the
-    numbers that arrived, ``ahead`` the events beyond a hole."""
+    """A reporter as its events describe it. ``covered``: all events up to this number have arrived,
+    or later ones have replaced them; ``complete_through`` and ``closed`` are that event's. ``seen``
+    are the numbers that arrived, ``ahead`` the events beyond a hole."""
 
     reporter: str
     kind: str = "producer"
@@ -61,7 +61,7 @@ class Reporter:
     ahead: tuple[Ahead, ...] = ()
 
     def heard(self, event: AuditEvent) -> Reporter:
-        """The reporter after one more event, which may be old news."""
+        """The reporter after one more event, which may have arrived before."""
         if event.event_number in self.seen:
             return self
         mark = Ahead(
@@ -84,13 +84,13 @@ class Reporter:
         return later
 
     def _is_another_process(self, event: AuditEvent) -> bool:
-        """Whether the newest word is below what is covered: all processes of a mirror report under
-        one name, each with numbers from its own start on, so of those that started first every
-        number is below those of the last one, also when that one has ended."""
+        """Whether the newest event has a number below what is covered. All processes of a mirror
+        report under one name, each with numbers from its own start on. So the numbers of processes
+        that started earlier are below those of the last one, even after that one has ended."""
         return event.event_number <= self.covered and event.emitted_at > self.last_heard
 
     def _advance(self) -> Reporter:
-        """Move past every event that stands on what is covered."""
+        """Move past every event that continues what is covered."""
         covered, through, closed = self.covered, self.complete_through, self.closed
         waiting = list(self.ahead)
         moved = True
@@ -124,8 +124,8 @@ class Reporter:
 
 
 def introduce(event: AuditEvent, trimmed: bool = False) -> Reporter:
-    """The reporter of an event, before the event itself is heard. ``trimmed``: the audit topic's
-    beginning has expired, so the numbers before this event are nothing to wait for."""
+    """The reporter of an event, before the event itself is added. ``trimmed``: the audit topic's
+    beginning has expired, so events with lower numbers will not come."""
     return Reporter(
         reporter=event.reporter,
         kind=event.kind,
@@ -153,7 +153,7 @@ def _last(seen: RangeSet) -> RangeSet:
 
 
 class PartKey(NamedTuple):
-    """Whose claim of which cell, and which incarnation of it: the unit of revisions."""
+    """A reporter, a cell and an incarnation of the cell: the unit of revisions."""
 
     reporter: str
     key: CellKey
@@ -161,7 +161,7 @@ class PartKey(NamedTuple):
 
 
 class CarriedKey(NamedTuple):
-    """Who says how far it has come in which partition."""
+    """A reporter and a partition in which it reports how far it has come."""
 
     reporter: str
     topic: str
@@ -181,10 +181,10 @@ class ClaimBook:
     copied: dict[CarriedKey, tuple[int, int]] = field(
         default_factory=dict[CarriedKey, tuple[int, int]]
     )
-    """Since when (ms) a mirror or a consumer says that it has come so far, and the offset. Heard
-    with what it has done until then, never before."""
+    """The time (ms) and the offset of the newest report of a mirror or a consumer on a partition.
+    Such a report is taken only after all reports of the work before it."""
     gaps: dict[tuple[str, Gap], None] = field(default_factory=dict[tuple[str, Gap], None])
-    """Who could not copy what."""
+    """By mirror, what it could not copy."""
 
     def add(self, event: AuditEvent) -> None:
         """Take in one event; repeated and reordered ones change nothing."""
@@ -210,7 +210,7 @@ class ClaimBook:
         )
 
     def processed(self, group: str) -> list[Claim]:
-        """What the runs of a consumer group say they processed: one claim a run and cell."""
+        """What the runs of a consumer group report as processed: one claim a run and cell."""
         return [
             claim
             for part, (_, claim) in self.parts.items()
@@ -234,7 +234,7 @@ def parts_of(event: AuditEvent) -> Iterator[tuple[PartKey, int, Claim]]:
 
 
 def fold(events: Iterable[AuditEvent], trimmed: bool = False) -> ClaimBook:
-    """The claims and reporters that a whole audit topic tells."""
+    """The claims and reporters of a whole audit topic."""
     book = ClaimBook(trimmed)
     for event in events:
         book.add(event)

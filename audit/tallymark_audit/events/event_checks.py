@@ -1,8 +1,9 @@
-"""What a monitoring event cannot say, though it decodes. Pure; the collector and Spark both read
-events through :func:`read_event`, so that neither takes a cell of an event that the other refuses.
+"""What a monitoring event must not contain, though it decodes. Pure; the collector and Spark both
+read events through :func:`read_event`, so that neither takes a cell of an event that the other
+refuses.
 
-The checksum of version 4 finds bits that were changed. These checks find what was written wrong,
-and most of what was changed in events of older versions.
+The checksum of version 4 finds changed bits. These checks find wrong values, and most changes in
+events of older versions.
 """
 
 from __future__ import annotations
@@ -105,9 +106,9 @@ def _ranges_of(cell: CellReport) -> Iterable[RangeSet]:
 
 
 def places_of(event: AuditEvent) -> set[TopicPartition]:
-    """The partitions that the event's producer says it wrote to. What a consumer processed has the
-    numbers of the partitions of its origin, which may be another cluster's: of its topics only the
-    first one is asked, which every topic has."""
+    """The partitions that the event's producer reports to have written to. A consumer reports
+    partition numbers of the origin, which may be another cluster: of its topics only partition 0 is
+    checked, which every topic has."""
     return {_place_of(event, cell) for cell in event.cells}
 
 

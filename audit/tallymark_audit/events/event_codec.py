@@ -13,12 +13,11 @@ schema registry may be down and an event of another version is recognised, not m
 The checksum is the CRC-32C of all bytes before it, little endian: an event that was changed on its
 way, or on a disk whose batch's CRC was made anew, is refused whole. Versions before 4 have none.
 
-An event is *cumulative*: its cells say all that is known about them so far, and per (cell, part)
-the highest revision counts. ``covers_from`` says which earlier events it makes up for, so one that
-was lost is healed by the next. Lists of ranges are flat: first, last, first, last, ...
+Lists of ranges are flat: first, last, first, last, ...
 
-Events of older versions are read: what they do not tell has the value that says so. Collectors that
-do not know version 4 report it as an event of another version, so collectors are updated first.
+Events of older versions are read: a field that they lack has the value for "not known". Collectors
+that do not know version 4 report it as an event of another version, so collectors are updated
+first.
 """
 
 from __future__ import annotations
@@ -65,7 +64,8 @@ def decode_event(value: bytes | memoryview, window_ms: int | None = None) -> Aud
     """Read one event. RemoteProtocolError: not an audit event, of an unknown version, damaged, or
     about windows of another length than ``window_ms``, which cannot be compared; says which.
 
-    Whether it can be true is asked by :func:`~tallymark_audit.events.event_checks.read_event`.
+    Whether its values are possible is checked by
+    :func:`~tallymark_audit.events.event_checks.read_event`.
     """
     if len(value) > MAX_BYTES:
         raise RemoteProtocolError(f"not an audit event: {len(value)} bytes, {MAX_BYTES} at most")
@@ -140,7 +140,8 @@ def _from_avro(raw: dict[str, Any], version: int) -> AuditEvent:
 
 
 def _check_event(raw: dict[str, Any], version: int) -> None:
-    """What Avro cannot say. A bad report must not reach the store, whose columns are bounded."""
+    """Limits that Avro cannot express. A bad report must not reach the store, whose columns are
+    bounded."""
     if raw["version"] != version:
         raise ValueError(f"version {raw['version']} under the schema of version {version}")
     number, group = raw["event_number"], raw["group"]
@@ -163,7 +164,7 @@ def _check_text(name: str, text: str) -> None:
 
 
 def _gaps_from_avro(raw: list[dict[str, Any]]) -> tuple[Gap, ...]:
-    """Without the empty ones, which mirrors of before told of a topic that was made again."""
+    """Without the empty ones, which older mirrors reported of a topic that was made again."""
     for gap in raw:
         _check_text("topic", gap["topic"])
         _check_text("reason", gap["reason"])

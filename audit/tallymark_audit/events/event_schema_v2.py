@@ -1,5 +1,6 @@
 """Version 2 of the schema of monitoring events, kept to read what older programs wrote: version 3
-without the names of what came again. Its fingerprint is in their events, and pinned by a test."""
+without the sequences that were processed more than once. Its fingerprint is in their events, and
+pinned by a test."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Monitoring events: what reporters publish on the audit topic, as values in memory.
 
-An event is *cumulative*: its cells say all that is known about them so far, and per (cell, part)
-the highest revision counts. ``covers_from`` says which earlier events it makes up for, so one that
-was lost is healed by the next. :mod:`.event_codec` has their bytes.
+An event is *cumulative*: its cells have all that is known about them so far, and per (cell, part)
+the highest revision counts. ``covers_from`` says which earlier events it replaces, so the next
+event repairs the loss of one. :mod:`.event_codec` has their bytes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MAX_TEXT: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class CellReport:
-    """One cell as its reporter knows it now. ``part`` is the cell's incarnation at its reporter:
-    one that was settled, forgotten and came back is a new part, and parts add up. Revisions rise
-    with every change. Server and instance are those who sent it, ``""`` where they are the event's:
-    a consumer reports cells of many producers.
+    """One cell as its reporter knows it now. ``part`` is the cell's incarnation at its reporter: a
+    cell that was settled, dropped from memory and then written again is a new part, and parts add
+    up. Revisions rise with every change. Server and instance are the sender's, ``""`` where they
+    are the event's own: a consumer reports cells of many producers.
 
     ``again``: which sequences a consumer processed beyond once, where they are known: all of them
     if they are as many as ``duplicates``.
@@ -79,8 +79,8 @@ class Gap:
 class Copied:
     """How far a mirror has copied a partition: every offset of ``topic`` upstream below
     ``through_offset`` is in ``target_topic`` downstream, acknowledged, or in a gap. ``topic_id``
-    (32 hex digits, or ``""``) tells a topic from its successor of the same name. ``records``: since
-    the reporter began."""
+    (32 hex digits, or ``""``) distinguishes a topic from its successor of the same name.
+    ``records``: since the reporter began."""
 
     topic: str
     partition: int
@@ -92,7 +92,8 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """One report of one reporter (one run of whoever counts). Times are ms UTC.
+    """One report of one reporter, which is one run of a producer, a mirror or a consumer. Times are
+    ms UTC.
 
     ``event_number`` counts 0, 1, 2 ... ``covers_from``: every change that was first published in
     an event from that number on is in this one too. ``group``: how many events, ending with this
@@ -123,7 +124,7 @@ class AuditEvent:
     checked: bool = field(default=True, compare=False)
 
     def claim(self, cell: CellReport) -> Claim:
-        """The cell of this event as a claim; of a consumer, as what it says it has processed."""
+        """The cell of this event as a claim; for a consumer, what it reports as processed."""
         who = (cell.server, cell.instance) if cell.instance else (self.server, self.instance)
         key = CellKey(cell.topic, cell.partition, cell.window_start, *who)
         return Claim(

@@ -168,7 +168,7 @@ def owing(words: Iterable[Word], members: Iterable[ReporterFacts]) -> dict[int, 
 
 
 def unreported(parts: Parts, owing: Owing) -> dict[CellKey, frozenset[str]]:
-    """The cells with records that members may have processed without a report, and these members."""
+    """By cell, the members that may have processed records of it without a report."""
     found: dict[CellKey, frozenset[str]] = {}
     for key, some in parts.items():
         who = frozenset(

@@ -1,4 +1,4 @@
-"""What the store holds and makes no sense, and how it is said in one line."""
+"""Rows of the store that make no sense, and one line that says why."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class AbsurdError(ValueError):
 
 
 def reason_of(error: Exception) -> str:
-    """What an error says, bounded, on one line: who writes nonsense does not choose how much of it
-    is kept."""
+    """The text of an error on one line, bounded: the writer of a bad row must not choose how much
+    of it is kept."""
     said = " ".join(str(error).split())
     if not isinstance(error, AbsurdError):
         said = f"{type(error).__name__}: {said}" if said else type(error).__name__

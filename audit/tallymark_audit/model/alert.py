@@ -13,8 +13,9 @@ NotifiedState = Literal["", "firing", "resolved", "nobody"]
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert, from the moment (ms) its condition began to hold. ``told``: what the webhook has
-    taken of it, and when; ``nobody``: there was no webhook while it fired, or a pause."""
+    """One alert, from the moment (ms) its condition began to hold. ``told``: the last status that
+    the webhook accepted, and when; ``nobody``: there was no webhook while the alert fired, or
+    notifications were paused."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -41,7 +42,7 @@ class Alert:
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:
-    """16 hex digits of the labels, in whatever order they come."""
+    """16 hex digits of the labels, whatever their order."""
     digest = hashlib.blake2b(digest_size=8)
     for name, value in sorted(labels.items()):
         for text in (name, value):

@@ -1,10 +1,10 @@
 """What is counted: cells, and the hops whose two ends are compared.
 
-A *cell* is (tier, cluster, topic, partition, window, server, instance); topic and partition are
-the origin's, as the stamp says, so a mirror does not change a cell. Tier and cluster are where it
-was counted: they belong to whoever speaks (a claim, an observation), the rest is :class:`CellKey`.
+A *cell* is (tier, cluster, topic, partition, window, server, instance); topic and partition are the
+origin's, as the stamp says, so a mirror does not change a cell. Tier and cluster say where it was
+counted: they belong to the claim or the observation. The rest is :class:`CellKey`.
 
-What each side says about a cell is in :mod:`tallymark_audit.model.sides`.
+What each side reports about a cell is in :mod:`tallymark_audit.model.sides`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tallymark_audit.model.ranges import RangeSet
 FOREVER: Final = (1 << 63) - 1
 """Later than every time (ms), and behind every offset."""
 GROUP: Final = "group:"
-"""How a consumer group is told from a cluster where edges name their ends."""
+"""The prefix that marks a consumer group, where edges name their ends."""
 OVERFLOW: Final = "(overflow)"
 """The server of a cell that holds records of more runs than may be kept, by number; it has no
 instance. A stamp always has one, so no stamp can name such a cell."""
@@ -40,8 +40,8 @@ class CellKey(NamedTuple):
     """One cell, wherever it is counted.
 
     ``window`` is the start of the window in ms UTC; ``instance`` is 16 hex digits, and ``""``
-    together with server ``""`` for records that carry no stamp (``partition`` is then the
-    partition they lie in, since nothing tells where they came from).
+    together with server ``""`` for records that carry no stamp (``partition`` is then the partition
+    of the log that holds them, since their origin is not known).
     """
 
     topic: str
@@ -52,12 +52,12 @@ class CellKey(NamedTuple):
 
     @property
     def stamped(self) -> bool:
-        """Whether the records carry who sent them; without it they can only be counted."""
+        """Whether the records name the run that sent them; without it they can only be counted."""
         return bool(self.instance)
 
     @property
     def run(self) -> RunName:
-        """Who sent the records."""
+        """The run that sent the records."""
         return self.server, self.instance
 
     @property
@@ -77,9 +77,9 @@ class Block(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What is left of a cell that had more ranges than may be kept: how many records, and of the
-    acknowledged ones the sum of their sequences' hashes, modulo 2^64, which tells whether somebody
-    else has the same, but not which are missing."""
+    """The rest of a cell that had more ranges than may be kept: the number of its records, and the
+    sum of the hashes of the acknowledged sequences, modulo 2^64. Equal sums show equal records;
+    they do not show which are missing."""
 
     accepted: int
     acknowledged: int
@@ -89,7 +89,8 @@ class Summary(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A record seen again: where the further copy lies, and which sequence it repeats."""
+    """A record that was counted again: the place of the further copy, and the sequence that it
+    repeats."""
 
     partition: int
     offset: int
@@ -119,10 +120,10 @@ class Edge:
     """One hop that is judged: what ``upstream`` has, ``downstream`` must have.
 
     ``upstream`` is ``producer`` or a cluster, ``downstream`` a cluster or ``group:<name>``;
-    ``topics`` is the regular expression of what passes the hop (the declared filter), under the
-    names upstream, which are the names of verdicts. A ``mirror``'s own rules say besides what it
-    leaves out and what it calls the rest. ``implied`` marks the producer edge of a mirror's target,
-    which usually has no producers of its own."""
+    ``topics`` is the regular expression of the topics that pass the hop (the declared filter), by
+    their names upstream, which verdicts use. The rules of a ``mirror`` also say which topics it
+    leaves out and how it names the others. ``implied`` marks the producer edge of a mirror's
+    target, which usually has no producers of its own."""
 
     name: str
     upstream: str
@@ -134,7 +135,8 @@ class Edge:
 
     @property
     def home(self) -> str:
-        """The cluster whose collector judges it: where the later of the two sides is counted."""
+        """The cluster whose collector judges the edge: the one that counts the later of its two
+        sides."""
         return self.downstream if self.kind in ("producer", "mirror") else self.upstream
 
     @property
@@ -168,7 +170,8 @@ def window_of(timestamp: int, window_ms: int) -> int:
 
 
 def overflow_key(topic: str, partition: int, window: int) -> CellKey:
-    """The cell of what is not kept apart, of the partition in which it was read."""
+    """The cell of the records whose runs are not kept apart, of the partition in which they were
+    read."""
     return CellKey(topic, partition, window, OVERFLOW, "")
 
 

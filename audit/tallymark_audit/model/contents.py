@@ -12,8 +12,8 @@ Payloads = Sequence[Buffer | None]
 
 
 def blocks_of(first: int, keys: Payloads | None, values: Payloads) -> tuple[Block, ...]:
-    """The blocks of records with the sequences ``first``, ``first + 1`` ..., each of which is what
-    :func:`tallymark_audit.model.hashing.content` says of its records. ``keys`` None: none has one.
+    """The blocks of records with the sequences ``first``, ``first + 1`` ..., each the sum of
+    :func:`tallymark_audit.model.hashing.content` of its records. ``keys`` None: none has one.
     """
     if not values:
         return ()

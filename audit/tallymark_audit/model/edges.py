@@ -1,13 +1,13 @@
-"""The hops that are judged, derived from the settings; nobody draws the graph twice.
+"""The hops that are judged, derived from the settings: there is no second description of the graph.
 
 Every cluster has an edge from its producers, judged by the claims on its own audit topic; every
 mirror is an edge, and every consumer group that the settings name or whose members report. The
-producer edge of a mirror's target is *implied*: most targets have no producers, but a record that
-turns up there and comes from nowhere must not pass unseen.
+producer edge of a mirror's target is *implied*: most targets have no producers, but a record
+without an origin upstream must not pass unnoticed.
 
 Several mirrors into one cluster (fan-in) are edges of their own, each judged for what its upstream
 has; so are several out of one cluster (fan-out). A mirror may call a topic another name: verdicts
-of the hop have the upstream's name, and what is seen downstream is looked up under the other one.
+of the hop have the upstream's name, and counts downstream are looked up under the other name.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def consumer_edge(cluster: str, group: str, topics: str) -> Edge:
 
 
 def discovered_group(cluster: str, group: str, topics: Iterable[str]) -> Edge:
-    """The hop to a group that nobody declared: it owes the topics it has reported on."""
+    """The hop to a group that the settings do not name: it has to process the topics that it has
+    reported on."""
     return consumer_edge(cluster, group, "|".join(map(re.escape, sorted(topics))) or "(?!)")
 
 
@@ -79,8 +80,8 @@ def passes(edge: Edge, topic: str) -> bool:
 
 def collision(edge: Edge, topic: str, known: Iterable[str]) -> str:
     """Why the topic cannot be judged on the hop, ``""`` if it can: another of the upstream's
-    ``known`` topics has the same name downstream. Numbers of one producer run are counted by topic,
-    so there nobody can tell any more which record is whose."""
+    ``known`` topics has the same name downstream. A producer run numbers its records for each
+    topic, so the records of the two topics have equal numbers downstream."""
     downstream = edge.downstream_topic(topic)
     same = {one for one in edge.upstream_topics(downstream, known) if passes(edge, one)} | {topic}
     if len(same) == 1:

@@ -64,7 +64,7 @@ def _mix_all(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def content(sequence: int, key: Buffer | None, value: Buffer | None) -> int:
-    """The hash of one record, 64 bits: of which it is and what it holds. A key or value that is
+    """The hash of one record, 64 bits: of its identity and its contents. A key or value that is
     None differs from an empty one. CRCs see every error of up to 32 bits in a row; they are mixed
     with the sequence so that two records that changed places do not cancel."""
     return mix(mix(sequence) ^ _checksum(key, value))

@@ -11,7 +11,7 @@ from tallymark.protocol.records.batch import Batch
 
 
 class TopicLike(Protocol):
-    """A topic as the metadata tells it."""
+    """A topic as the metadata describes it."""
 
     @property
     def topic_id(self) -> Any: ...

@@ -1,8 +1,9 @@
 """Sets of sequence numbers kept as ranges: the arithmetic every verdict is made of.
 
-A healthy cell is one range however many messages it holds, so a set costs what is *wrong* with it,
-not what is in it. A :class:`RangeSet` is immutable; every operation is linear in the number of
-ranges, and adding at the end, which is what a healthy stream does, touches the last range only.
+A healthy cell is one range however many messages it holds, so the size of a set grows with what is
+*wrong*, not with the number of messages. A :class:`RangeSet` is immutable; every operation is
+linear in the number of ranges, and adding at the end, which is what a healthy stream does, touches
+the last range only.
 """
 
 from __future__ import annotations
@@ -130,7 +131,8 @@ class RangeSet:
 
 class GrowingRanges:
     """A :class:`RangeSet` that is being filled: adding at the end, or to the last range, takes the
-    same time however many ranges there are; elsewhere, a search and a move of what lies behind."""
+    same time however many ranges there are; adding elsewhere takes a search and moves the ranges
+    behind."""
 
     __slots__ = ("_ranges",)
 

@@ -71,9 +71,9 @@ class SeenRun:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """How records are put into cells; times in ms. A record stamped before ``past`` or after
-    ``future`` counts as skewed, in the window it says: its producer claims it there too; but not
-    those of instances that say they fill in old data (``exempt``). ``seen_at``: when they were
-    seen, -1 where that tells nothing about how late they came."""
+    ``future`` counts as skewed, in the window of its stamp, where its producer claims it too.
+    Records of instances that report a back-fill (``exempt``) do not. ``seen_at``: when the records
+    were read, -1 where that says nothing about how late they came."""
 
     window_ms: int
     future: int

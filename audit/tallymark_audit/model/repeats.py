@@ -1,6 +1,6 @@
-"""How often sequences were seen beyond once, as ranges.
+"""How often sequences were counted more than once, as ranges.
 
-*Levels* are nested sets: the first holds what was seen at least twice, the next what was seen at
+*Levels* are nested sets: the first holds the sequences seen at least twice, the next those seen at
 least three times, and so on. Sums and differences of how often each sequence was seen are then set
 arithmetic, and a consumer that reads a million messages again costs one range::
 

@@ -1,7 +1,7 @@
-"""What the two ends of a hop say about a cell, and both put together.
+"""What the two ends of a hop report about a cell, and both together.
 
-A :class:`Claim` is what somebody says should be there, an :class:`Observation` what a counter saw.
-What a cluster holds is the claim to its mirror and to those who consume from it.
+A :class:`Claim` says what should be there, an :class:`Observation` what a counter saw. For mirrors
+and consumers of a cluster, the observation of that cluster is the claim.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.repeats import MAX_LEVELS, Levels, copies_in, levels_of, together
 
 MOST_HASHED: Final = 1 << 24
-"""Sequences of ranges that are hashed to be added to what has no ranges: 0.1 s. A range costs who
-claims it a few bytes, however long it is."""
+"""Sequences of ranges that are hashed to be added to what has no ranges: 0.1 s. To claim a range
+takes a few bytes, however long it is."""
 UNHASHED: Final = -1
 """In place of a fingerprint that is not known."""
 
@@ -70,7 +70,7 @@ class Claim:
 
     @property
     def pending(self) -> RangeSet:
-        """Accepted, and nobody knows yet what became of it. With acks=0 nobody ever will."""
+        """Accepted, with an unknown result so far. With acks=0 the result is never known."""
         if self.acks == 0:
             return EMPTY
         return self.accepted - self.acknowledged - self.failed - self.in_doubt - self.aborted
@@ -78,8 +78,8 @@ class Claim:
     def merge(self, other: Claim) -> Claim:
         """The union of two reporters' claims of one cell.
 
-        Of one sequence the better news counts: acknowledged over failed over in doubt, since a
-        journal replay may doubt what an earlier report has acknowledged."""
+        For one sequence the better result counts: acknowledged before failed before in doubt, since
+        a journal replay may doubt what an earlier report has acknowledged."""
         acknowledged = self.acknowledged | other.acknowledged
         failed = (self.failed | other.failed) - acknowledged
         return Claim(
@@ -141,9 +141,9 @@ class Claim:
 class Observation:
     """What a counter saw of a cell. ``count`` counts every copy; offsets are those of the partition
     it was read from. ``copies`` names further copies, bounded: ``duplicate_count`` is exact. A
-    group tells only of which sequences there were more (``again``), not where these lie.
+    group reports only which sequences it processed more than once (``again``), not their offsets.
     ``aborted`` are sequences seen in transactions that were aborted: they are in no other field.
-    ``rewritten``: blocks of which the log holds something else by now, as they were counted first.
+    ``rewritten``: blocks whose contents in the log have changed, as they were counted first.
     ``first_offset`` stays -1 where a part was counted in an earlier log of the partition
     (``detached``). With a ``fingerprint`` (the sum of the hashes of all its sequences, modulo 2^64)
     there are no ranges, since they were more than may be kept."""
@@ -169,7 +169,8 @@ class Observation:
     @property
     def detached(self) -> bool:
         """Whether some of it was counted in an earlier log of the partition, of a topic that was
-        deleted and made again: so the log cannot say any more what of the cell there was."""
+        deleted and made again: so the log does not show any more which records of the cell there
+        were."""
         return self.first_offset < 0 and bool(self.count or self.aborted)
 
     @property
@@ -251,8 +252,8 @@ class CellFacts:
     """Both sides of one cell on one edge. ``observed_count`` replaces the observation's count for
     records without a stamp on a fan-in edge, where only a share of what is seen is this edge's.
     ``explained`` are sequences whose absence has a stated reason, besides what the two sides say.
-    ``in_flight``: nothing shows yet that the mirror, or the group, has passed them.
-    ``unreported``: the members of a group that may have processed some and not have said so."""
+    ``in_flight``: nothing shows yet that the mirror, or the group, has passed them. ``unreported``:
+    the members of a group that may have processed some without a report."""
 
     key: CellKey
     claim: Claim | None = None

@@ -31,7 +31,7 @@ def bucket_of(value: float) -> int:
 
 
 def value_of(bucket: int) -> float:
-    """The value that stands for all of a bucket."""
+    """The value that represents a bucket."""
     return 0.0 if bucket == ZERO else 2 * _GAMMA**bucket / (_GAMMA + 1)
 
 
@@ -70,8 +70,8 @@ def to_list(sketch: Mapping[int, int]) -> list[int]:
 
 
 def from_store(flat: Sequence[int]) -> Sketch:
-    """As :func:`from_list`, of what the store holds: a sketch that makes no sense is none. It says
-    how long things took, and no verdict is worth less without it."""
+    """As :func:`from_list`, for a value from the store: a sketch that makes no sense is taken as
+    empty. It holds durations, and no verdict depends on it."""
     try:
         return from_list(flat)
     except (ValueError, TypeError, KeyError):

@@ -18,7 +18,7 @@ DIGITS: Final = 19
 
 
 def utc(timestamp_ms: int) -> str:
-    """``2026-01-31T12:40:05Z``; what lies outside the calendar stays a number of ms."""
+    """``2026-01-31T12:40:05Z``; a time outside the calendar stays a number of ms."""
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -16,7 +16,7 @@ from tallymark.clock import thread_ms
 SLICE_MS: Final = 200
 """Of a topic, before others have their turn."""
 ALONE_MS: Final = 1_000
-"""Of one that nobody else waits for now."""
+"""For a topic that no other one waits for now."""
 HURRY: Final = 4
 """Slices are so many times shorter where other work waits for all of it."""
 FIRST: Final = 2
@@ -33,8 +33,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Turns(Generic[T]):
-    """Who has worked how much; ``clock`` and ``meter`` (of work) in ms. Who never takes more than
-    a slice never rests. ``beside``: there are others besides, whom this does not know of."""
+    """How much work each topic has taken; ``clock`` and ``meter`` (of work) in ms. A topic that
+    never takes more than a slice never rests. ``beside``: there is other work that this object does
+    not know of."""
 
     clock: Callable[[], float]
     meter: Callable[[], float] = thread_ms
