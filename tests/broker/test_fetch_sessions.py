@@ -126,7 +126,7 @@ def test_what_was_sent_goes_to_the_end_of_the_order() -> None:
     opened(cache, 7, 3)
     session = cache.continued(request(7, 1, {}), VERSION, 0)
     assert session is not None
-    session.told([("t", Found(0, 0, 9, 9, 0, b"records")), ("t", Found(1, 0, 9, 9, 0, b""))])
+    session.changes([("t", Found(0, 0, 9, 9, 0, b"records")), ("t", Found(1, 0, 9, 9, 0, b""))])
     assert [index for _, index in session.partitions] == [1, 2, 0]
 
 
@@ -136,11 +136,11 @@ def test_an_error_is_told_again_until_it_is_gone() -> None:
     session = cache.continued(request(7, 1, {}), VERSION, 0)
     assert session is not None
     fine, failed = ("t", Found(0, 0, 9, 9, 0, b"")), ("t", Found(0, 6, -1, -1, -1, b""))
-    assert session.told([fine]) == [fine]
-    assert session.told([fine]) == []
-    assert session.told([failed]) == [failed]
-    assert session.told([failed]) == [failed]
-    assert session.told([fine]) == [fine]
+    assert session.changes([fine]) == [fine]
+    assert session.changes([fine]) == []
+    assert session.changes([failed]) == [failed]
+    assert session.changes([failed]) == [failed]
+    assert session.changes([fine]) == [fine]
 
 
 class Sessions(RuleBasedStateMachine):
@@ -180,7 +180,7 @@ class Sessions(RuleBasedStateMachine):
             self.session, self.epoch, self.sent = 0, 0, {}
             return
         if session is not None:
-            found: Any = session.told(
+            found: Any = session.changes(
                 self.answer([each.ask for each in session.partitions.values()])
             )
             self.epoch += 1
@@ -189,7 +189,7 @@ class Sessions(RuleBasedStateMachine):
             found = self.answer(plain.topics[0][1] if plain.topics else [])
             session = self.cache.open(plain, VERSION, self.now_ms, self.now_ms + 1)
             if session is not None:
-                session.told(found)
+                session.changes(found)
             self.session, self.epoch = (0, 0) if session is None else (session.session_id, 1)
         self.sent = dict(self.wanted) if self.session else {}
         for _, partitions in grouped(found):

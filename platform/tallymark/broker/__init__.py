@@ -18,7 +18,7 @@ __all__ = ["BrokerSettings"]
 if not TYPE_CHECKING:  # with it type checkers would believe in every name
 
     def __getattr__(name: str) -> Any:
-        # Loaded at first use: who only needs the rules of access entries needs no settings.
+        # Loaded at first use: the rules of access entries alone need no settings.
         if name != "BrokerSettings":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from tallymark.broker.settings.broker import BrokerSettings

@@ -1,11 +1,11 @@
 """Fetch sessions (KIP-227): the broker remembers what a reader reads, so that neither its requests
-nor the answers name partitions without news. Pure: times and new ids are arguments.
+nor the responses name unchanged partitions. Pure: times and new ids are arguments.
 
 ::
 
-    request (session, epoch)                      answer
+    request (session, epoch)                      response
     (0, 0)  all partitions                        all partitions, new session 77
-    (77, 1) what has changed of what is asked     partitions with news
+    (77, 1) changes of what is asked              partitions that have changed
     (77, 2) ...                                   ...
     (77, 0) all partitions, instead of 77         all partitions, new session 78
     (77, -1) all partitions, 77 ends              all partitions, no session
@@ -34,25 +34,25 @@ Key: TypeAlias = tuple[Topic, int]
 
 @dataclass(slots=True)
 class Remembered:
-    """A partition of a session: what is asked, and what the reader was last told."""
+    """A partition of a session: what is asked, and what the last response said of it."""
 
     ask: Ask
     high_watermark: int = -1
     log_start_offset: int = -1
 
-    def is_news(self, found: Found) -> bool:
-        """Whether the reader must be told of ``found``; takes it as told."""
+    def has_changed(self, found: Found) -> bool:
+        """Whether a response must contain ``found``; remembers it as sent."""
         length = len(found.records) if isinstance(found.records, bytes) else found.records.size
-        news = bool(
+        changed = bool(
             length
             or found.error_code
             or found.high_watermark != self.high_watermark
             or found.log_start_offset != self.log_start_offset
         )
-        # After an error the partition is told of again, whatever it was before.
+        # After an error the next response contains the partition again, changed or not.
         self.high_watermark = -1 if found.error_code else found.high_watermark
         self.log_start_offset = found.log_start_offset
-        return news
+        return changed
 
 
 @dataclass(slots=True)
@@ -80,18 +80,18 @@ class FetchSession:
                 else:
                     known.ask = ask
 
-    def told(self, found: Iterable[tuple[Topic, Found]]) -> list[tuple[Topic, Found]]:
-        """Those that are news. A partition whose records are sent goes to the end of the order, so
-        that those behind it get their turn of the answer's bytes."""
-        news: list[tuple[Topic, Found]] = []
+    def changes(self, found: Iterable[tuple[Topic, Found]]) -> list[tuple[Topic, Found]]:
+        """Those that a response must contain; remembers them as sent. A partition whose records are
+        sent goes to the end of the order, so that those behind it get their turn of the bytes."""
+        changed: list[tuple[Topic, Found]] = []
         for topic, each in found:
             known = self.partitions.get((topic, each.partition))
-            if known is None or known.is_news(each):
-                news.append((topic, each))
+            if known is None or known.has_changed(each):
+                changed.append((topic, each))
                 if known is not None and each.records:
                     del self.partitions[topic, each.partition]
                     self.partitions[topic, each.partition] = known
-        return news
+        return changed
 
 
 class FetchSessionCache:

@@ -29,7 +29,7 @@ from tallymark.net.tls.principals import PrincipalRules
 log: Final = logging.getLogger(__name__)
 
 LOGIN_SECONDS: Final = 60.0
-"""PostgreSQL's authentication_timeout. A refusal is told sooner than that."""
+"""PostgreSQL's authentication_timeout. A refusal is sent sooner than that."""
 
 
 class Listeners:
@@ -69,7 +69,7 @@ class Listeners:
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:
-        """What clients are told, by the listener's name."""
+        """The addresses that clients get, by the listener's name."""
         listening = [
             replace(listener, port=self.servers[listener.name].address.port)
             for listener in self._settings.listening()
@@ -91,8 +91,8 @@ class Listeners:
         await asyncio.gather(*(server.stop(grace) for server in self.servers.values()))
 
     def reload_certificates(self) -> None:
-        """Read keys and certificates again, for new connections; what cannot be used is told, and
-        the old ones stay."""
+        """Read keys and certificates again, for new connections; a file that cannot be used is
+        logged, and the old ones stay."""
         for listener in self._settings.listening():
             if listener.tls and listener.name in self.servers:
                 try:

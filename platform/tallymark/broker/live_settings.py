@@ -18,8 +18,8 @@ log: Final = logging.getLogger(__name__)
 
 
 class LiveSettings:
-    """Takes what is kept of brokers and tells everybody who goes by it. Belongs to the event loop;
-    ``state`` has the outcome."""
+    """Applies settings that change at run time to the parts of the broker that use them. Belongs to
+    the event loop; ``state`` has the result."""
 
     def __init__(
         self, state: BrokerState, listeners: Listeners, leadership: Leadership, cleaner: Cleaner
@@ -31,7 +31,7 @@ class LiveSettings:
 
     def take(self, brokers: Mapping[str, Mapping[str, str]]) -> None:
         """What is kept now, by the brokers' ids. What does not fit the broker's own settings is
-        told, and everything stays as it was."""
+        logged, and everything stays as it was."""
         state = self._state
         dynamic = Dynamic.of(brokers, state.static_settings.node_id)
         if dynamic == state.dynamic:

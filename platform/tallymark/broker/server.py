@@ -286,7 +286,7 @@ class Broker:
     async def _undo(self) -> None:
         """Stop whatever runs, in the order of a clean stop."""
         if self._cluster is not None:
-            await self._cluster.retire()  # so that clients elsewhere are told at once
+            await self._cluster.retire()  # so that clients of other brokers learn it at once
         if self.state is not None:
             self.state.stopping.set()
             self.state.offsets.close()
@@ -304,7 +304,7 @@ class Broker:
             await asyncio.to_thread(manager.close)
         await self._watched.stop()
         if self.failed.done() and not self.failed.cancelled():
-            self.failed.exception()  # it was seen, or nobody asked
+            self.failed.exception()  # marks it as seen
         self.failed.cancel()
 
     async def _stop_appends(self, partitions: Partitions, preparers: ThreadPoolExecutor) -> None:

@@ -40,7 +40,7 @@ class BrokerState:
     dynamic: Dynamic = field(default_factory=Dynamic)
     """What was set at run time since."""
     authorizer: Authorizer = field(default_factory=AllowAll)
-    """Who may do what; handlers ask it with their ``call.connection``."""
+    """The authorizer; handlers ask it with their ``call.connection``."""
     altering: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a topic's configs are read, changed and stored."""
     metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
@@ -52,11 +52,11 @@ class BrokerState:
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
     """What readers with a session read."""
     refusals: LogRate = field(default_factory=LogRate)
-    """Which refusals of Produce that are our fault have just been told."""
+    """Which refusals of Produce that are our fault were logged of late."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when everything this broker leads is open."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the broker stops: whoever waits for something answers with what there is."""
+    """Set when the broker stops: parked requests are answered with what there is."""
 
     @property
     def image(self) -> MetadataImage:

@@ -30,8 +30,8 @@ _NOT_STORED: Final = {
 
 
 def refusal_of(error: KafkaError, too_large: str = "UNKNOWN_SERVER_ERROR") -> int:
-    """What a member is told where a record could not be appended. Clients of the coordinator do not
-    expect the log's errors."""
+    """The error code that a member gets when a record could not be appended. Clients of the
+    coordinator do not expect the log's errors."""
     if error.code in (CODES["MESSAGE_TOO_LARGE"], CODES["RECORD_LIST_TOO_LARGE"]):
         return CODES[too_large]
     return _NOT_STORED.get(error.code, CODES["UNKNOWN_SERVER_ERROR"])
@@ -63,7 +63,7 @@ def _chunks(records: Sequence[GroupRecord]) -> Iterator[Sequence[GroupRecord]]:
 
 def replay_log(source: Log) -> GroupsState:
     """The state that a partition of ``__consumer_offsets`` describes. Reads all of it; a record or
-    batch that does not parse is told and left out."""
+    batch that does not parse is logged and left out."""
     state = GroupsState()
     at = source.start_offset
     while at < source.end_offset:
@@ -82,7 +82,7 @@ def _replay_batch(state: GroupsState, batch: Batch) -> None:
     if batch.header.is_control:
         return
     try:
-        # Only brokers write here, and in the clear; what else may stand there is bounded, too.
+        # Only brokers write here, uncompressed; anything else that may be there is bounded, too.
         for record in batch.records(batch.usual_max_size):
             try:
                 state.replay((bytes(record.key or b""), record.value))

@@ -78,7 +78,8 @@ class GroupShard:
             self._run(group_id, lambda group, now: decide_take_over(group, self._config, now))
 
     def close(self) -> None:
-        """The groups are another broker's now: whoever waits is told NOT_COORDINATOR."""
+        """The groups are another broker's now: parked requests are answered with
+        NOT_COORDINATOR."""
         self.closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -97,7 +98,7 @@ class GroupShard:
         return found
 
     def groups(self) -> Iterator[Group]:
-        """All groups; who looks at them in turns does not see those that go meanwhile."""
+        """All groups; a caller that iterates over several turns misses those deleted meanwhile."""
         for group_id in sorted({*self._groups, *self.state.groups()}):
             group = self.group(group_id)
             if group is not None:
@@ -136,7 +137,7 @@ class GroupShard:
         return self._run(group_id, decide, only_later=True).codes[0]
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[int, ...]:
-        """A code for each who leaves."""
+        """An error code for each member that leaves."""
         decided = self._run(
             group_id, lambda group, now: decide_leave(group, leavers, self._config, now)
         )
@@ -235,7 +236,7 @@ class GroupShard:
             append_records(self.partition, self.state, records, self._now().wall_ms)
 
     def _drop_if_gone(self, group: Group) -> None:
-        """A group is remembered while somebody is in it or a record says that it exists."""
+        """A group is kept while it has members or a record says that it exists."""
         if group.vacant and group.group_id not in self.state.metadata:
             self._groups.pop(group.group_id, None)
 
@@ -244,7 +245,7 @@ class GroupShard:
 
         def answer(reply: Reply | int) -> None:
             if future.done():
-                return  # the broker stops, and has cancelled who waited
+                return  # the broker stops, and has cancelled the requests that waited
             if isinstance(reply, int):
                 reply = kind(error=reply)
             assert isinstance(reply, kind)

@@ -54,7 +54,7 @@ class GroupShards:
         )
 
     def give_up(self, partition: Partition) -> None:
-        """Own it no more: who waits for something of its groups is told."""
+        """Own it no more: parked requests of its groups are answered."""
         loading = self._loading.get(partition.index)
         if loading is not None and loading.partition is partition:
             del self._loading[partition.index]

@@ -9,8 +9,8 @@ Served 4-16.
 * v9 leader epochs fence stale readers (KIP-320)
 * v10 zstd; below it a batch of zstd is UNSUPPORTED_COMPRESSION_TYPE (KIP-110)
 * v11 the reader's rack is read and ignored: there is one replica
-* v12 flexible; a reader that names the epoch of what it read last is told where that diverges from
-  the log (KIP-595)
+* v12 flexible; a reader that names the epoch of what it read last gets the offset at which that
+  epoch diverges from the log (KIP-595)
 * v13 topic ids (KIP-516)
 * v15 the replica id moves; v16 the new leader's address (KIP-951)
 
@@ -120,19 +120,19 @@ class _Fetching:
     def answer(self, found: FetchRound) -> Answer:
         """The whole frame of a response with ``found``."""
         self._count(found)
-        session, news = self._session, found.found
+        session, changed = self._session, found.found
         if session is not None:
-            news = session.told(news)
+            changed = session.changes(changed)
         elif self._new_id:
             state, version = self._state, self._header.api_version
             session = state.fetch_sessions.open(
                 self._request, version, state.now_ms(), self._new_id
             )
             if session is not None:
-                session.told(news)
+                session.changes(changed)
         session_id = 0 if session is None else session.session_id
         return self._charged(
-            partial(response_of, self._header, self._request, session_id, grouped(news), found)
+            partial(response_of, self._header, self._request, session_id, grouped(changed), found)
         )
 
     def refused(self, error_code: int) -> Answer:

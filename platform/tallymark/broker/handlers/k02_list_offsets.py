@@ -6,7 +6,7 @@ Served 0-9.
   segments begin whose records are all at or before the time (-1: the end of the log as well)
 * v1 one offset a partition, with its timestamp (KIP-79)
 * v2 isolation levels: the last stable offset is the high watermark, there are no transactions
-* v4 leader epochs fence stale askers (KIP-320); the epoch of the offset found is told
+* v4 leader epochs fence stale askers (KIP-320); the response has the epoch of the offset
 * v6 flexible
 * v7 -3, the offset of the largest timestamp (KIP-734)
 * v8 -4, the earliest local offset (KIP-405): the log start offset, nothing is tiered
@@ -80,7 +80,7 @@ def _is_slow(partition: Partition, timestamp: int, version: int) -> bool:
         return True
     if timestamp in (LATEST, LATEST_TIERED):
         return False
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):  # the epoch stands in the first batch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):  # the first batch has the epoch
         return not partition.log.is_warm(partition.log.start_offset)
     return True
 

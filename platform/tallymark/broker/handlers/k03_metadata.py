@@ -9,7 +9,7 @@ Served 0-13.
 * v8 authorized operations of topics, v8 to v10 of the cluster (KIP-430)
 * v9 flexible; v10 topic ids; v12 topics by id (KIP-516); v13 a top-level error, never used
 
-Kept: everybody is told addresses of the listener that they came in by; a broker without that
+Kept: a client gets addresses of the listener that it came in by; a broker without that
 listener is left out, and what it leads is LISTENER_NOT_FOUND. A partition whose broker is away has
 no leader (-1, LEADER_NOT_AVAILABLE). An unknown topic is created where
 ``auto.create.topics.enable`` and the asker allow it and the asker may CREATE; before the answer, so
@@ -59,7 +59,7 @@ def handle(
         return answer.response(
             answer.told(t) for t in topics if answer.may_describe(t.name, quiet=True)
         )
-    # Who names an id means the id: Java's admin sends an empty name beside it.
+    # An id counts, where there is one: Java's admin sends an empty name beside it.
     asked = [t if t.topic_id == ZERO_UUID else replace(t, name=None) for t in asked]
     asked = list({(topic.name, topic.topic_id): topic for topic in asked}.values())
     if request.allow_auto_topic_creation and state.settings.auto_create_topics_enable:
@@ -158,7 +158,7 @@ class _Answer:
         known = {broker.node_id for broker in brokers}
         bits = OPERATIONS_UNKNOWN
         if self.request.include_cluster_authorized_operations:
-            # Who may not even describe the cluster is told that it may do nothing.
+            # A client that may not even describe the cluster gets no operations.
             may = self._may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True)
             bits = self._bits(ResourceType.CLUSTER, CLUSTER_NAME) if may else 0
         return MetadataResponse(

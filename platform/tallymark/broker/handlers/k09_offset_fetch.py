@@ -8,7 +8,7 @@ Served 1-9.
 * v8 many groups in one request (KIP-709); v9 member epochs (KIP-848), ignored
 
 Kept: a partition without a commit is answered with offset -1 and no error, so is a group that is
-not there. In v1, which has no top-level error, the error stands in every partition. Topics that
+not there. In v1, which has no top-level error, every partition has the error. Topics that
 the asker may not describe are left out of "all". Beyond Kafka: a group that one request names
 again is INVALID_REQUEST, a partition that it names again is answered once; else a small request
 could ask for a huge answer, as each partition has a text.

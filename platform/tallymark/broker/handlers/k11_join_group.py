@@ -3,14 +3,15 @@
 Served 0-9.
 
 * v1 a rebalance timeout of its own; in v0 the session timeout is taken
-* v4 who has no member id is given one and comes again with it: MEMBER_ID_REQUIRED (KIP-394)
+* v4 a client without a member id gets one and joins again with it: MEMBER_ID_REQUIRED (KIP-394)
 * v5 static members (KIP-345); v6 flexible; v7 the protocol type in the answer (KIP-559)
 * v8 a reason, which goes to the log (KIP-800)
 * v9 a static leader that comes back may keep the assignment (KIP-814)
 
-Kept: the answer is parked until the rebalance has come so far. Who is let in and what that moves
-is decided in :mod:`tallymark.groups.joining`. Beyond Kafka: the metadata of one member is bounded
-(``message.max.bytes``, INVALID_REQUEST), members and ids given in advance by ``group.max.size``.
+Kept: the answer is parked until the rebalance has come so far. Which members are accepted, and what
+follows, is decided in :mod:`tallymark.groups.joining`. Beyond Kafka: the metadata of one member is
+bounded (``message.max.bytes``, INVALID_REQUEST), members and ids given in advance by
+``group.max.size``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""k14 SyncGroup: the leader brings the assignment, everybody takes a part home.
+"""k14 SyncGroup: the leader sends the assignment, every member gets its part.
 
 Served 0-5.
 
 * v3 static members (KIP-345); v4 flexible
 * v5 the protocol the member believes in, INCONSISTENT_GROUP_PROTOCOL where it is another (KIP-559)
 
-Kept: the assignment is a record of ``__consumer_offsets`` before anybody is told of it; the answer
+Kept: the assignment is a record of ``__consumer_offsets`` before any member gets it; the answer
 is parked until then.
 """
 

@@ -6,7 +6,7 @@ Served 0-6.
 * v6 GROUP_ID_NOT_FOUND for a group that is not there, and errors in words (KIP-1043); before it
   such a group is called Dead, without an error
 
-Kept: metadata and assignments are told of a stable group only. Beyond Kafka: a group that one
+Kept: only a stable group has metadata and assignments. Beyond Kafka: a group that one
 request names again is INVALID_REQUEST, else a small request could ask for a huge answer.
 """
 

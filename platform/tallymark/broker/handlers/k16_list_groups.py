@@ -4,9 +4,9 @@ Served 0-5.
 
 * v3 flexible; v4 states, and only groups in certain ones (KIP-518); v5 types (KIP-848)
 
-Kept: who may describe the cluster sees all groups, others those they may describe. Every group is
-of the type "classic". While a partition of groups is being loaded the list is not complete, and
-says COORDINATOR_LOAD_IN_PROGRESS.
+Kept: a client that may describe the cluster sees all groups, others those they may describe. Every
+group is of the type "classic". While a partition of groups is being loaded the list is not
+complete, and says COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations

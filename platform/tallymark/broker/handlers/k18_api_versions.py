@@ -32,7 +32,7 @@ _FIRST_WITH_SOFTWARE: Final = 3
 
 
 def handle(state: BrokerState, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
-    """The same answer for everybody."""
+    """The same response for all clients."""
     if call.version >= _FIRST_WITH_SOFTWARE and not (
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)

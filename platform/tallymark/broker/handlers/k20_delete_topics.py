@@ -7,8 +7,8 @@ Served 1-6.
 Kept: the answer comes when this broker's image has the topic no more, or REQUEST_TIMED_OUT after
 the asker's timeout, the deletion going on; fetches parked on it are woken with
 UNKNOWN_TOPIC_OR_PARTITION, and what groups committed on it is forgotten. Topics of one request go
-together; their logs have other names then, durably, and the files go in the background. Who may not
-DESCRIBE a topic does not learn its name by its id. With ``delete.topic.enable=false`` nothing is
+together; their logs have other names then, durably, and the files go in the background. Without
+DESCRIBE on a topic its id does not reveal its name. With ``delete.topic.enable=false`` nothing is
 deleted.
 Simplified: any broker takes the request, the controller does it.
 """
@@ -105,7 +105,7 @@ def _checked(
 
 
 def _name(state: BrokerState, asked: DeleteTopicsRequestTopic, call: Call) -> str:
-    """The name of what shall go. A name that nobody may be told is not in the error either."""
+    """The name of what shall go. A name that the client may not see is not in the error either."""
     if asked.name is not None:
         if asked.topic_id != ZERO_UUID:
             raise KafkaError(CODES["INVALID_REQUEST"], "a name and an id for one topic")

@@ -5,8 +5,8 @@ Served 0-2.
 * v2 flexible
 
 Kept: -1 means the high watermark; the answer has the first offset that is left; readers that wait
-below it are told at once. Refused where ``cleanup.policy`` has no ``delete`` (POLICY_VIOLATION) and
-for ``__consumer_offsets``. The timeout is not used: there are no replicas to wait for.
+below it are answered at once. Refused where ``cleanup.policy`` has no ``delete`` (POLICY_VIOLATION)
+and for ``__consumer_offsets``. The timeout is not used: there are no replicas to wait for.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Served 2-4.
 
-* v2 the asker's leader epoch fences it; the epoch found is told
+* v2 the asker's leader epoch fences it; the response has the epoch found
 * v3 the replica id is read and ignored
 * v4 flexible
 

@@ -6,7 +6,7 @@ Served 1-4.
 * v4 flexible
 
 Kept: topics, this broker, its loggers (KIP-412), groups; names to filter by, null or none for all;
-secrets have no value. The broker with the empty name stands for all brokers: what was set for all
+secrets have no value. The empty name means all brokers: what was set for all
 of them at run time. Simplified: client metrics have no configs here and are INVALID_REQUEST.
 """
 

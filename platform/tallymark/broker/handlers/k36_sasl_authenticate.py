@@ -6,7 +6,7 @@ Served 0-2.
   ``connections.max.reauth.ms`` at most; 0, it never ends
 * v2 flexible
 
-Kept: a log-in that fails is told after ``connection.failed.authentication.delay.ms``, and the
+Kept: a log-in that fails is answered after ``connection.failed.authentication.delay.ms``, and the
 connection closes; the answer is the same for a wrong name, a wrong password and a broken token.
 """
 

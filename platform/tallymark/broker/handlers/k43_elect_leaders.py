@@ -4,9 +4,10 @@ Served 0-2.
 
 * v1 the type of election, preferred (0) or unclean (1), and a top-level error; v2 flexible
 
-Kept: null means all partitions, of which only those are told that could not get their leader. A
+Kept: null means all partitions; the response then has only those that could not get a leader. A
 partition has one replica: while its broker is there it leads, ELECTION_NOT_NEEDED. While it is
-away nobody can, PREFERRED_LEADER_NOT_AVAILABLE or (unclean) ELIGIBLE_LEADERS_NOT_AVAILABLE.
+away no broker can lead it: PREFERRED_LEADER_NOT_AVAILABLE or (unclean)
+ELIGIBLE_LEADERS_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Served 0.
 
 Kept: a topic that a member is subscribed to is GROUP_SUBSCRIBED_TO_TOPIC; a group of another kind
-than consumers must be empty, since nobody knows what it reads. An offset that was never committed
-is deleted all the same.
+than consumers must be empty, since the broker cannot know what it reads. An offset that was never
+committed is deleted all the same.
 """
 
 from __future__ import annotations

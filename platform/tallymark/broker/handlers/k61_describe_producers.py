@@ -1,10 +1,10 @@
-"""k61 DescribeProducers: who writes to a partition with a producer id (KIP-664).
+"""k61 DescribeProducers: the producer ids that write to a partition (KIP-664).
 
 Served 0.
 
-Kept: id, epoch, last sequence and when the broker last heard of each, in the order of ids. Who has
-been silent for ``producer.id.expiration.ms`` is forgotten. There are no transactions, so there is
-no coordinator epoch and no open one.
+Kept: id, epoch, last sequence and when the broker last heard of each, in the order of ids. An id
+that was not used for ``producer.id.expiration.ms`` is forgotten. There are no transactions, so
+there is no coordinator epoch and no open one.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Served 0-1.
 * v1 names the types asked for, none means all; one that does not exist is UNSUPPORTED_VERSION
 
 Kept: needs DESCRIBE_CONFIGS on the cluster. Topics and live brokers always have configs; each
-broker has loggers; groups are told that have configs of their own.
+broker has loggers; of groups those are listed that have configs of their own.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Served 0.
 
 Kept: no topics mean all that the asker may DESCRIBE. Topics come by name in order, at most 2,000
 partitions a page; the cursor says where the next page begins. Topics that are asked for by name
-and cannot be told come with the last page. With one replica a partition has no other that could
+and fail come with the last page. With one replica a partition has no other that could
 lead it (``eligible_leader_replicas`` is empty). Nothing is created.
 """
 
@@ -84,7 +84,7 @@ async def _page(
 
 
 def _refusal(state: BrokerState, call: Call, name: str, *, quiet: bool) -> int:
-    """Why the topic is not told, as a code; 0 where it is."""
+    """Why the topic is not described, as an error code; 0 where it is."""
     kind = ResourceType.TOPIC
     if not state.authorizer.may(call.connection, Operation.DESCRIBE, kind, name, quiet=quiet):
         return CODES["TOPIC_AUTHORIZATION_FAILED"]

@@ -58,7 +58,7 @@ class Leadership:
         self._offline_told: dict[tuple[str, int], str] = {}
         self._told = False
         self._removing: asyncio.Task[None] | None = None
-        """Takes the files of deleted topics off the disks, which nobody waits for."""
+        """Removes the files of deleted topics in the background."""
         self._stopping = False
 
     async def apply(self, image: MetadataImage) -> None:
@@ -97,7 +97,7 @@ class Leadership:
                 self._partitions.remove(partition, deleted=partition.topic_id in gone)
                 self._offsets.give_up(partition)
                 if partition.topic_id in gone:
-                    # At once, so that a fetch woken by this is told that the topic is gone.
+                    # At once, so that a fetch woken by this gets the error of a topic that is gone.
                     self._partitions.image = self._partitions.image.without_topic(name)
 
     def _to_open(self, changed: Iterable[TopicImage], before: MetadataImage) -> Iterable[Wanted]:
@@ -229,7 +229,7 @@ class Leadership:
     async def sweep_strays(self, delete: bool) -> None:
         """At a start: logs that belong to no topic. Those of topics that are known to be deleted
         (while this broker was down, or before it was done) go. Of the others it may be the image
-        that is wrong, where it comes from elsewhere: their files stay and are told, unless
+        that is wrong, where it comes from elsewhere: their files stay and are logged, unless
         ``delete``."""
         image = self._partitions.image
         deleted = await self._cluster.deleted_here()

@@ -1,5 +1,5 @@
-"""Who does the work of a compaction, one step at a time: a process on a real disk, so that the
-event loop never waits for the interpreter; the calling thread on any other."""
+"""Does the work of a compaction, one step at a time: in a process on a real disk, so that the event
+loop never waits for the interpreter; in the calling thread on any other disk."""
 
 from __future__ import annotations
 

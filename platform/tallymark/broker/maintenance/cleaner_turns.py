@@ -1,6 +1,6 @@
 """Which compactions are under way, whose turn it is, and how much memory each has. Pure.
 
-A log may hold what takes hours to compact, by accident or because somebody wants it so. So up to
+The compaction of a log may take hours, by accident or by intent of a client. So up to
 :data:`MOST` logs are compacted side by side, a turn each, one after the other, and of a topic only
 one: what a topic holds never keeps another one waiting for more than their turns. All of them share
 one budget of memory; each takes three quarters of what is left when it begins::

@@ -1,5 +1,5 @@
-"""What happens by itself: flushes, recovery points, retention, and telling of disks that failed.
-The disk is waited for in threads, so the event loop goes on serving."""
+"""Background work: flushes, recovery points, retention, and the log of disks that failed. Threads
+wait for the disk, so the event loop goes on serving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cluster looks like and who says so.
+"""The image of the cluster, and where it comes from.
 
 Read :mod:`.image` (the value) first, then :mod:`.port` (what a source of images must do), then its
 two implementations: :mod:`.local_cluster` and :mod:`.zookeeper_cluster`.

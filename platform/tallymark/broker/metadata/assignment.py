@@ -1,7 +1,7 @@
 """Which broker gets which partition. Pure.
 
-Every broker that creates a topic computes this from what it has just read, so that the outcome
-does not depend on who was asked.
+Every broker that creates a topic computes this from what it has just read, so that the result
+is the same on all of them.
 """
 
 from __future__ import annotations

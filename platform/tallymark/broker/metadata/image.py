@@ -20,7 +20,7 @@ NO_LEADER: Final = -1
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
     """A live broker and where clients reach it: advertised endpoints by the listener's name, the
-    first of them being what is told where no listener is asked for. ``rack`` is "" for none."""
+    first of them counts where no listener is asked for. ``rack`` is "" for none."""
 
     node_id: int
     endpoints: Mapping[str, Endpoint]
@@ -28,7 +28,7 @@ class BrokerImage:
 
     def at(self, listener: str = "") -> Endpoint | None:
         """Where clients of the listener of that name reach this broker, "" the first one; None
-        where it has no such listener. Whoever came in through one listener must be told addresses
+        where it has no such listener. A client that came in through one listener must get addresses
         of the same one: the others may be out of reach, or want other credentials."""
         return self.endpoints.get(listener or next(iter(self.endpoints), ""))
 
@@ -54,7 +54,7 @@ class TopicImage:
 
     @property
     def is_internal(self) -> bool:
-        """Whether clients should be told that it is the brokers' own."""
+        """Whether metadata marks it as the brokers' own."""
         return self.name == OFFSETS_TOPIC
 
 

@@ -153,10 +153,10 @@ class LocalCluster:
             return self._next_id - 1
 
     async def retire(self) -> None:
-        """There is nobody to tell."""
+        """Nothing to do: there are no other brokers."""
 
     async def leave(self) -> None:
-        """There is nobody to tell."""
+        """Nothing to do: there are no other brokers."""
 
     def _topic(self, name: str) -> TopicImage:
         try:

@@ -1,6 +1,6 @@
 """The port behind which the cluster's truth is kept: ZooKeeper, or this broker's own disk.
 
-The broker asks here for changes (create, grow, configure, delete, lead) and is told the outcome as
+The broker asks here for changes (create, grow, configure, delete, lead) and gets the result as
 a new :class:`~tallymark.broker.metadata.image.MetadataImage`; it then makes its logs fit the
 image. Two implementations: :mod:`~tallymark.broker.metadata.local_cluster` and
 :mod:`~tallymark.broker.metadata.zookeeper_cluster`.
@@ -26,8 +26,8 @@ class LeadershipClaim:
 
     ``told`` is the leader epoch of the image that said so. ``log_epoch`` is the highest epoch
     that the log was ever in, -1 before the first; one that a crash has cut off counts too, or a
-    reader could not tell the cut. ``intact``: the log holds all that was ever read from it (it was
-    closed cleanly, or the partition is new).
+    reader could not notice the cut. ``intact``: the log holds all that was ever read from it (it
+    was closed cleanly, or the partition is new).
     """
 
     topic: str
@@ -89,8 +89,8 @@ class Cluster(Protocol):
         ...
 
     async def forget_deleted(self, topic_ids: Set[UUID]) -> None:
-        """This broker has no partitions of these any more. Never raises: what fails is told again
-        by :meth:`deleted_here`."""
+        """This broker has no partitions of these any more. Never raises: what fails is returned
+        again by :meth:`deleted_here`."""
         ...
 
     async def lead(self, claims: Sequence[LeadershipClaim]) -> Sequence[int | KafkaError]:
@@ -103,8 +103,8 @@ class Cluster(Protocol):
         ...
 
     async def retire(self) -> None:
-        """Be gone for the others, so that they tell clients at once; this broker may serve on for
-        a moment. Never raises, takes a few seconds at most."""
+        """Unregister, so that the other brokers inform clients at once; this broker may serve on
+        for a moment. Never raises, takes a few seconds at most."""
         ...
 
     async def leave(self) -> None:

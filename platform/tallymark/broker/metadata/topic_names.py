@@ -10,7 +10,7 @@ from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 def check_collision(name: str, image: MetadataImage) -> None:
     """Raise INVALID_TOPIC_EXCEPTION where the name of a new topic differs from that of another one
     in ``.`` and ``_`` only: what watches a cluster often writes ``_`` for both. The name of the
-    brokers' own topic is kept free, or nobody could commit offsets in a cluster without it."""
+    brokers' own topic is kept free: without that topic no group could commit offsets."""
     plain = name.replace(".", "_")
     other = OFFSETS_TOPIC if plain == OFFSETS_TOPIC else image.names_for_metrics.get(plain)
     if other is not None and other != name:

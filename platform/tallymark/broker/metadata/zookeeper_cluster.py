@@ -1,17 +1,17 @@
 """A cluster whose truth is in ZooKeeper.
 
 Every command blocks, so all of them run on one thread of their own, in order. A change of what is
-watched (brokers, changes of topics, the controller, requests to delete) leads to one refresh: stand
-for controller, do the controller's work if elected, read what has changed, hand over the new
+watched (brokers, changes of topics, the controller, requests to delete) leads to one refresh: apply
+as controller, do the controller's work if elected, read what has changed, hand over the new
 image.
 
 Only the controller deletes. Any broker creates topics and partitions and changes settings: the
-spreading is a pure function of what was read, and the transaction holds only if that still stands
-(:mod:`tallymark.coordination.topics.writer`). So no single process has to decide, and a deposed
-controller can get nothing wrong.
+spreading is a pure function of what was read, and the transaction holds only if that has not
+changed (:mod:`tallymark.coordination.topics.writer`). So no single process has to decide, and a
+deposed controller can get nothing wrong.
 
 While the session is SUSPENDED or LOST nothing here answers, but the broker goes on serving: every
-partition has one replica, so nobody else can have taken a partition over. What needs ZooKeeper
+partition has one replica, so no other broker can have taken a partition over. What needs ZooKeeper
 (topics, new blocks of producer ids) is refused as retriable until it is back.
 """
 
@@ -99,8 +99,8 @@ class ZooKeeperCluster:
         return await self._run(start)
 
     async def join(self, me: BrokerImage, on_change: OnChange) -> None:
-        """Take over what is ours (raising leader epochs where that must be) before anyone is told
-        that we live: the others have the new epochs when they see us come. UserError: our id is in
+        """Take over what is ours (raising leader epochs where that must be) before we
+        register: the others have the new epochs when they see us come. UserError: our id is in
         use."""
         self._on_change = on_change
         await self._run(lambda: self._registration.check_free(me))
@@ -215,7 +215,7 @@ class ZooKeeperCluster:
 
     async def _stop_following(self) -> None:
         """An image that is being acted upon is finished first, if that takes no longer than
-        :data:`STOP_SECONDS`: logs are being opened in a thread that nobody can call back."""
+        :data:`STOP_SECONDS`: logs are being opened in a thread that cannot be cancelled."""
         task, self._task = self._task, None
         self._stopping = True
         self._dirty.set()

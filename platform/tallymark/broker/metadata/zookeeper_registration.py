@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 
 class Registration:
-    """``folder`` is a data folder that this process has locked; its id tells our entry from the
-    entries of others."""
+    """``folder`` is a data folder that this process has locked; its id distinguishes our entry
+    from those of other processes."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Registration:
         self._node = self._brokers.register(self._info(me), on_failure)
 
     def release(self) -> None:
-        """Be gone for everybody."""
+        """Unregister."""
         if self._node is not None:
             self._node.release()
 

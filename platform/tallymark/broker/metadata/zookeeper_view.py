@@ -152,7 +152,7 @@ class ZooKeeperView:
         }
 
     def _read_topics(self, names: Iterable[str]) -> dict[str, TopicImage]:
-        """Those that can be read; the others are told."""
+        """Those that can be read; the others are logged."""
         assignments = self._topics.get_many(sorted(names))
         try:
             return self._read_rest(assignments)
@@ -222,7 +222,7 @@ class ZooKeeperView:
 
     def lead(self, claims: Sequence[LeadershipClaim]) -> list[int | KafkaError]:
         """Become leader, by compare-and-set of the states whose epoch rises. The others are left
-        as the image has them: with one replica nobody else leads a partition of ours, so there
+        as the image has them: with one replica no other broker leads a partition of ours, so there
         is nothing that could have changed."""
         outcomes: dict[tuple[str, int], int | KafkaError] = {
             (claim.topic, claim.index): claim.told for claim in claims

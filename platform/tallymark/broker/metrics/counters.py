@@ -1,6 +1,6 @@
 """What the broker counts while it works: plain numbers, added to by the event loop only.
 
-Nothing here knows of Prometheus. Who is asked for the metrics reads these numbers
+Nothing here knows of Prometheus. The metrics page reads these numbers
 (:mod:`tallymark.broker.monitoring.families`); adding to them costs tens of nanoseconds.
 """
 
@@ -141,7 +141,7 @@ class BrokerMetrics:
         return found
 
     def label(self, name: str) -> str:
-        """The label that stands for a topic."""
+        """The label of a topic."""
         return name if name in self._topics else OTHER_TOPICS
 
     def keep(self, topics: Container[str]) -> None:

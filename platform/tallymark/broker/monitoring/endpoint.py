@@ -1,4 +1,4 @@
-"""What the broker tells those who watch it: ``/metrics`` for Prometheus, ``/health`` for load
+"""The HTTP endpoint for monitoring: ``/metrics`` for Prometheus, ``/health`` for load
 balancers and supervisors.
 
 ``/health`` is 200 while the broker serves, else 503::
@@ -79,7 +79,7 @@ class MetricsEndpoint:
             await server.stop()
 
     def _access(self) -> WebAccess:
-        """On loopback everybody may look; elsewhere the broker's users, by its certificate."""
+        """On loopback no log-in is needed; elsewhere the broker's users log in, over its TLS."""
         settings = self._settings
         host = settings.metrics_host
         access = WebAccess(OwnNames((host, gethostname(), *_advertised(settings))))

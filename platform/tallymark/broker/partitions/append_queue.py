@@ -2,7 +2,7 @@
 that comes to the partition meanwhile waits for them, so a producer's batches keep their order.
 
 Several are prepared at a time; they are appended one after the other, in the order they came. The
-work goes on where nobody waits for it any more (the connection is gone), as it does with a batch
+work goes on when its connection is gone, as it does with a batch
 that is appended at once. A partition that is led here no more, or a broker that stops, refuses what
 is not appended yet: :meth:`AppendQueue.refuse`.
 """
@@ -86,7 +86,7 @@ class AppendQueue:
             return KafkaError(*self._refusal)
         loop = asyncio.get_running_loop()
         outcome = await loop.run_in_executor(self._executor, _tried, prepared)
-        if before is not None:  # also where this one failed: who comes next waits for this one only
+        if before is not None:  # also where this one failed: the next one waits for this one only
             await asyncio.wait([before])
         if isinstance(outcome, KafkaError):
             return outcome

@@ -1,8 +1,9 @@
-"""Who waits for records to be shown: with ``flush.before.expose`` that is when they are flushed
-(section 3.1 of the Kafka paper: "a message is only exposed to the consumers after it is flushed").
+"""Producers that wait until records are exposed: with ``flush.before.expose``, when they are
+flushed (section 3.1 of the Kafka paper: "a message is only exposed to the consumers after it is
+flushed").
 
 A producer that waits asks for a flush at once. There is one flush of a partition at a time, so all
-who came while one was under way share the next one: a group commit.
+that came while one was under way share the next one: a group commit.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class FlushWaiters:
                 self._waiting.append((offset, future))
 
     def fail(self, error: KafkaError) -> None:
-        """Nobody who waits now will see it shown."""
+        """The records will not be exposed: all that wait get an error."""
         waiting, self._waiting = self._waiting, []
         for _, future in waiting:
             if not future.done():

@@ -1,4 +1,4 @@
-"""Telling a client that asked the wrong broker whom to ask (KIP-951)."""
+"""The leader that a client should ask, for a response of the wrong broker (KIP-951)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """One partition that this broker leads. The event loop is its only owner: no locks.
 
-Order of things: make the batch ready (a long one in a thread), append it to the log, wake who waits
-for records, answer. With one replica everything appended is committed, so the high watermark is the
-end of the log; with ``flush.before.expose`` it is the end of what was flushed, and a flush wakes
-who waits.
+Order of things: make the batch ready (a long one in a thread), append it to the log, wake the
+fetches that wait, answer. With one replica everything appended is committed, so the high watermark
+is the end of the log; with ``flush.before.expose`` it is the end of what was flushed, and a flush
+wakes them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tallymark.protocol.schema import Buffer
 
 
 class Watcher(Protocol):
-    """Whoever waits for a change of a partition."""
+    """Waits for a change of a partition."""
 
     def set(self) -> None:
         """Something changed. Returns at once."""
@@ -41,8 +41,8 @@ class Partition:
     ``traffic`` counts what all partitions of its topic take in and give out.
 
     ``flush_wanted`` is called with this partition when an append makes a flush due
-    (``flush.messages``), or somebody waits for one. ``preparers`` are the threads that make batches
-    ready, None: the event loop's default.
+    (``flush.messages``), or a producer waits for one. ``preparers`` are the threads that make
+    batches ready, None: the event loop's default.
     """
 
     __slots__ = (
@@ -121,7 +121,7 @@ class Partition:
         return self._queue.put(partial(prepare, records, log.config, now_ms, log.name), append)
 
     def _appended(self, appended: AppendInfo, size: int, now_ms: int) -> AppendInfo:
-        """Count it, and tell those who wait."""
+        """Count it, and wake the fetches that wait."""
         if not appended.duplicate:
             self.traffic.received_messages += appended.last_offset - appended.first_offset + 1
             self.traffic.received_bytes += size
@@ -138,7 +138,7 @@ class Partition:
 
         It fails with KafkaError: KAFKA_STORAGE_ERROR when the flush does, NOT_LEADER_OR_FOLLOWER
         or UNKNOWN_TOPIC_OR_PARTITION when the partition goes. Where it is gone already that is
-        raised. Who stops waiting before (REQUEST_TIMED_OUT) cancels it.
+        raised. A caller that stops waiting (REQUEST_TIMED_OUT) cancels it.
         """
         if offset < self.log.high_watermark:
             return None
@@ -156,7 +156,7 @@ class Partition:
                 self._flush_wanted(self)
 
     def failed(self, error: KafkaError) -> None:
-        """The disk has failed: all who wait are told."""
+        """The disk has failed: all that wait get the error."""
         self._exposure.fail(error)
         self.wake()
 
@@ -190,7 +190,7 @@ class Partition:
         return read_header(first_header(self.log.read(offset, 0).data)).partition_leader_epoch
 
     def check_epoch(self, known: int) -> None:
-        """Fence who believes in another leader epoch; -1 believes in none (KIP-320)."""
+        """Fence a client with another leader epoch; -1 is a client without one (KIP-320)."""
         if known >= 0 and known != self.leader_epoch:
             older = known < self.leader_epoch
             raise KafkaError(
@@ -200,7 +200,7 @@ class Partition:
 
     def withdraw(self, *, deleted: bool = False) -> None:
         """It is led here no more; ``deleted``: nor elsewhere. Nothing is appended from now on,
-        and all who wait are told."""
+        and all that wait get the error."""
         name = "UNKNOWN_TOPIC_OR_PARTITION" if deleted else "NOT_LEADER_OR_FOLLOWER"
         self._queue.refuse(CODES[name], f"{self} is gone")
         self._exposure.fail(KafkaError(CODES[name], f"{self} is gone"))
@@ -217,7 +217,7 @@ class Partition:
 
     @property
     def waiting(self) -> Set[Watcher]:
-        """Who waits for a change."""
+        """What waits for a change."""
         return self._waiting
 
     def watch(self, event: Watcher) -> None:

@@ -1,7 +1,7 @@
 """What a producer may not send, beyond what the log refuses by itself. Pure.
 
 The log checks lengths, counts, size and CRC (:mod:`tallymark.log.validation.batch`); here is what
-depends on who sends, and on the version of the request it came in.
+depends on the sender, and on the version of its request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TRANSACTIONAL: Final = 0x10
 
 
 def check_producible(records: Buffer, where: str) -> None:
-    """Raise UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats before v2 (their magic byte stands at
+    """Raise UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats before v2 (their magic byte has
     the same place), INVALID_TXN_STATE for a batch of a transaction."""
     if len(records) > _MAGIC_AT and records[_MAGIC_AT] in (0, 1):
         raise KafkaError(

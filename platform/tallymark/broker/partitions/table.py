@@ -52,7 +52,7 @@ class Partitions:
             raise KafkaError(CODES["UNKNOWN_TOPIC_ID"], str(topic_id)) from None
 
     def epoch_of(self, topic: str, index: int, told: int) -> int:
-        """The leader epoch: our own where we lead, else what the image tells."""
+        """The leader epoch: our own where we lead, else that of the image."""
         led = self._led.get((topic, index))
         return told if led is None else led.leader_epoch
 
@@ -63,8 +63,8 @@ class Partitions:
         self._led[key] = partition
 
     def remove(self, partition: Partition, *, deleted: bool = False) -> None:
-        """It is led here no more, nor elsewhere where it was ``deleted``; those who wait for it
-        are told."""
+        """It is led here no more, nor elsewhere where it was ``deleted``; requests that wait
+        for it are answered."""
         self._led.pop((partition.topic, partition.index), None)
         partition.withdraw(deleted=deleted)
 
@@ -74,7 +74,7 @@ class Partitions:
 
     def is_offline(self, topic: str, index: int) -> bool:
         """Whether it is ours to lead and its disk does not let us: metadata says that it has no
-        leader (KAFKA_STORAGE_ERROR to who asks for it nevertheless)."""
+        leader (KAFKA_STORAGE_ERROR to a client that asks for it nevertheless)."""
         led = self._led.get((topic, index))
         return led.log.is_offline if led is not None else (topic, index) in self._offline
 

@@ -31,7 +31,7 @@ class ResourceKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A topic, a broker, its loggers, or a group. The broker with the empty name stands for all
+    """A topic, a broker, its loggers, or a group. The broker with the empty name means all
     brokers."""
 
     kind: ResourceKind
@@ -82,5 +82,5 @@ def check_group(name: str) -> None:
 
 
 def named_twice(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """Resources that one request names more than once: nobody knows which one is meant."""
+    """Resources that one request names more than once: it is unclear which one is meant."""
     return {resource for resource, count in Counter(resources).items() if count > 1}

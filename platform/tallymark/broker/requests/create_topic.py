@@ -72,7 +72,7 @@ def check_not_own(name: str) -> None:
 
 
 async def auto_create(state: BrokerState, name: str) -> TopicImage:
-    """Create a topic that somebody asked about. One that somebody else has just created is fine."""
+    """Create a topic that a client asked for. One that was just created by another is fine."""
     partitions, configs = -1, dict[str, str]()
     if name == OFFSETS_TOPIC:
         partitions, configs = state.settings.offsets_topic_num_partitions, _OFFSETS_CONFIGS

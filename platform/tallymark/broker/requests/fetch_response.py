@@ -1,4 +1,4 @@
-"""From what a round of a fetch found to the bytes of its answer."""
+"""The bytes of a Fetch response, made of what a round has found."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _partition(
         diverging_epoch=found.diverging.get(place, FetchResponseEpochEndOffset()),
         current_leader=found.leaders.get(place, FetchResponseLeader()),
         aborted_transactions=() if committed else None,
-        # A slice of a file stands for its bytes until they are written to the socket.
+        # A slice of a file takes the place of its bytes until they are written to the socket.
         records=cast(Buffer, each.records),
     )
 

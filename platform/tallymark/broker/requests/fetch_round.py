@@ -64,7 +64,7 @@ def _find(state: BrokerState, topic: str, index: int) -> Partition | KafkaError:
 
 class FetchRound:
     """Reads on construction. ``complete``: the answer need not wait for more. ``found`` is in the
-    order of ``wanted``; what only some answers have stands beside it, by the place in it.
+    order of ``wanted``; ``diverging`` and ``leaders`` have what only some answers need.
 
     Without ``wait``, logs whose indexes are not in memory are ``cold`` instead of read: bring them
     there in a thread (:meth:`warm`) and make another round."""
@@ -136,8 +136,8 @@ class FetchRound:
         return Found(item.ask.partition, 0, -1, -1, -1, b"")
 
     def _diverges(self, item: Wanted, partition: Partition) -> bool:
-        """Whether the reader has read what was cut since (KIP-595): then it is told where the epoch
-        that it knows ends, and gets no records. OFFSET_OUT_OF_RANGE where that is not known."""
+        """Whether the reader has read what was cut since (KIP-595): then the response has the end
+        of the epoch that it knows, and no records. OFFSET_OUT_OF_RANGE where that is not known."""
         ask, log = item.ask, partition.log
         epoch, end = log.end_offset_for_epoch(ask.last_fetched_epoch)
         if epoch < 0 or ask.fetch_offset < log.start_offset:
@@ -164,7 +164,7 @@ class FetchRound:
     def warm(self) -> None:
         """Load what was ``cold``. For a thread."""
         for log, offset in self.cold:
-            with suppress(KafkaError):  # the next round meets it again, and tells
+            with suppress(KafkaError):  # the next round raises it again
                 log.warm(offset)
 
 

@@ -1,4 +1,4 @@
-"""Who looks after a group: the leader of its partition of ``__consumer_offsets``."""
+"""The coordinator of a group: the leader of its partition of ``__consumer_offsets``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def coordinator_of(state: BrokerState, group: str) -> BrokerImage:
 
 
 def authorized_shard(state: BrokerState, who: Who, operation: Operation, group: str) -> GroupShard:
-    """Where the group is, for somebody who may do that to it.
+    """The shard of a group, for a client that may do ``operation`` to it.
 
     Raises GROUP_AUTHORIZATION_FAILED, and as :func:`shard_of`.
     """

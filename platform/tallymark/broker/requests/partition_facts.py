@@ -1,5 +1,5 @@
-"""What a client is told of a partition: who leads it, in which epoch, and what is wrong with it.
-Metadata and DescribeTopicPartitions tell the same."""
+"""What responses say of a partition: its leader, its epoch, its error. Metadata and
+DescribeTopicPartitions say the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PartitionFacts(NamedTuple):
 def partition_facts(
     state: BrokerState, listener: str, topic: str, index: int, partition: PartitionImage
 ) -> PartitionFacts:
-    """For somebody who came in by ``listener``."""
+    """For a client that came in by ``listener``."""
     image = state.image
     leader, error = image.leader_of(partition), 0
     if leader < 0:

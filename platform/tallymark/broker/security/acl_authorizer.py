@@ -1,4 +1,4 @@
-"""The authorizer of access-control lists: remembers its decisions, tells its denials."""
+"""The authorizer of access-control lists: remembers its decisions, logs its denials."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AclAuthorizer:
         known = self._known.get(question)
         if known is None:
             if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()  # names that somebody makes up must not fill the memory
+                self._known.clear()  # invented names must not fill the memory
             known = self._known[question] = self._rules.may(*question)
         if not (known or quiet):
             self.denials.note(who.principal, who.host, operation, kind, name)

@@ -14,7 +14,7 @@ log: Final = logging.getLogger("tallymark.authorizer")
 
 
 class DenialLog:
-    """Counts and tells denials."""
+    """Counts and logs denials."""
 
     def __init__(self, limit: LogRate | None = None) -> None:
         self.counts: Counter[tuple[Operation, ResourceType]] = Counter()
@@ -24,7 +24,7 @@ class DenialLog:
     def note(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> None:
-        """Somebody was denied something."""
+        """A client was denied an operation."""
         self.counts[operation, kind] += 1
         held = self._limit.passes((principal, host, operation, kind, name))
         if held is not None:

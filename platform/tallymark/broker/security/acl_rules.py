@@ -4,8 +4,8 @@ An entry says that a principal may or may not do an operation to a resource from
 is a name, every name with a prefix, or ``*``, all of a type. The rules are Kafka's (KIP-290):
 
 1. a super user may do everything
-2. whoever an applying entry denies it may not, whatever else is allowed
-3. whoever an applying entry allows it may; READ, WRITE, DELETE and ALTER imply DESCRIBE, and
+2. a user to whom an applying entry denies it may not, whatever else is allowed
+3. a user to whom an applying entry allows it may; READ, WRITE, DELETE and ALTER imply DESCRIBE, and
    ALTER_CONFIGS implies DESCRIBE_CONFIGS
 4. a resource that no entry at all applies to is open only where ``open_without_entries`` says so
 """

@@ -1,5 +1,5 @@
-"""Who may do what: the question that handlers ask. Answered by access-control lists, or by
-everybody-may where none are asked for (:class:`AllowAll`).
+"""Authorization, as handlers ask for it: by access-control lists, or everything is allowed where
+there are none (:class:`AllowAll`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.acls.words import Operation, ResourceType
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-"""The principal of a connection that nobody authenticated."""
+"""The principal of a connection that is not authenticated."""
 
 DENIED: Final = {
     ResourceType.TOPIC: CODES["TOPIC_AUTHORIZATION_FAILED"],
@@ -18,7 +18,7 @@ DENIED: Final = {
     ResourceType.CLUSTER: CODES["CLUSTER_AUTHORIZATION_FAILED"],
     ResourceType.TRANSACTIONAL_ID: CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"],
 }
-"""The error code that stands for "no" with each type of resource."""
+"""The error code of a denial, for each type of resource."""
 
 OPERATIONS_OF: Final = {
     ResourceType.TOPIC: (
@@ -52,7 +52,7 @@ OPERATIONS_OF: Final = {
 
 
 class Who(Protocol):
-    """Somebody at the other end of a connection."""
+    """The client at the other end of a connection."""
 
     @property
     def principal(self) -> str:
@@ -72,7 +72,7 @@ class Authorizer(Protocol):
         self, who: Who, operation: Operation, kind: ResourceType, name: str, *, quiet: bool = False
     ) -> bool:
         """Whether ``who`` may do it to the resource ``name``. ``quiet``: it is a question, not an
-        attempt; a "no" is neither told nor counted."""
+        attempt; a denial is neither logged nor counted."""
         ...
 
     def may_somewhere(self, who: Who, operation: Operation, kind: ResourceType) -> bool:
@@ -81,7 +81,7 @@ class Authorizer(Protocol):
 
 
 class AllowAll:
-    """Everybody may do everything: no lists are in force."""
+    """All clients may do everything: no lists are in force."""
 
     def may(
         self, who: Who, operation: Operation, kind: ResourceType, name: str, *, quiet: bool = False

@@ -11,7 +11,7 @@ ZooKeeper.
 
 The file is replaced as a whole, readable by its owner alone. The broker and the command line may
 both change it: a lock beside it (``security.lock``) keeps them apart, and the broker looks every
-second whether somebody else has.
+second whether another process has changed it.
 """
 
 from __future__ import annotations

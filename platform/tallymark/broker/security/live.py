@@ -53,7 +53,7 @@ class Security:
 
     @property
     def authorizer(self) -> Authorizer:
-        """Who may do what."""
+        """The authorizer in force."""
         return self._acls if self.enabled else AllowAll()
 
     @property

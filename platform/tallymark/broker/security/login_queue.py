@@ -1,7 +1,7 @@
 """Whose password is hashed next. Pure.
 
-A hash takes milliseconds on purpose, so a flood of wrong passwords is a queue. Its order keeps
-those who send the flood to themselves: addresses take turns, users of one address take turns, and
+A hash takes milliseconds on purpose, so a flood of wrong passwords is a queue. Its order makes
+only the senders of the flood wait: addresses take turns, users of one address take turns, and
 one user's log-ins at one address keep their order. What one address may have waiting is hashed
 before the refusals of that address are due (:mod:`tallymark.net.limits.failed_login_delay`), so
 that a refusal of a name that is there comes no later than one of a name that is not.
@@ -37,7 +37,7 @@ class LoginQueue(Generic[T]):
 
     def put(self, host: str, user: str, item: T) -> T | None:
         """Let ``item`` wait. What is returned has to go: the oldest of the user with the most that
-        waits at this address, or ``item`` itself where nobody else can wait."""
+        waits at this address, or ``item`` itself where no other can wait."""
         if self._size >= MAX_WAITING:
             return item
         users = self._hosts.setdefault(sender(host), OrderedDict())
@@ -48,7 +48,7 @@ class LoginQueue(Generic[T]):
         return self._first_of(users, max(users, key=lambda name: len(users[name])))
 
     def take(self) -> T:
-        """The next; IndexError where nobody waits."""
+        """The next; IndexError where none waits."""
         if not self._hosts:
             raise IndexError("nobody waits")
         host, users = self._hosts.popitem(last=False)

@@ -9,7 +9,7 @@
 Threads of their own: the broker's other threads read disks. What was proven is remembered as a
 digest under a key that is random for each process, together with the stored key: when a password
 changes, it fits no more. A wrong log-in is answered a fixed time after it came
-(:data:`AT_LEAST_SECONDS`), so that it tells nobody whether the name is there.
+(:data:`AT_LEAST_SECONDS`), so that it does not reveal whether the name is there.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class PasswordChecks:
         return len(self._queue)
 
     async def fits(self, host: str, user: str, password: str, wanted: Callable[[], bool]) -> bool:
-        """Whether the password is the user's, who comes from ``host``. A log-in that nobody waits
-        for any more (``wanted()`` is false) is not looked at. No is said no earlier than
+        """Whether the password is the user's, who comes from ``host``. A log-in that is no longer
+        wanted (``wanted()`` is false) is not looked at. No is said no earlier than
         :data:`AT_LEAST_SECONDS` after the call."""
         began = self._loop.time()
         held = self._users().password_credential(user)
@@ -77,7 +77,7 @@ class PasswordChecks:
         return False
 
     def close(self) -> None:
-        """Whoever waits is told no. Idempotent."""
+        """Refuse all that wait. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
         while len(self._queue):

@@ -1,8 +1,8 @@
 """Quotas: how many bytes a second a user or a client may produce and consume here. Pure.
 
 A bucket holds the bytes that may pass now, one second's worth at most, and fills at the quota's
-rate. What is done is charged in full, so a bucket may be in debt; whoever put it there waits until
-it is not (KIP-13, KIP-219). Of the quotas that fit a request the first of these counts, as in Kafka
+rate. What is done is charged in full, so a bucket may be in debt; its client waits until it is not
+(KIP-13, KIP-219). Of the quotas that fit a request the first of these counts, as in Kafka
 (KIP-55)::
 
     user with client id | user with all clients | user
@@ -26,7 +26,7 @@ KEYS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
 """The quotas there are."""
 
 LONGEST_SECONDS: Final = 30.0
-"""Nobody waits longer at once, and no debt is larger: clients give up on answers they wait for."""
+"""No client waits longer at once, and no debt is larger: clients give up on late responses."""
 _MOST_BUCKETS: Final = 10_000
 
 
@@ -49,7 +49,7 @@ class TokenBucket:
 
 
 Place: TypeAlias = tuple[str | None, str | None]
-"""Whom a quota is for: a user, a client id, or (neither is None) a user with a client id."""
+"""What a quota is for: a user, a client id, or (neither is None) a user with a client id."""
 
 
 class Quotas:
@@ -76,8 +76,8 @@ class Quotas:
         self._buckets: dict[tuple[Place, str], TokenBucket] = {}
 
     def taking_over(self, before: Quotas) -> Quotas:
-        """Itself, with the buckets of ``before`` whose rates still hold: a change of one quota is
-        no gift to everybody else."""
+        """Itself, with the buckets of ``before`` whose rates still hold: a change of one quota
+        does not reset the others."""
         for (place, key), bucket in before._buckets.items():
             if self._rate(place, key) == bucket.rate:
                 self._buckets[place, key] = bucket
@@ -103,7 +103,7 @@ class Quotas:
         bucket = self._buckets.get((place, key))
         if bucket is None:
             if len(self._buckets) >= _MOST_BUCKETS:
-                self._buckets.clear()  # client ids that somebody makes up must not fill the memory
+                self._buckets.clear()  # invented client ids must not fill the memory
             bucket = self._buckets[place, key] = TokenBucket(rate, now)
         return bucket
 

@@ -1,4 +1,4 @@
-"""The gate of SASL listeners: until somebody has logged in, nothing is served but what that takes.
+"""The gate of SASL listeners: before the log-in only the requests of a log-in are served.
 
 ::
 
@@ -31,8 +31,8 @@ _BEFORE: Final = frozenset(
 MAX_BEFORE: Final = 32
 """Requests that a connection may make before its first log-in: clients make three to six."""
 TOKENS: Final = frozenset({int(ApiKey.SASL_AUTHENTICATE), BARE.api_key})
-"""Requests of which nothing is left to do when their client goes away: nobody hears the answer,
-and a log-in that fails waits for seconds to be told so."""
+"""Requests of which nothing is left to do when their client goes away: the answer has no reader,
+and the answer to a failed log-in waits for seconds."""
 
 
 class SaslGate:

@@ -92,7 +92,7 @@ class Logins:
             reply = await self._respond(exchange, token, connection)
             session.ended(failed=False, now=loop.time())
         except asyncio.CancelledError:
-            # Who is right is answered at once: whoever guesses need not wait for the refusal.
+            # A success is answered at once; only refusals wait.
             self._failed(connection, session.mechanism, SaslError("its client did not wait"))
             raise
         except SaslError as error:

@@ -1,4 +1,4 @@
-"""Users and what proves who they are, as the broker holds them. No I/O.
+"""Users and their credentials, as the broker holds them. No I/O.
 
 A credential is kept in Kafka's words: ``salt=...,stored_key=...,server_key=...,iterations=4096``,
 the bytes in base64.
@@ -24,7 +24,7 @@ MECHANISM_OF: Final = {number: name for name, number in NUMBERS.items()}
 
 class Users:
     """The users of one moment. ``salt_key`` is the secret behind the salts of users that there
-    are not: whoever asks for them gets the same answer every time, as from a real one."""
+    are not: a client that asks for them gets the same answer every time, as for a real user."""
 
     def __init__(self, configs: Mapping[str, Mapping[str, str]], salt_key: bytes) -> None:
         self._salt_key = salt_key

@@ -30,7 +30,7 @@ class ZooKeeperSecurityStore:
         self._acls = AclRegistry(zookeeper)
 
     def read(self) -> SecurityRecords:
-        """See the port. An entry that is not understood is told and left out if it allows; one
+        """See the port. An entry that is not understood is logged and left out if it allows; one
         that denies must not be lost, so it is an error."""
         acls: set[Acl] = set()
         for resource, entries in self._acls.read().items():

@@ -25,7 +25,7 @@ HIDDEN: Final = "(hidden)"
 
 
 class Change(NamedTuple):
-    """One line, but for who it was; ``code`` is that of Kafka's errors."""
+    """One line, without the user; ``code`` is that of Kafka's errors."""
 
     kind: str
     name: str

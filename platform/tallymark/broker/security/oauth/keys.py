@@ -2,8 +2,8 @@
 
 The set is read at the start, again every ``sasl.oauthbearer.jwks.endpoint.refresh.ms``, and when a
 token names a key that is not in it: the issuer may have taken a new one. That happens once in
-:data:`AGAIN_SECONDS` at most, whatever strangers send, and one reading serves all who wait. What
-cannot be read is told, and the keys that were read before hold.
+:data:`AGAIN_SECONDS` at most, whatever clients send, and one reading serves all that wait. A set
+that cannot be read is logged, and the keys that were read before hold.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class OAuthKeys:
         self._follower: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read, and again from time to time. A set that cannot be had now is told; nobody can log
-        in by a token until it can."""
+        """Read, and again from time to time. A set that cannot be read now is logged; no client
+        can log in by a token until it can."""
         await self._refreshed()
         self._follower = asyncio.create_task(self._follow())
 

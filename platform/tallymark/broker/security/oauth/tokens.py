@@ -5,10 +5,10 @@
     header.claims.signature      each in base64url
 
     header   alg: one of ALGORITHMS   kid: which key
-    claims   exp  iss  aud  [nbf  iat]  sub: who it is  [scope]
+    claims   exp  iss  aud  [nbf  iat]  sub: the user   [scope]
 
 Only signatures by a private key count: a token that says alg=none, or that is signed with a shared
-secret (somebody may try the public key as one), is refused whatever the keys are. Keys come from
+secret (an attacker may try the public key as one), is refused whatever the keys are. Keys come from
 the key set alone; what the header says about keys (jwk, jku, x5c) is not looked at.
 """
 
