@@ -3,7 +3,7 @@ data folder.
 
 The first user cannot be added by a client that is logged in: where no broker is named, users and
 entries are written where the brokers keep them. With ``--bootstrap-server`` the brokers are asked,
-those of Apache Kafka as well as ours (:mod:`.security_asked`).
+those of Apache Kafka as well as ours (:mod:`.security_by_brokers`).
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ def opened_store(options: dict[str, Any]) -> Iterator[Security]:
             "--bootstrap-server, --cluster, --zookeeper and --data say different things", "give one"
         )
     if brokers and not (zookeeper or data):
-        from tallymark.cli.admin.security_asked import AskedSecurity
+        from tallymark.cli.admin.security_by_brokers import SecurityByBrokers
         from tallymark.client.admin.admin import Admin
 
         with Admin(**take_target(options).client) as admin:
-            yield AskedSecurity(admin)
+            yield SecurityByBrokers(admin)
     elif data is not None:
         from tallymark.broker.security.file_store import FileSecurityStore
-        from tallymark.cli.admin.security_kept import KeptSecurity
+        from tallymark.cli.admin.security_in_store import SecurityInStore
 
-        yield KeptSecurity(FileSecurityStore(Path(data)), Path(data))
+        yield SecurityInStore(FileSecurityStore(Path(data)), Path(data))
     else:
         from tallymark.broker.security.zookeeper_store import ZooKeeperSecurityStore
-        from tallymark.cli.admin.security_kept import KeptSecurity
+        from tallymark.cli.admin.security_in_store import SecurityInStore
         from tallymark.coordination import ZooKeeper  # kazoo
         from tallymark.coordination.session.access import Access
 
@@ -96,7 +96,7 @@ def opened_store(options: dict[str, Any]) -> Iterator[Security]:
         if not connect:
             connect, access = _of_the_settings(options["cluster"], options["settings"])
         with ZooKeeper(connect, access=access).start(create_root=True) as session:
-            yield KeptSecurity(ZooKeeperSecurityStore(session))
+            yield SecurityInStore(ZooKeeperSecurityStore(session))
 
 
 def _of_the_settings(cluster: str | None, settings: str | None) -> tuple[str, Access]:

@@ -17,7 +17,7 @@ from tallymark.trail import record_command
 _SALT_BYTES = 32
 
 
-class KeptSecurity:
+class SecurityInStore:
     """A store, read and written as the brokers do."""
 
     def __init__(self, store: SecurityStore, folder: Path | None = None) -> None:

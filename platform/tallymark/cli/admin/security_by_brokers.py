@@ -10,7 +10,7 @@ from tallymark.client.admin.users import NewPassword
 from tallymark.protocol.acls.entry import Acl
 
 
-class AskedSecurity:
+class SecurityByBrokers:
     """A cluster's admin, in the words of the commands. KafkaError where it refuses."""
 
     def __init__(self, admin: Admin) -> None:
