@@ -1,4 +1,4 @@
-"""Which commands there are, without importing one of them.
+"""The names of all commands, known without importing them.
 
 They are the entry points ``tallymark.commands`` of our own package (a test holds that), written
 down here so that no command has to read the metadata of every installed package before it starts:

@@ -1,4 +1,4 @@
-"""``tallymark completion``: the script by which a shell completes our commands and options."""
+"""``tallymark completion``: the script that completes commands and options in a shell."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 packages bring by entry points ``tallymark.commands``.
 
 A sub-command's module is imported only when it is called: ``tallymark --help`` needs neither Spark
-nor FastAPI, and no command waits for what another one needs. A
-:class:`~tallymark.errors.UserError` is printed as one line; anything else is a bug of ours, said as
-such, with the traceback only when ``TALLYMARK_DEBUG`` is set.
+nor FastAPI, and no command loads what another one needs. A
+:class:`~tallymark.errors.UserError` is printed as one line; anything else is a bug of ours, and is
+printed as one, with the traceback only when ``TALLYMARK_DEBUG`` is set.
 """
 
 from __future__ import annotations

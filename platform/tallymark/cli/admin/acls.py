@@ -99,7 +99,7 @@ def list_acls(principal: str | None, as_json: bool, **options: Any) -> None:
 
 @command.command("remove")
 @click.option("--principal", metavar="User:NAME", help="Only those of this principal.")
-@click.option("--all", "everything", is_flag=True, help="All entries there are.")
+@click.option("--all", "everything", is_flag=True, help="All entries.")
 @_resource_options
 @store_options
 def remove(principal: str | None, everything: bool, **options: Any) -> None:
@@ -116,7 +116,7 @@ def remove(principal: str | None, everything: bool, **options: Any) -> None:
 
 
 def _take_resources(options: dict[str, Any]) -> list[tuple[ResourceType, str, Pattern]]:
-    """What :func:`_resource_options` were given, taken out of ``options``."""
+    """Remove what :func:`_resource_options` were given from ``options``, and return it."""
     pattern = Pattern.PREFIXED if options.pop("prefixed") else Pattern.LITERAL
     named = [
         (ResourceType.TOPIC, options.pop("topics")),

@@ -20,12 +20,12 @@ LEAST_FREE: Final = 0.05
 
 
 @click.group("cluster", cls=NamedGroup, invoke_without_command=True)
-@click.option("--api-versions", is_flag=True, help="Which versions of which requests they serve.")
+@click.option("--api-versions", is_flag=True, help="The versions of each request that they serve.")
 @json_option
 @cluster_options
 @click.pass_context
 def command(context: click.Context, /, api_versions: bool, as_json: bool, **options: Any) -> None:
-    """Print a cluster's id, its controller and its brokers; or whether it is well."""
+    """Print a cluster's id, its controller and its brokers; or its health."""
     if context.invoked_subcommand is None:
         _print_brokers(api_versions, as_json, options)
     elif api_versions or as_json or any(options.values()):
@@ -39,7 +39,7 @@ def command(context: click.Context, /, api_versions: bool, as_json: bool, **opti
 @json_option
 @cluster_options
 def health(as_json: bool, **options: Any) -> None:
-    """Print what is not well: brokers, partitions without leader or in-sync replicas, disks.
+    """Print what is wrong: brokers, partitions without leader or in-sync replicas, disks.
 
     Exits with 0 when all is well, with 1 when something is not.
     """

@@ -1,4 +1,4 @@
-"""``tallymark groups reset``: let a group go on elsewhere in its topics."""
+"""``tallymark groups reset``: set the positions of a group."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TIME = "Its first message of that time: 2026-01-31T12:00:00Z, or 10m for ten mi
 @click.option("--to-latest", is_flag=True, help="The end of each log: skip what is there.")
 @click.option("--to-time", metavar="TIME", help=_TIME)
 @click.option("--to-offset", type=click.IntRange(min=0), help="This offset.")
-@click.option("--shift-by", type=int, metavar="N", help="So many on, or back where negative.")
+@click.option("--shift-by", type=int, metavar="N", help="So many records on; back if negative.")
 @destructive_options
 @json_option
 @store_options
@@ -49,10 +49,10 @@ def reset(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Let the GROUP go on elsewhere. All its consumers must be stopped.
+    """Set the positions of the GROUP. All its consumers must be stopped.
 
-    Targets outside of a log are moved to its nearest end. A group that is none yet is made: by the
-    brokers, unless --kept zookeeper.
+    A target outside of a log is moved to the log's nearest end. A group that does not exist is
+    made: at the brokers, unless --kept zookeeper.
     """
     target = _target(options)
     if bool(topics) == all_topics:

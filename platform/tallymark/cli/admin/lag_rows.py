@@ -1,4 +1,4 @@
-"""A group and a partition as a row of a table."""
+"""The lag of a group in one partition, as a row of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tallymark quotas``: how much a user, a client id, or one of the other, may send and read."""
+"""``tallymark quotas``: how much a user, a client id, or both together, may send and read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WHOSE: Final = {"user": "user", "client_id": "client-id"}
 def command() -> None:
     """List, set and remove quotas: of a user, a client id, both together, or all others.
 
-    The most particular one counts: that of user and client id, of the user, of the client id, and
+    The most specific one counts: that of user and client id, of the user, of the client id, and
     last the defaults.
     """
 
@@ -69,7 +69,7 @@ def list_quotas(as_json: bool, **options: Any) -> None:
 @click.option("--consumer", type=click.FloatRange(min=0), help="Bytes a second it may read.")
 @click.option("--request-percentage", type=click.FloatRange(min=0), help="Of a thread's time.")
 @click.option("--mutations", type=click.FloatRange(min=0), help="Partitions made a second.")
-@click.option("--dry-run", is_flag=True, help="Ask whether it would be taken.")
+@click.option("--dry-run", is_flag=True, help="Check without a change.")
 @cluster_options
 def set_quotas(dry_run: bool, **options: Any) -> None:
     """Set quotas; others of the same user and client id stay.
@@ -89,7 +89,7 @@ def set_quotas(dry_run: bool, **options: Any) -> None:
 
 @command.command("remove")
 @_entity_options
-@click.option("--dry-run", is_flag=True, help="Ask whether it would be taken.")
+@click.option("--dry-run", is_flag=True, help="Check without a change.")
 @cluster_options
 def remove(dry_run: bool, **options: Any) -> None:
     """Remove all quotas of exactly this user and client id."""

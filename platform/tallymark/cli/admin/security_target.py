@@ -1,5 +1,5 @@
-"""Whom ``tallymark users`` and ``tallymark acls`` ask: the brokers, the cluster's ZooKeeper, or a
-data folder.
+"""Where ``tallymark users`` and ``tallymark acls`` read and write: the brokers, the cluster's
+ZooKeeper, or a data folder.
 
 The first user cannot be added by a client that is logged in: where no broker is named, users and
 entries are written where the brokers keep them. With ``--bootstrap-server`` the brokers are asked,

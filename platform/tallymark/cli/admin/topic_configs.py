@@ -1,4 +1,4 @@
-"""``tallymark topics config``: what holds for a topic, why, and changing it."""
+"""``tallymark topics config``: the configs of a topic, where each comes from, and changing them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tallymark.shell.target import cluster_options, take_target
 @click.option("--unset", multiple=True, metavar="KEY", help="Back to the default.")
 @click.option("--all", "everything", is_flag=True, help="Show defaults, too.")
 @click.option("--broker", is_flag=True, help="NAME is a broker's id, or 'all'.")
-@click.option("--dry-run", is_flag=True, help="Ask whether the changes would be taken.")
+@click.option("--dry-run", is_flag=True, help="Check without a change.")
 @json_option
 @cluster_options
 def config(
@@ -38,7 +38,7 @@ def config(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Print what is set for the topic NAME, or change it; other settings stay as they are."""
+    """Print the configs of the topic NAME, or change some; the others stay as they are."""
     wanted: dict[str, Change] = {
         **pairs(changes, "--set"),
         **{key: ListChange("append", text) for key, text in pairs(append, "--append").items()},

@@ -1,4 +1,4 @@
-"""``tallymark topics``: everything about topics."""
+"""``tallymark topics``: list, create, describe, change and delete topics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ command.add_command(delete_records)
 @json_option
 @cluster_options
 def list_topics(internal: bool, as_json: bool, **options: Any) -> None:
-    """Print every topic: partitions, replicas of each, and how many partitions are not well."""
+    """Print every topic: partitions, replicas of each, and how many partitions have a problem."""
     with Admin(**take_target(options).client) as admin:
         topics = admin.describe_topics()
     found = [topic for topic in topics.done.values() if internal or not topic.internal]
@@ -54,7 +54,7 @@ def list_topics(internal: bool, as_json: bool, **options: Any) -> None:
     help="Place each partition by hand: broker ids of its replicas, the preferred one first.",
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
-@click.option("--dry-run", is_flag=True, help="Ask whether it would work.")
+@click.option("--dry-run", is_flag=True, help="Check without a change.")
 @cluster_options
 def create(
     name: str,
@@ -65,7 +65,7 @@ def create(
     dry_run: bool,
     **options: Any,
 ) -> None:
-    """Create the topic NAME; fine when it is there already."""
+    """Create the topic NAME; no error if it exists."""
     if replicas and (partitions or replication_factor):
         raise UserError("--replicas says how many partitions and replicas", "give it alone")
     topic = NewTopic(

@@ -96,7 +96,7 @@ def remove(
     mechanisms: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Remove the user NAME, or one way by which it logs in. Connections that are open stay open."""
+    """Remove the user NAME, or one of its log-ins. Open connections stay open."""
     with opened_store(options) as security:
         held = security.users().get(name)
         if held is None:

@@ -24,7 +24,7 @@ _SHOWN = 10
 @click.option("--deep", is_flag=True, help="Decompress every batch and check its records too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(folders: tuple[str, ...], deep: bool, as_json: bool) -> None:
-    """Check the logs in FOLDERS: folders of partitions, or data directories with all theirs.
+    """Check the logs in FOLDERS: folders of partitions, or whole data directories.
 
     Checks that every batch is whole and follows from the one before: CRC, offsets, leader epochs,
     sequences of producers; and that the indexes say the same. Nothing is written, and the broker

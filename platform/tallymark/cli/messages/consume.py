@@ -47,22 +47,20 @@ _REGISTRY = "Decode Avro by the schemas of this registry."
 @range_options
 @click.option("-n", "--max-messages", type=click.IntRange(min=1), help="End after so many.")
 @group_options
-@click.option(
-    "--json", "json_lines", is_flag=True, help="One JSON object a message, with all of it."
-)
+@click.option("--json", "json_lines", is_flag=True, help="One JSON object for each message.")
 @click.option("-f", "--format", "form", metavar="TEXT", help=_FORMAT)
 @click.option("--show", metavar="FIELD,...", default="", help=_SHOW)
 @click.option("--avro", "decode_avro", is_flag=True, help="Decode Avro by the settings' registry.")
 @click.option("--registry", metavar="URL", help=_REGISTRY)
 @cluster_options
 def command(**options: Any) -> None:
-    """Print the messages of TOPICs as they come, until Ctrl-C.
+    """Print the messages of TOPICs as they arrive, until Ctrl-C.
 
-    Without an option it begins with what comes from now on. With --group it shares the messages
+    Without an option it begins with new messages. With --group it shares the messages
     with the group's other consumers and goes on at the group's offsets; nothing else stores a
-    position. How many it were is said on standard error.
+    position. Their number is printed on standard error.
 
-    Exits with 0 at the end of what was asked for and after Ctrl-C, with 1 when reading failed.
+    Exits with 0 at the end of the range and after Ctrl-C, with 1 when reading failed.
     """
     limit = options.pop("max_messages")
     with ExitStack() as stack:
@@ -75,7 +73,7 @@ def command(**options: Any) -> None:
 
 
 def _print(messages: Iterable[Shown | None], show: Callable[[Shown], bytes], hint: AvroHint) -> int:
-    """One line each; how many it were. The reader of our output may go away (``| head``)."""
+    """Print one line for each; returns their number. Its reader may go away (``| head``)."""
     count = 0
     out = sys.stdout.buffer
     # A terminal would obey control characters in messages; in a file or a pipe bytes stay what they
@@ -96,7 +94,7 @@ def _print(messages: Iterable[Shown | None], show: Callable[[Shown], bytes], hin
 
 
 def _shower(options: dict[str, Any], stack: ExitStack) -> Callable[[Shown], bytes]:
-    """What is printed of each message, its newline included."""
+    """A function from a message to the line that is printed."""
     form = options.pop("form")
     fields = [name.strip() for name in options.pop("show").split(",") if name.strip()]
     for name in fields:

@@ -32,9 +32,9 @@ _FORMAT = "JSON lines with base64, or an Avro container [by the file's name: .av
 def command(**options: Any) -> None:
     """Write the records of TOPIC to FILE: keys, values, headers, timestamps and offsets, exactly.
 
-    From the beginning to what is the end when it starts, unless the options say otherwise. The
-    file gets its name when it is whole; until then FILE.partial can be gone on with. 'tallymark
-    import' writes it into a topic. Formats: docs/clients.md.
+    From the beginning to the end of the log at the start, unless the options say otherwise. The
+    file gets its name when it is complete; until then --resume continues with FILE.partial.
+    'tallymark import' writes it into a topic. Formats: docs/clients.md.
 
     Exits with 0 when the file is whole, 130 after Ctrl-C, 1 when it failed.
     """

@@ -40,7 +40,7 @@ def command(**options: Any) -> None:
 
     Keys, values, headers and timestamps are kept, and the order within each partition; offsets are
     the new topic's. The topic is created, with as many partitions, when it is not there. Nothing
-    is sent of a file whose counts or checksums are not what it says of itself.
+    is sent of a file whose counts or checksums do not agree with its records.
 
     Exits with 0 when every record is acknowledged, 130 after Ctrl-C, 1 when it failed.
     """

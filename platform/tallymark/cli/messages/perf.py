@@ -1,4 +1,5 @@
-"""``tallymark perf``: how fast a cluster takes and gives messages, in Kafka's tools' figures."""
+"""``tallymark perf``: how fast a cluster takes and returns messages, in the figures of Kafka's
+tools."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _AHEAD_S: Final = 0.001
 
 @click.group("perf", cls=NamedGroup)
 def command() -> None:
-    """Measure how fast a cluster takes and gives messages."""
+    """Measure how fast a cluster takes and returns messages."""
 
 
 @command.command("produce")
@@ -55,7 +56,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @cluster_options
 def produce(**options: Any) -> None:
-    """Send messages to TOPIC as fast as they go, or at --rate, and print rates and latencies.
+    """Send messages to TOPIC as fast as possible, or at --rate, and print rates and latencies.
 
     A message's latency is from send() to its acknowledgement. Exits with 0 when every message is
     acknowledged, 1 when one is not.
@@ -120,7 +121,7 @@ class _Sending:
                     return
 
     def collect(self) -> None:
-        """Count what is settled."""
+        """Count finished deliveries."""
         pending = self._pending
         while pending and pending[0][0].done():
             delivery, size = pending.popleft()
@@ -142,9 +143,9 @@ class _Sending:
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @cluster_options
 def consume(**options: Any) -> None:
-    """Read the messages of TOPIC and print how fast that was.
+    """Read the messages of TOPIC and print the rates.
 
-    From the beginning to what is the end when it starts, unless the options say otherwise. Every
+    From the beginning to the end of the log at the start, unless the options say otherwise. Every
     record is decoded. Exits with 0; 1 when reading failed.
     """
     asked = take_range(options, start=BEGINNING, end=END)

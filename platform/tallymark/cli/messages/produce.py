@@ -54,8 +54,8 @@ _NULL = "A line, or value behind its key, that is this has no value: a tombstone
 def command(**options: Any) -> None:
     """Publish the lines of a file or of standard input to TOPIC, one message each.
 
-    Asks nothing. At the end, and after Ctrl-C or SIGTERM, what was read is delivered and counted.
-    'tallymark publish' makes Avro events of lines; this takes them as they are.
+    Never asks. At the end, and after Ctrl-C or SIGTERM, all lines read are delivered and counted.
+    'tallymark publish' turns lines into Avro events; this command sends them as they are.
 
     Exits with 0 when every message is acknowledged, 1 when one is not.
     """

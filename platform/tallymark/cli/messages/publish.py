@@ -82,7 +82,7 @@ _POSITIVE = click.FloatRange(min=0.001)
 @click.option("--input", help="A file; - for standard input, which is the default in a pipe.")
 @click.option("-f", "--format", type=click.Choice(FORMATS), default="auto", show_default=True)
 @click.option("--schema", type=_FILE, help="An Avro schema (.avsc) [default: inferred].")
-@click.option("--backfill", is_flag=True, help="Events are old on purpose; the topic keeps them.")
+@click.option("--backfill", is_flag=True, help="Events are old on purpose; a new topic keeps them.")
 @click.option("--follow", is_flag=True, help="Go on as the file grows, through rotation.")
 @click.option("--shard", metavar="I/N", help="Publish every N-th row, from I (0 to N-1) on.")
 @click.option("--interval", type=_POSITIVE, default=1.0, help="Seconds between rows of metrics.")
@@ -100,14 +100,14 @@ def command(**options: Any) -> None:
     """Publish JSON lines, CSV, access logs or live host metrics to TOPIC, as Avro events.
 
     Ends with counts, and with exit code 0 (all is acknowledged), 2 (some rows did not fit and are
-    in the rejects file) or 1 (failed). Ctrl-C and SIGTERM end it in good order.
+    in the rejects file) or 1 (failed). Ctrl-C and SIGTERM end it in order.
     """
     configure_logging(logging.WARNING if sys.stderr.isatty() else logging.INFO)
     sys.exit(publish(Options(**options)))
 
 
 def publish(options: Options) -> int:
-    """Run to the end; the exit code. Raises UserError and what else cannot be published."""
+    """Run to the end; returns the exit code. Raises UserError."""
     _check(options)
     settings = find_settings(options.settings)
     deployment = load(settings)
@@ -130,7 +130,7 @@ def publish(options: Options) -> int:
 
 
 def _check(options: Options) -> None:
-    """Combinations that mean nothing."""
+    """Refuse combinations of options that mean nothing."""
     clusters.check_topic(options.topic)
     if options.format == "metrics":
         for name in ("input", "follow", "shard", "event_time"):

@@ -1,4 +1,4 @@
-"""``tallymark replay``: send a topic's messages again, at the pace they once came."""
+"""``tallymark replay``: send a topic's messages again, at their original pace."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NAP_S = 0.25
 @click.argument("topic")
 @click.argument("target")
 @range_options
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Continue with new messages, until Ctrl-C.")
 @click.option("--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help=_SPEED)
 @click.option("--keep-timestamps", is_flag=True, help=_TIMES)
 @click.option("--keep-partitions", is_flag=True, help="Send each to the partition it was in.")
@@ -53,8 +53,8 @@ def command(**options: Any) -> None:
     """Read TOPIC and send its messages to the topic TARGET, of this cluster or another one.
 
     They are new messages: with stamps of this run, partitions by key, times of now. Messages of
-    several partitions go in the order of their times. From the beginning to what is the end when
-    it starts, unless the options say otherwise.
+    several partitions go in the order of their times. From the beginning to the end of the log at
+    the start, unless the options say otherwise.
 
     Exits with 0 when every message is acknowledged, also after Ctrl-C; 1 when one is not.
     """
@@ -118,7 +118,7 @@ def _run(options: dict[str, Any], tally: Tally, stop: Stop) -> None:
 
 
 def _partitions(spans: Iterable[Span]) -> int:
-    """So many partitions a topic needs that takes those of ``spans`` by their numbers."""
+    """How many partitions a topic needs to take those of ``spans`` by their numbers."""
     return 1 + max((span.partition for span in spans), default=0)
 
 

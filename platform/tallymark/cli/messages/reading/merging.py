@@ -1,4 +1,4 @@
-"""Records of several partitions in the order of their timestamps, as far as their logs are."""
+"""Records of several partitions, merged in the order of their timestamps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Merge:
         waiting.extend(piece.records)
 
     def thirsty(self) -> list[Span]:
-        """The partitions to read on: those that have less waiting than the limit."""
+        """The partitions to read from: those with less waiting than the limit."""
         return [
             span
             for index, span in enumerate(self._spans)
@@ -52,14 +52,14 @@ class Merge:
         ]
 
     def ready(self) -> Iterator[Placed]:
-        """Those whose turn has come."""
+        """The records that can be given out."""
         while self._heads and not any(
             not waiting and not self._spans[index].done for index, waiting in self._waiting.items()
         ):
             yield self._next()
 
     def drain(self) -> Iterator[Placed]:
-        """All that wait: nothing older is coming just now."""
+        """All that wait; used when no older record is on its way."""
         while self._heads:
             yield self._next()
 

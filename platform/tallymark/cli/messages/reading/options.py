@@ -1,4 +1,4 @@
-"""The options that commands which read a topic share."""
+"""The options shared by commands that read a topic."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def range_options(function: F) -> F:
             help="Whether to leave out what transactions aborted or have not ended.",
         ),
         click.option("-p", "--partitions", metavar="0,2-4", help="Only these."),
-        click.option("-e", "--until-end", is_flag=True, help="End with what is there now."),
+        click.option("-e", "--until-end", is_flag=True, help="End at the present end of the log."),
         click.option(
             "--to-time", metavar="TIME", help="End before the first message of that time."
         ),

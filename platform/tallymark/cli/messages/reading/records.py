@@ -1,4 +1,4 @@
-"""How commands show a message: as a line of its value and what else is asked for, or as JSON."""
+"""How commands show a message: as a line with its value and chosen fields, or as JSON."""
 
 from __future__ import annotations
 

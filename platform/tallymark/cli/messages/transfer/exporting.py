@@ -1,4 +1,4 @@
-"""The run of an export: plan, or go on with what is there; read, write, count, rename."""
+"""The run of an export: plan, or continue an earlier one; read, write, count, rename."""
 
 from __future__ import annotations
 
