@@ -46,16 +46,16 @@ SESSION_MS: Final = 10_000
 
 
 def judge_every_ms(window_ms: int) -> int:
-    """How often to look what is to be judged: a thirtieth of a window, within bounds."""
+    """How often to look for windows to judge: a thirtieth of a window, within bounds."""
     return min(max(JUDGE_MS, window_ms // 30), LONGEST_JUDGE_MS)
 
 
 def one_round(
     collector: Collector, do_chores: Callable[[bool], object], clock: Callable[[], int]
 ) -> int:
-    """Count what came, then do the chores: those that take long rest while there is more to count
-    than a round takes, since what windows are judged by stands in the logs, too. Returns how long
-    to wait before the next round, ms. ``clock`` in ms."""
+    """Count what has arrived, then do the chores. Chores that take long rest while there is more to
+    count than a round takes, since verdicts need those counts first. Returns how long to wait
+    before the next round, ms. ``clock`` in ms."""
     began = clock()
     counted = collector.step()
     busy = counted >= TRICKLE or collector.behind
@@ -103,7 +103,7 @@ class CollectorService:
 
     @property
     def alert_counts(self) -> Counts:
-        """What its alerter has told so far."""
+        """How many alerts the alerter has posted so far."""
         return self._alerter.counts
 
     def check(self) -> None:
@@ -185,8 +185,8 @@ class CollectorService:
         self._namer.step(news, now)
 
     def _judge_as(self, generation: int) -> None:
-        """Begin to judge: another one may have done it meanwhile, so only the store knows what is
-        due."""
+        """Begin to judge. Another collector may have judged in the meantime, so what is due is read
+        from the store."""
         ledger, audit = self._collector.ledger, self._deployment.audit
         edges = derive_edges(self._deployment)
         self._judging_as = generation

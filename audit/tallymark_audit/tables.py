@@ -83,7 +83,7 @@ def _offsets(start: int, end: int) -> str:
 
 
 def _pending(cell: Row) -> str:
-    """What has not come yet, and may come."""
+    """Messages that have not arrived yet, and still may."""
     said = _ranges(cell.get("pending", [])) or str(cell.get("pending_count") or "")
     return f"pending: {said}" if said else ""
 
@@ -129,7 +129,7 @@ def _cell_table(cells: Sequence[Row]) -> Table:
 
 
 def _copies(cell: Row) -> str:
-    """Where they lie; of a group that processed them twice, which."""
+    """The offsets of the copies; for a group that processed messages twice, their sequences."""
     copies = [f"{offset} (sequence {sequence})" for _, offset, sequence in cell["copies"]]
     repeated = cell.get("repeated")
     if not copies and repeated:
@@ -139,7 +139,7 @@ def _copies(cell: Row) -> str:
 
 
 def _why(cell: Row) -> str:
-    """The reason, which sequences have which, and what is corrupt."""
+    """The reason, the sequences of each explanation, and the corrupt blocks."""
     said = [cell["reason"]] if cell["reason"] else []
     said += [f"{why}: {_ranges(flat)}" for why, flat in cell.get("explanations", {}).items()]
     changed = [f"{offset} (sequence {sequence})" for _, offset, sequence in cell.get("changed", [])]
@@ -173,7 +173,7 @@ def _ranges(flat: Sequence[int]) -> str:
 
 
 def styled(state: str) -> str:
-    """The state in its colour; the word says it all without."""
+    """The state in its colour; the word alone is enough without colours."""
     good, waiting = State(state) in GOOD, State(state) in UNDECIDED
     return f"[{'green' if good else 'yellow' if waiting else 'red'}]{state}[/]"
 

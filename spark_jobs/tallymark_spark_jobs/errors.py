@@ -1,4 +1,4 @@
-"""One clear line out of what Spark makes of an error.
+"""One clear line from an error that Spark has wrapped.
 
 An exception in a Python worker reaches the driver as text inside a Java exception, traceback and
 all. Ours are therefore raised under one name, by which the driver finds their line again.
@@ -14,7 +14,7 @@ from tallymark.errors import TallymarkError, UserError
 
 
 class SourceError(UserError):
-    """What went wrong in the data source, said in one line."""
+    """An error in the data source, in one line."""
 
 
 _LINE = re.compile(r"^\S*\bSourceError: (.+)$", re.MULTILINE)

@@ -1,7 +1,7 @@
-"""The chore that alerts: look, decide, write down, and hand what is news to the webhook's thread.
+"""The chore that alerts: read the facts, decide, store the alerts, and post changes in a thread.
 
-What was decided is in the store before anybody is told, and what somebody was told is written when
-the webhook has taken it: a collector that is killed at any point tells a thing twice at worst.
+A decision is in the store before it is posted, and a post is recorded when the webhook has accepted
+it. A collector that is killed at any point posts an alert twice at worst.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LONGEST_COMPARE_MS: Final = 600_000
 
 
 class Retention(Protocol):
-    """What tells how long topics keep messages."""
+    """A source of the retention times of topics."""
 
     def known(self, topics: set[TopicOf], now: int) -> Mapping[TopicOf, int]: ...
 
@@ -136,7 +136,7 @@ class Alerter:
             self._tell(self._post, known, now)
 
     def _look(self, now: int) -> tuple[list[Alert], bool]:
-        """Bring the alerts up to date; returns them, and whether nobody is to be told."""
+        """Bring the alerts up to date. Returns them, and whether nothing is to be posted."""
         with self._ledger.store.read() as connection:
             known = [
                 alert
@@ -229,7 +229,8 @@ def _identity(alert: Alert) -> tuple[str, int]:
 
 
 def post_test(deployment: Deployment, now: int | None = None) -> Refused | None:
-    """Post an alert that says it is a test. UserError: there is no webhook, or no such address."""
+    """Post an alert that is marked as a test. UserError: there is no webhook, or no such
+    address."""
     settings = deployment.audit.alerts
     webhook = Webhook.of(resolve(settings.webhook, "webhook of [audit.alerts]"))
     at = now_ms() if now is None else now

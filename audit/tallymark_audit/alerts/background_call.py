@@ -1,4 +1,4 @@
-"""One piece of slow work beside the loop, which never waits for it."""
+"""One slow call in a thread of its own: the loop never waits for it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ MAX_TEXT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A rule that holds now. It has to hold for ``hold_ms`` before somebody is told."""
+    """A rule that holds now. It has to hold for ``hold_ms`` before it is posted."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -28,7 +28,7 @@ class Condition:
 
     @property
     def fingerprint(self) -> str:
-        """Which alert it is, whatever its annotations say."""
+        """The identity of the alert: its labels, without its annotations."""
         return fingerprint(self.labels)
 
 
@@ -39,8 +39,8 @@ def condition(
     annotations: Mapping[str, str],
     hold_ms: int = 0,
 ) -> Condition:
-    """A condition whose labels are the rule, the severity and what it is ``about``; texts that come
-    from outside are cut, and what does not print is escaped."""
+    """A condition whose labels are the rule, the severity and what it is ``about``; texts from
+    outside are cut, and characters that do not print are escaped."""
     labels = {"alertname": rule, "severity": severity, **about}
     return Condition(
         {name: _plain(text) for name, text in labels.items()},

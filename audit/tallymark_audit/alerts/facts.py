@@ -27,8 +27,8 @@ from tallymark_audit.store.schema.rows import Row, holes_of
 MAX_DISAGREEMENTS = 1000
 OF_LATE_MS = 600_000
 DAMAGE_TOLD_MS = 86_400_000
-"""So long it is told that a batch cannot be read: then it will not be mended any more."""
-"""For so long after its last record an overflow is told of."""
+"""For so long a batch that cannot be read is an alert: later it will not be mended any more."""
+"""For so long after its last record an overflow is an alert."""
 YOUNG = (str(State.OPEN), str(State.SETTLING))
 """States of a window that holds a watermark and need not be wrong: late records re-opened it."""
 
@@ -42,8 +42,8 @@ def read_facts(
     answers: Answers | None = None,
 ) -> Facts:
     """The facts of the moment (``now``, ms); ``edges`` are those that the cluster's collector
-    judges. Without what takes more than the store, or more effort: :func:`backlogs` and how long
-    they are kept, and :func:`find_disagreements`. ``answers``: what is known of verdicts from the
+    judges. Not included is what needs more than the store, or more work: :func:`backlogs` with the
+    retention times, and :func:`find_disagreements`. ``answers``: answers about verdicts from the
     last time."""
     audit, names = deployment.audit, tuple(edge.name for edge in edges)
     known = answers or Answers()
@@ -110,8 +110,8 @@ def backlogs(connection: Connection, cluster: str, edges: Iterable[Edge]) -> lis
 
 
 def watcher_of(cluster: str, clusters: Sequence[str]) -> str:
-    """Whose collector says that the collector of ``cluster`` is silent: the next one's in the order
-    of the settings. Of a single cluster nobody's: Prometheus has to."""
+    """The cluster whose collector reports that the collector of ``cluster`` is silent: the next one
+    in the order of the settings. A single cluster has none: Prometheus has to watch it."""
     return clusters[(clusters.index(cluster) + 1) % len(clusters)]
 
 
@@ -128,7 +128,7 @@ def _watched(connection: Connection, deployment: Deployment, cluster: str) -> Ma
 def _marks_behind(
     connection: Connection, edges: Sequence[Edge], audit: AuditSettings, now: int
 ) -> list[Mark]:
-    """Those that may have stalled: the settle time of the others does not matter."""
+    """The watermarks that may have stalled: only their settle time is needed."""
     by_name = {edge.name: edge for edge in edges}
     patience = audit.window_ms + audit.settle_min_ms + audit.alerts.stalled_ms
     found: list[Mark] = []

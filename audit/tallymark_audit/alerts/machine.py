@@ -1,6 +1,6 @@
-"""From conditions to alerts, and to what of them is told. Pure: the time is an argument.
+"""From conditions to alerts, and which of them are posted. Pure: the time is an argument.
 
-One alert goes this way, and each step is kept in the store, so that a restart changes nothing::
+The life of an alert. Each step is kept in the store, so that a restart changes nothing::
 
     condition holds      for hold_ms          condition is gone
     ──────────────► pending ─────────► firing ────────────────► resolved
@@ -8,9 +8,9 @@ One alert goes this way, and each step is kept in the store, so that a restart c
                        ▼
                     forgotten
 
-Telling follows behind, at its own pace: nothing, then firing (again every ``repeat_ms``), then
-resolved. What fires is always told: an alert that was resolved before anybody heard of it is told
-as firing first and as resolved with the next post. A post may be repeated, never left out.
+Posts follow, at their own pace: nothing, then firing (again every ``repeat_ms``), then resolved. An
+alert that fires is always posted: if it was resolved before its first post, it is posted as firing
+first and as resolved with the next post. A post may be repeated, never left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LONGEST_BACKOFF_MS: Final = 600_000
 
 
 class Telling(NamedTuple):
-    """An alert, and what is to be said of it."""
+    """An alert, and the status to post of it."""
 
     alert: Alert
     status: Literal["firing", "resolved"]
@@ -44,8 +44,8 @@ class Step(NamedTuple):
 def advance(
     known: Iterable[Alert], conditions: Iterable[Condition], now: int, muted: bool = False
 ) -> Step:
-    """The alerts after a look at what holds now. ``known`` are those not finished; ``muted``: there
-    is nobody to tell at the moment."""
+    """The alerts, given the conditions that hold now. ``known`` are those not finished; ``muted``:
+    nothing is posted at the moment."""
     holding = {one.fingerprint: one for one in conditions}
     changed: list[Alert] = []
     forgotten: list[Alert] = []
@@ -74,8 +74,8 @@ def advance(
 
 
 def news(alerts: Iterable[Alert], now: int, repeat_ms: int) -> list[Telling]:
-    """What is to be told, the most urgent first: what nobody has heard of, what is over, what still
-    goes on ``repeat_ms`` after it was told."""
+    """What is to be posted, the most urgent first: new alerts, resolved ones, and those that still
+    fire ``repeat_ms`` after their last post."""
     fresh: list[Telling] = []
     over: list[Telling] = []
     again: list[Telling] = []
@@ -99,7 +99,8 @@ def next_post_at(last_try: int, failures: int, interval_ms: int) -> int:
 
 
 def still_firing(alerts: Iterable[Alert], told: Sequence[Telling]) -> list[Alert]:
-    """What goes on beside the news: a post that did not name it would look as if all were over."""
+    """The other alerts that still fire: a post that did not name them would look as if all were
+    resolved."""
     named = {id(one.alert) for one in told}
     return [one for one in alerts if one.status == "firing" and id(one) not in named]
 

@@ -1,5 +1,5 @@
-"""The body of a post, as Alertmanager's webhook has it (its version 4), so that whatever reads that
-reads this::
+"""The body of a post in the format of Alertmanager's webhook (version 4), so that its receivers can
+read it::
 
     {"version": "4", "groupKey": "{}:{cluster=...}", "truncatedAlerts": 0,
      "status": "firing" | "resolved", "receiver": "tallymark", "externalURL": console,
@@ -7,9 +7,9 @@ reads this::
      "alerts": [{"status", "labels", "annotations", "startsAt", "endsAt", "generatorURL",
                  "fingerprint"}]}
 
-Times are RFC 3339; ``endsAt`` of what goes on is Go's zero time, as there. One collector's alerts
-are one group. A post names what is news and what goes on, so its status is "resolved" only when
-nothing of the group fires any more.
+Times are RFC 3339; ``endsAt`` of an alert that fires is Go's zero time, as there. The alerts of one
+collector are one group. A post names what has changed and what still fires, so its status is
+"resolved" only when no alert of the group fires.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def body(
     console: str,
     more: int = 0,
 ) -> dict[str, Any]:
-    """The post about ``told`` (at most :data:`~.machine.MAX_ALERTS`), and as many of those that go
-    on as there is room for. ``group``: the labels that all of them share. ``more``: how many have
-    to wait for the next post."""
+    """The post about ``told`` (at most :data:`~.machine.MAX_ALERTS`), and as many other firing
+    alerts as there is room for. ``group``: the labels that all of them share. ``more``: how many
+    alerts have to wait for the next post."""
     room = max(0, MAX_ALERTS - len(told))
     shown = [*told, *(Telling(alert, "firing") for alert in going_on[:room])]
     firing = any(one.status == "firing" for one in shown) or len(going_on) > room or more > 0

@@ -1,4 +1,4 @@
-"""How long topics keep their messages, asked of the clusters now and then, beside the loop."""
+"""How long topics keep their messages. The clusters are asked from time to time, in a thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TopicOf = tuple[str, str]
 
 
 class DescribesConfigs(Protocol):
-    """What is asked of an Admin."""
+    """The part of an Admin that is used."""
 
     def describe_configs(
         self, resources: Collection[ConfigResource], *, names: Collection[str]
@@ -38,8 +38,8 @@ AdminOf = Callable[[str], DescribesConfigs]
 
 
 class RetentionTimes:
-    """``retention.ms`` of topics, without those that delete nothing; learned again every
-    :data:`ASK_MS`. A cluster that does not answer keeps what was known of it."""
+    """``retention.ms`` of topics, without those that delete nothing; read again every
+    :data:`ASK_MS`. For a cluster that does not answer the last known values hold."""
 
     def __init__(self, admin_of: AdminOf) -> None:
         self._admin_of = admin_of

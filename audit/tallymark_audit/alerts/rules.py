@@ -1,4 +1,4 @@
-"""When somebody is to be told. Pure: facts, settings and the time are arguments.
+"""The rules of alerts. Pure: facts, settings and the time are arguments.
 
     TallymarkMissingMessages    critical  more missing in a settled window than ``missing``
     TallymarkCorruptMessages    critical  a window holds messages that are not what was sent
@@ -9,7 +9,7 @@
     TallymarkWatermarkStalled   warning   not moved for ``stalled_ms`` beyond its settle time
     TallymarkReporterSilent     warning   a run of a producer or consumer that went silent
     TallymarkMirrorSilent       warning   a mirror that does not report
-    TallymarkCollectorSilent    critical  a cluster that nobody counts
+        TallymarkCollectorSilent    critical  a cluster without a live collector
     TallymarkCountersDisagree   warning   collector and Spark differ about the same window
     TallymarkRetentionRisk      critical  what retention deletes soon is not copied or counted
 
@@ -58,8 +58,8 @@ NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The watermark of a topic on an edge, times in ms. ``hole``: what holds it, empty where it
-    waits for somebody to report or count. ``begun``: since when it stands where it began, 0, or
+    """The watermark of a topic on an edge, times in ms. ``hole``: what holds it; empty where it
+    waits for a report or a count. ``begun``: since when it has not moved from its start, 0, or
     since when a window that is still settling holds it: late records move a watermark back."""
 
     edge: str
@@ -73,10 +73,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the store says at one moment, of the edges that one collector judges.
+    """The facts in the store at one moment, for the edges that one collector judges.
     ``missing_groups``: groups that have to report and never did. ``retention_ms`` is by (cluster,
     topic), without those that keep all; ``heartbeats`` of the collectors this one watches over.
-    ``overflowed``: partitions that met more runs than are kept, of late."""
+    ``overflowed``: partitions that had more runs than are kept, recently."""
 
     missing: Sequence[WrongWindows] = ()
     duplicates: Sequence[WrongWindows] = ()
@@ -103,7 +103,7 @@ class Rules:
     console: str
 
     def judge(self, facts: Facts, now: int) -> list[Condition]:
-        """All that is to be told of, as of ``now`` (ms)."""
+        """All conditions that hold at ``now`` (ms)."""
         counted = [one for one in facts.disagreements if one.messages]
         judged = [one for one in facts.disagreements if not one.messages]
         return [

@@ -18,7 +18,7 @@ SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why a post was not taken, in words without the address, which may hold a secret."""
+    """Why a post was not accepted. The text does not have the address, which may hold a secret."""
 
     reason: str
 
@@ -47,7 +47,7 @@ class Webhook:
 
     @property
     def host(self) -> str:
-        """All of the address that may be told."""
+        """The part of the address that may be shown."""
         return urlsplit(self.url).hostname or ""
 
     def post(self, body: Mapping[str, Any]) -> Refused | None:

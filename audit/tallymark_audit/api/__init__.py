@@ -3,11 +3,12 @@
     app.state.audit_api = AuditApi.of(deployment, store)
     app.include_router(router, prefix=PREFIX)
 
-``problems`` (what every answer has: entity tags, errors as problem details), ``params`` (what a
-request may say), ``routes`` (what is asked), ``waiting`` (long polls: one look at the store for all
-who wait), ``watermarks`` and ``totals`` (for schedulers and for Apache Gobblin).
+``problems`` (what every response has: entity tags, errors as problem details), ``params`` (the
+parameters of a request), ``routes`` (the resources), ``waiting`` (long polls: one read of the store
+for all of them), ``watermarks`` and ``totals`` (for schedulers and for Apache Gobblin).
 
-Times in answers are ms UTC; requests may also say ISO times. Nothing here writes, or asks a broker.
+Times in responses are ms UTC; requests may also use ISO times. Nothing here writes to the store or
+sends a request to a broker.
 """
 
 from tallymark_audit.api.routes import PREFIX, router

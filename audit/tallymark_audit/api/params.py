@@ -1,5 +1,5 @@
-"""What a request may say. All of it is bounded, and what is not understood is told with what would
-be."""
+"""The parameters of a request. All of them are bounded, and an error names what would be
+accepted."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""What all answers have in common: an entity tag, and errors as problem details (RFC 9457)::
+"""What all responses have in common: an entity tag, and errors as problem details (RFC 9457)::
 
     {"type": "about:blank", "title": "Not Found", "status": 404,
      "detail": "what happened", "do": "what to do"}
 
-A request that names the tag it has (``If-None-Match``) is answered by 304 and no body while nothing
-has changed. A store that is away is 503 with ``Retry-After``; nobody is ever sent a traceback.
+A request with the tag of an earlier response (``If-None-Match``) gets 304 and no body while nothing
+has changed. If the store cannot be reached the response is 503 with ``Retry-After``. No response
+has a traceback.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MAX_DETAIL: Final = 500
 
 
 class Answer(Response):
-    """JSON in ASCII, so that whatever a producer has put into a name can be said."""
+    """JSON in ASCII, so that any name that a producer has chosen can be sent."""
 
     media_type = "application/json"
 
@@ -50,12 +51,12 @@ class Problem(HTTPException):
 
 
 def away(detail: str) -> Problem:
-    """Not now: come again."""
+    """503: the store cannot be reached; try again later."""
     return Problem(503, detail, "ask again", {"Retry-After": RETRY_AFTER})
 
 
 class AuditRoute(APIRoute):
-    """A route whose answers have tags and whose errors are problems."""
+    """A route whose responses have tags, and whose errors are problem details."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

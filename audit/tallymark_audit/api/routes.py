@@ -1,5 +1,5 @@
-"""What is asked: verdicts, cells, evidence, reporters, alerts; and, in modules of their own,
-watermarks and totals."""
+"""The resources: verdicts, cells, evidence, reporters, alerts; watermarks and totals have modules
+of their own."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def verdicts(
     limit: params.Limit = 100,
     cursor: params.Cursor = "",
 ) -> Answer:
-    """The verdict that holds of each window, newest window first, in ``verdicts``; ``next`` is the
-    cursor of the page after, null on the last. Counts are messages, times ms. While a window is
-    OPEN or SETTLING what has not come yet is ``pending``, and nothing is ``missing``."""
+    """The effective verdict of each window, newest window first, in ``verdicts``; ``next`` is the
+    cursor of the next page, null on the last. Counts are messages, times ms. While a window is OPEN
+    or SETTLING, messages that have not arrived are ``pending``, and none is ``missing``."""
     key = params.key_of(cursor, int, str, str)
     which = paging.Which(edge, topic, [str(one) for one in state], start, end)
     after = (key[0], key[1], key[2]) if key else None
@@ -113,7 +113,7 @@ def evidence(
     window: Annotated[params.Moment, Query(description="The start of the window.")],
     limit: params.Limit = 500,
 ) -> Answer:
-    """About one window: ``verdicts`` (the one that holds first) whose ``cells`` name what is
+    """About one window: ``verdicts`` (the effective one first) whose ``cells`` name what is
     missing, where it is ``located``, the ``copies`` and blocks; both sides; ``reporters``; what
     happened (``incidents``), the revisions (``history``), and ``repairs``. Each list has ``limit``
     rows at most, and is bounded in bytes; ``left_out`` says how many there are besides, and
@@ -145,8 +145,8 @@ def reporters(
     limit: params.Limit = 100,
     cursor: params.Cursor = "",
 ) -> Answer:
-    """Who reports, when it was last heard of, and up to when all of it has arrived (ms), in
-    ``reporters``; ``next`` is the cursor of the page after, null on the last."""
+    """The reporters, with the time of the last report and the time up to which all reports have
+    arrived (ms), in ``reporters``; ``next`` is the cursor of the next page, null on the last."""
     key = params.key_of(cursor, str, str)
     after = (key[0], key[1]) if key else None
     api = api_of(request)
@@ -166,8 +166,9 @@ def alerts(
     limit: params.Limit = 100,
     cursor: params.Cursor = "",
 ) -> Answer:
-    """Alerts, the newest first, in ``alerts``: since when and until when (ms), what the webhook was
-    told of it (``told``) and when; ``next`` is the cursor of the page after, null on the last."""
+    """Alerts, the newest first, in ``alerts``: start and end (ms), the last status that was posted
+    to the webhook (``told``) and when; ``next`` is the cursor of the next page, null on the
+    last."""
     key = params.key_of(cursor, int, str)
     after = (key[0], key[1]) if key else None
     with api_of(request).store.read() as connection:
@@ -184,7 +185,7 @@ router.add_api_route("/totals", totals.totals, methods=["GET"])
 
 @router.get("/{rest:path}", include_in_schema=False)
 def nothing(rest: str) -> Answer:
-    """Whatever else is asked."""
+    """Every other path."""
     raise Problem(404, f"there is no {PREFIX}/{rest[:100]}", "see /openapi.json")
 
 

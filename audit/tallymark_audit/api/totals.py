@@ -1,4 +1,4 @@
-"""Counts of a topic by tier, as the audit clients of others want them.
+"""Counts of a topic by tier, in the form that other audit clients read.
 
 Apache Gobblin's ``AuditCountHttpClient`` asks ``GET <base>?topic=..&start=..&end=..`` (ms) and
 reads ``{"totalsPerTier": {"<tier>": <integer>, ...}}``; it compares tiers that its settings name,
@@ -6,8 +6,8 @@ and a tier that is absent makes it try again later. So a tier is absent until al
 been counted in it: half a count would look as if everything had arrived.
 
 Tiers: ``producer`` (claimed, on all clusters), ``producer-to-<cluster>``, ``<cluster>`` (counted
-there) and ``<cluster>-to-group:<group>`` (processed). Each message counts once however often it is
-there, so copies cannot make up for what is missing.
+there) and ``<cluster>-to-group:<group>`` (processed). Each message counts once, however many copies
+there are, so copies cannot hide missing messages.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def totals(
 
 
 def whole_tiers(connection: Connection, topic: str, end: int) -> list[str] | None:
-    """The tiers in which the topic has been counted up to ``end`` (ms), sorted; None where nobody
-    has ever heard of it."""
+    """The tiers in which the topic has been counted up to ``end`` (ms), sorted; None if the topic
+    is not known."""
     query = select(progress.c.cluster).where(progress.c.topic == topic).distinct()
     clusters = [row.cluster for row in connection.execute(query)]
     known = {

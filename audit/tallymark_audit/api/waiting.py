@@ -1,5 +1,5 @@
-"""Long polls: any number of clients wait for watermarks, and the store is looked at once a second
-for all of them together, only while somebody waits."""
+"""Long polls: any number of clients wait for watermarks. The store is read once a second for all of
+them together, and only while a client waits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Waiter:
 
 
 class Waits:
-    """Who waits for what. All but :meth:`stop` belongs to one event loop."""
+    """The clients that wait, by watermark. All but :meth:`stop` belongs to one event loop."""
 
     def __init__(self, store: Store, most: int = MOST, poll_seconds: float = POLL_SECONDS) -> None:
         self._store = store
@@ -51,8 +51,8 @@ class Waits:
         return len(self._waiters)
 
     async def until(self, place: EdgeTopic, through: int, gone: asyncio.Future[None]) -> None:
-        """Return when the watermark has come to ``through`` (ms), when the client is ``gone`` or
-        when all ends. TooManyWaitError: there are too many already."""
+        """Return when the watermark has reached ``through`` (ms), when the client is ``gone`` or
+        when the server stops. TooManyWaitError: there are too many already."""
         if len(self._waiters) >= self._most:
             raise TooManyWaitError
         if self._stopping.is_set():

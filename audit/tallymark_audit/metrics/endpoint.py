@@ -24,7 +24,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class CollectorStatus(Protocol):
-    """A collector, as far as it tells of itself."""
+    """The part of a collector that is shown as metrics."""
 
     @property
     def cluster(self) -> str: ...
@@ -80,8 +80,8 @@ class CollectorMetrics:
 def serve_metrics(
     deployment: Deployment, collectors: Sequence[CollectorStatus]
 ) -> CollectorMetrics | None:
-    """The metrics, None where the settings want none. A port that is taken is told in the log: no
-    collector stays away for it."""
+    """Serve the metrics; None if the settings want none. A port that is in use is reported in the
+    log: the collector starts all the same."""
     if deployment.audit.metrics_port < 0:
         return None
     try:

@@ -1,9 +1,9 @@
-"""What Prometheus is told of the audit: the families, of what was read from the store and of what a
-collector has counted. Pure; :mod:`tallymark_audit.metrics.source` reads.
+"""The metric families of the audit for Prometheus: from the store, and from what a collector has
+counted. Pure; :mod:`tallymark_audit.metrics.source` reads the store.
 
 Labels are names of the settings, topics, states and jobs: no window, server, instance or offset.
-``_total`` and ``_bucket`` count the messages of the present day (UTC) and begin anew at midnight,
-which is a counter's reset to Prometheus.
+``_total`` and ``_bucket`` count the messages of the current day (UTC) and start again at midnight,
+which Prometheus takes as a counter's reset.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def _jobs(rows: Iterable[Row]) -> Iterator[Metric]:
 
 
 def state_families(store_can_be_read: bool) -> Iterator[Metric]:
-    """Which Tallymark it is, and whether it knows anything."""
+    """The version of Tallymark, and whether the store could be read."""
     build = {"version": version("tallymark")}
     yield InfoMetricFamily("tallymark_build", "Which Tallymark this is.", build)
     text = "Whether the audit store could be read."

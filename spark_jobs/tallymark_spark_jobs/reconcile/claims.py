@@ -1,4 +1,4 @@
-"""What the reporters of each cluster claim, from its audit topic as Spark has read it.
+"""The claims of each cluster, from its audit topic as Spark has read it.
 
 The decoding and the arithmetic (highest revision per reporter and cell, union across reporters,
 ``complete_through`` only without a hole) are the audit's own:
@@ -25,7 +25,7 @@ class Claims:
     example: str = ""
 
     def book(self, cluster: str) -> ClaimBook:
-        """The cluster's book; empty where nobody has reported."""
+        """The reports of the cluster; empty if there are none."""
         return self.books.setdefault(cluster, ClaimBook())
 
 

@@ -32,10 +32,10 @@ COPIES_NAMED: Final = 1000
 
 def cell_runs(stamps: DataFrame, window_ms: int, by: Sequence[str] = ()) -> DataFrame:
     """The runs of every cell. Rows without a readable stamp make one run a cell, with null
-    sequences: server and instance ``""``, the partition they lie in as their origin.
+    sequences: server and instance ``""``, and the partition that holds them as their origin.
 
-    What was aborted makes runs of its own, and without a stamp none. So does what cannot be read
-    (``damaged``): no messages, but a place.
+    Aborted records make runs of their own; without a stamp they make none. Batches that cannot be
+    read (``damaged``) make runs too: without messages, but with offsets.
 
     Columns: ``by``, :data:`CELL`, ``aborted``, ``damaged``, ``first_sequence``, ``last_sequence``,
     ``messages`` (every copy), ``extra`` (copies beyond the first of a sequence), ``copies`` (where
@@ -107,7 +107,7 @@ def _totals() -> list[Column]:
 
 
 def places(stamps: DataFrame, wanted: DataFrame, by: Sequence[str] = ()) -> DataFrame:
-    """Where the wanted sequences lie. ``wanted``: ``by``, topic, origin_partition, instance,
+    """The offsets of the wanted sequences. ``wanted``: ``by``, topic, origin_partition, instance,
     ``first`` and ``last`` sequence of each range; it is small.
 
     Columns: ``by``, topic, origin_partition, instance, ``partition``, ``first_offset``,

@@ -24,7 +24,8 @@ from tallymark_spark_jobs.reconcile.spark_facts import Facts, SparkFacts
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``deferred``: windows whose data is no longer all there; the collector's verdict stands."""
+    """``deferred``: windows whose data is no longer complete; there the collector's verdict
+    holds."""
 
     verdicts: tuple[Verdict, ...]
     deferred: tuple[EdgeWindow, ...]
@@ -58,7 +59,7 @@ def decide(deployment: Deployment, facts: Facts, topics: Iterable[str], period: 
 
 
 def all_edges(deployment: Deployment, books: Mapping[str, ClaimBook]) -> tuple[Edge, ...]:
-    """The edges of the settings, and of the groups that only their reports tell of."""
+    """The edges of the settings, and of the groups that are known only from their reports."""
     edges = derive_edges(deployment)
     declared = {edge.name for edge in edges}
     found = [
@@ -111,5 +112,5 @@ def _retained_from(facts: Facts, hop: Hop, topic: str, known: Known) -> int:
     """Windows that begin earlier may have lost records to retention on either side."""
     places = [*hop.places(topic, known), (hop.edge.home, AUDIT_TOPIC)]
     if hop.edge.kind == "mirror":
-        places.pop()  # what its reports tell is told again and again
+        places.pop()  # a mirror repeats its reports
     return max(facts.retained_from.get(place, -(1 << 63)) for place in places)

@@ -1,4 +1,4 @@
-"""Name where missing messages lie: read the planned stretches again, with one Spark action."""
+"""Find the offsets of missing messages: read the planned ranges again, with one Spark action."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WANTED = pa.schema(
 def find_places(
     spark: SparkSession, clusters: Sequence[ClusterSurvey], plan: Mapping[str, Search]
 ) -> dict[Identity, list[LogSpan]]:
-    """Read the planned stretches and name what lies where, with one Spark action."""
+    """Read the planned ranges and return the offsets of what was found, with one Spark action."""
     if not plan:
         return {}
     by_name = {cluster.name: cluster for cluster in clusters}

@@ -76,8 +76,8 @@ def lateness(store: Store, as_of: int) -> dict[tuple[str, str], sketches.Sketch]
 def owed_from(
     store: Store, deployment: Deployment, topics: Iterable[str]
 ) -> dict[tuple[str, str], int]:
-    """Since when (ms) an edge owes a topic, by edge and topic, where that is not since ever. Edges
-    are as the collectors last wrote them down."""
+    """Since when (ms) a topic belongs to an edge, by edge and topic, if not from the beginning.
+    Edges are as the collectors last stored them."""
     with store.read() as connection:
         known = graph.history(connection)
         groups = {one.name: facts.groups_on(connection, one.name) for one in deployment.clusters}
@@ -117,12 +117,12 @@ def collector_states(store: Store, windows: Sequence[EdgeWindow]) -> dict[EdgeWi
 
 
 def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) -> None:
-    """Write the verdicts as Spark's, where their missing messages lie, and the run, all in one
-    transaction. The same run again changes nothing but the list of runs.
+    """Write the verdicts as Spark's, the offsets of their missing messages, and the run, all in one
+    transaction. Repeating a run changes nothing but the list of runs.
 
-    Where the collectors came to something else they are asked to count again, by themselves: what
-    was there when they counted may be gone by now, and no copy that is brought back must be taken
-    for a second one."""
+    Where the collectors have another result they are asked to count again, by themselves: records
+    that they counted may be gone by now, and a copy that a repair brings back must not count as a
+    second one."""
     decided = [verdict for verdict in outcome.verdicts if verdict.state not in LATER]
     result = to_json(outcome)
     detail = {
@@ -152,7 +152,7 @@ def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) ->
 
 
 def _doubt(connection: Connection, outcome: Outcome, decided: Iterable[Verdict], now: int) -> None:
-    """Ask the collectors at both ends of an edge to count those windows again of which they have
+    """Ask the collectors at both ends of an edge to count the windows again for which they have
     another verdict."""
     edges = {edge.name: edge for edge in outcome.edges}
     by_topic: dict[tuple[str, str], list[Verdict]] = {}
@@ -189,7 +189,7 @@ def _judged_otherwise(connection: Connection, judged: Sequence[Verdict]) -> set[
 
 
 def counted_in(edge: Edge, topic: str) -> list[tuple[str, str]]:
-    """The clusters whose logs make a verdict on the edge, and what each calls the topic."""
+    """The clusters whose logs decide a verdict on the edge, each with its name of the topic."""
     there = (edge.downstream, edge.downstream_topic(topic))
     return {
         "producer": [there],

@@ -12,8 +12,8 @@ def only_clusters(deployment: Deployment, names: Iterable[str]) -> Deployment:
     """The deployment of the clusters ``names`` and of those they are mirrored from, directly or
     not; the whole one without names. UserError: there is no such cluster.
 
-    What is upstream has to be read, too: records in an aggregate are claimed where they were
-    published, and would be of nobody otherwise.
+    The clusters upstream have to be read too: records in an aggregate are claimed where they were
+    published, and would have no claim otherwise.
     """
     wanted = set(names)
     if not wanted:

@@ -1,4 +1,4 @@
-"""What a run comes to: the rows of its table, the named losses, the exit code. Pure."""
+"""The result of a run: the rows of its table, the named losses, the exit code. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Line:
 class Outcome:
     """A finished run. ``deferred``: windows whose data has expired, with the collector's state
     (UNKNOWN where it has none). ``disagreements``: rows of the store where the collector, which
-    counts by itself, came to something else. ``damaged``: partitions that cannot be read to their
+    counts independently, has another result. ``damaged``: partitions that cannot be read to their
     end. ``edges``: all that were judged. ``seconds``: how long each step took."""
 
     period: Period
@@ -72,8 +72,8 @@ class Outcome:
 
     @property
     def state(self) -> Exit:
-        """The exit code. Nothing to judge is complete only if every reporter says that there was
-        nothing (``idle``)."""
+        """The exit code. A period without windows is complete only if every reporter confirms that
+        there was nothing (``idle``)."""
         states = {verdict.state for verdict in self.verdicts} | set(self.deferred.values())
         if states - GOOD - UNDECIDED:
             return Exit.DISCREPANCIES
@@ -125,7 +125,7 @@ def findings(verdicts: Iterable[Verdict]) -> list[tuple[Verdict, CellVerdict]]:
 
 
 def idle_through(books: Mapping[str, ClaimBook], end: int, as_of: int) -> bool:
-    """Whether reporters say by themselves that there was nothing: there are some, and each has
+    """Whether the reporters confirm that there was nothing: there is at least one, and each has
     published all its claims up to ``end`` (ms), or began after it."""
     facts = [
         reporter.facts()

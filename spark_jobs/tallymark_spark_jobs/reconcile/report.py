@@ -1,4 +1,4 @@
-"""What a person sees: the verdict table, every loss by name, where copies lie."""
+"""The report on the terminal: the verdict table, every loss by name, the offsets of copies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RANGES = 8
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
-    """The table, then what is wrong, then the verdict in one line."""
+    """Print the table, then the faults, then the verdict in one line."""
     for part in _parts(outcome):
         console.print(part, highlight=False)
 
@@ -93,7 +93,7 @@ def _where(places: Sequence[LogSpan], missing: RangeSet) -> Iterable[Text]:
 
 
 def _copies(cell: CellVerdict) -> str:
-    """Where they lie; of a group that processed them twice, which."""
+    """The offsets of the copies; for a group that processed messages twice, their sequences."""
     copies = cell.copies
     if not copies:
         return f": sequences {_ranges(sequences_of(cell.repeated))}" if cell.repeated else ""
@@ -103,7 +103,7 @@ def _copies(cell: CellVerdict) -> str:
 
 
 def _reasons(verdicts: Sequence[Verdict]) -> Iterable[Text]:
-    """Why what is undecided is so; each reason once."""
+    """Why windows are undecided; each reason once."""
     seen: dict[tuple[str, str], int] = {}
     for verdict in verdicts:
         if verdict.state in UNDECIDED:

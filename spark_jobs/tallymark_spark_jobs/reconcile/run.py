@@ -1,4 +1,4 @@
-"""The nightly reconciliation: count the data of every cluster, judge every edge, say what is lost.
+"""The nightly reconciliation: count the data of every cluster, judge every edge, name what is lost.
 
 ::
 
@@ -43,7 +43,7 @@ AGAIN_SECONDS = 2.0
 
 @dataclass(slots=True)
 class Steps:
-    """Says what is being done, and remembers how long it took."""
+    """Prints each step, and records how long it took."""
 
     say: Say
     seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -159,7 +159,7 @@ def _look(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
 
 
 def _topics(job: Job, clusters: Sequence[ClusterSurvey], claims: Claims) -> set[str]:
-    """Those that are there, and those of which there are only claims: a lost topic is a loss."""
+    """The topics that exist, and those that have only claims: a lost topic is a loss."""
     wanted = re.compile(job.topics or ".*")
     there = {topic for cluster in clusters for topic in cluster.topics}
     claimed = {topic for book in claims.books.values() for topic in book.topics()}

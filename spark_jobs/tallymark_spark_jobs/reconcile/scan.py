@@ -60,8 +60,8 @@ def scan(
 
 
 def _damaged(row: Run, runs: Sequence[Run]) -> Damaged:
-    """A row that says where a log cannot be read. Its own times are those of the records around it
-    in the same span; what was read in other spans is among the runs."""
+    """A row for offsets that cannot be read. Its own times are those of the records around it in
+    the same span; records of other spans are among the runs."""
     cluster, topic, partition = row["cluster"], row["topic"], row["first_partition"]
     mine = [run for run in runs if (run["cluster"], run["topic"]) == (cluster, topic)]
     before = [
@@ -86,8 +86,7 @@ def _damaged(row: Run, runs: Sequence[Run]) -> Damaged:
 
 
 def joined(found: Iterable[Damaged]) -> tuple[Damaged, ...]:
-    """In the order of the logs; what was met at the end of one span and goes on in the next one is
-    one."""
+    """In the order of the logs; damage that continues in the next span is joined to one."""
     told: list[Damaged] = []
     for one in sorted(found, key=lambda each: each[:4]):
         last = told[-1] if told else None
@@ -99,8 +98,8 @@ def joined(found: Iterable[Damaged]) -> tuple[Damaged, ...]:
 
 
 def _warm_up(spark: SparkSession) -> None:
-    """Let Spark start its Python workers while the first plan is still being made. Should it fail,
-    so will the work itself, which says why."""
+    """Let Spark start its Python workers while the first plan is still being made. If it fails, the
+    work itself fails too, with the reason."""
 
     def same(batches: Iterator[Any]) -> Iterator[Any]:
         return batches
@@ -137,7 +136,7 @@ def stamps(spark: SparkSession, cluster: ClusterSurvey, options: Mapping[str, st
 def _claims(
     spark: SparkSession, clusters: Sequence[ClusterSurvey], window_ms: int
 ) -> tuple[Claims, list[Damaged]]:
-    """What the audit topics say, and where they cannot be read."""
+    """The claims of the audit topics, and where they cannot be read."""
     from pyspark.sql import functions as F
 
     options = {"subscribe": AUDIT_TOPIC, "failOnCorruptBatch": "false"}

@@ -1,8 +1,8 @@
-"""Where the missing messages may still be, and what was found there. Pure.
+"""Where missing messages may still be, and what was found there. Pure.
 
-The runs of the count say which stretch of which partition can hold a missing message; reading
-these stretches (:mod:`tallymark_spark_jobs.reconcile.evidence`) then names the offsets, never a
-calculation.
+The runs of the count show which offsets of which partition can hold a missing message. These
+offsets are then read (:mod:`tallymark_spark_jobs.reconcile.evidence`): the result is never
+calculated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Run = Mapping[str, Any]
 
 
 class LogSpan(NamedTuple):
-    """Messages of one identity that lie one after the other in a log."""
+    """Messages of one identity at consecutive offsets of a log."""
 
     cluster: str
     topic: str
@@ -86,7 +86,7 @@ def search_plan(
 
 
 def exactly(search: Search) -> dict[str, str]:
-    """The options that read these stretches and nothing else."""
+    """The options that read these offsets and nothing else."""
     assign: dict[str, list[int]] = {}
     start: dict[str, dict[str, int]] = {}
     end: dict[str, dict[str, int]] = {}

@@ -33,16 +33,16 @@ ByWindow = dict[int, Cells]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that a run knows. ``as_of`` (ms): when the ends of the logs were fixed.
+    """All facts of a run. ``as_of`` (ms): when the ends of the logs were fixed.
 
     ``observed``: by cluster and topic; ``parts``: the same by partition, as far as offsets are
-    known. ``late``: by counter and topic, how late records come (a sketch of ms). ``owed_from``:
-    by edge and topic, since when (ms) the edge owes the topic, if not always. ``retired``: by
-    cluster, reporters that a person has ended. ``changed``: by cluster, topic and window, when (ms)
-    a collector last saw a count or claim change; it only makes a verdict wait, it never makes one.
-    ``retained_from``: by cluster and topic, the time (ms) before which records may have expired.
-    ``damaged``: partitions that cannot be read to their end. ``began``: by cluster and topic, when
-    (ms) it was made again, if it was."""
+    known. ``late``: by counter and topic, how late records come (a sketch of ms). ``owed_from``: by
+    edge and topic, since when (ms) the topic belongs to the edge, if not always. ``retired``: by
+    cluster, reporters that an operator has ended. ``changed``: by cluster, topic and window, when
+    (ms) a collector last saw a count or claim change; it only makes a verdict wait, it never makes
+    one. ``retained_from``: by cluster and topic, the time (ms) before which records may have
+    expired. ``damaged``: partitions that cannot be read to their end. ``began``: by cluster and
+    topic, when (ms) it was made again, if it was."""
 
     as_of: int
     observed: Mapping[tuple[str, str], ByWindow]
@@ -192,7 +192,7 @@ class SparkFacts:
         return self._claims.get((cluster, topic), {}).keys()
 
     def book(self, cluster: str) -> ClaimBook:
-        """The reports of the cluster's audit topic; empty where nobody has reported."""
+        """The reports of the cluster's audit topic; empty if there are none."""
         return self._facts.books.get(cluster) or ClaimBook()
 
     def _reporters(self, edge: Edge, names: Collection[str]) -> list[ReporterFacts]:

@@ -1,6 +1,6 @@
-"""Look at the clusters before Spark starts: are they there, which topics, what has expired.
+"""Look at the clusters before Spark starts: whether they run, their topics, and what has expired.
 
-It takes milliseconds, and says "unreachable" ten seconds before Spark could.
+It takes milliseconds, and reports a cluster that cannot be reached ten seconds before Spark could.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def _cluster(deployment: Deployment, cluster: Cluster, wanted: re.Pattern[str]) 
 
 
 def _is_counted(edge: Edge, cluster: str, name: str) -> bool:
-    """Whether the edge wants the cluster's topic counted: upstream under its own name, downstream
-    whatever comes in, since mirrors may rename."""
+    """Whether the edge needs a count of the cluster's topic: upstream if the topic passes the edge,
+    downstream always, since mirrors may rename topics."""
     return edge.downstream == cluster or passes(edge, name)
 
 

@@ -48,7 +48,7 @@ def _damaged(options: SourceOptions, span: Span, found: Damage) -> Any:
 
 
 def _client(options: SourceOptions) -> SimpleConsumer:
-    # Who counts needs to know what was aborted; and what is not decided yet is not there yet.
+    # Counting needs the aborted records; records of an open transaction are not there yet.
     return SimpleConsumer(
         bootstrap_servers=options.bootstrap_servers,
         client_id="tallymark-spark",

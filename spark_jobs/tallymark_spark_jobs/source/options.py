@@ -1,7 +1,7 @@
 """The options of ``spark.read.format("tallymark")``: named and meant as Spark's Kafka source does.
 
-Option names arrive in any case. An option nobody knows is an error here, where Spark's Kafka source
-passes over it: a misspelt ``endingTimestamp`` would otherwise read a whole log in silence.
+Option names arrive in any case. An unknown option is an error here, where Spark's Kafka source
+ignores it: a misspelt ``endingTimestamp`` would otherwise read a whole log without a warning.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SEE: Final = "see docs/spark.md for every option"
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What to read. Exactly one of ``topics``, ``pattern`` and ``assigned`` says of which topics;
+    """What to read. Exactly one of ``topics``, ``pattern`` and ``assigned`` names the topics;
     timestamps are ms UTC, the ending one excluded; offsets start included, end excluded."""
 
     bootstrap_servers: str

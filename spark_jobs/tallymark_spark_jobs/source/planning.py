@@ -31,8 +31,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """What a broker says of one partition: the first offset there is, the one after the last, and
-    the first whose record is at or after the starting timestamp (None: not asked, or none is)."""
+    """The bounds of one partition from its broker: the first offset there is, the one after the
+    last, and the first whose record is at or after the starting timestamp (None: not asked, or none
+    is)."""
 
     topic: str
     partition: int
@@ -57,7 +58,7 @@ def plan(options: SourceOptions, bounds: Iterable[LogBounds]) -> list[Span]:
 
 def split(spans: Sequence[Span], rows: int, at_least: int) -> list[Span]:
     """Cut the spans so that none holds more than ``rows`` offsets and there are ``at_least`` of
-    them, if there are so many offsets; what comes out tiles exactly what went in."""
+    them, if there are so many offsets. The result covers exactly the same offsets."""
     total = sum(span.offsets for span in spans)
     most = max(1, min(rows, total // at_least))
     return [piece for span in spans for piece in _pieces(span, most)]

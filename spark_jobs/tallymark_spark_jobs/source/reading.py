@@ -27,7 +27,7 @@ TRIES = 3
 AT_ONCE = 32 << 20
 """Bytes that are unpacked before they are handed on; one batch at least."""
 MOST = 100
-"""Of a span so many stretches that cannot be read are told apart; the last one grows then."""
+"""So many unreadable ranges of a span are kept apart; beyond that the last one grows."""
 
 
 class DamagedError(UserError):
@@ -100,13 +100,13 @@ def read_span(
     consumer: Fetcher, span: Span, passes: bool = False
 ) -> Iterator[list[Piece] | Damage]:
     """The records of the span, in lists of pieces that hold about :data:`AT_ONCE` bytes at most,
-    those that were left out behind the others of their fetch. Control batches are passed over;
-    and what cannot be read, if it ``passes`` that: then a Damage says so.
+    those that were left out behind the others of their fetch. Control batches are passed over; and
+    so are batches that cannot be read, if ``passes``: then a Damage reports them.
 
     Raises DamagedError when it may not pass a batch that cannot be read, once all before it was
     given; UserError when the log was cut or its beginning deleted while it was read, or when it
-    gives nothing for :data:`STALLED_SECONDS`; else the client's errors, which has by then tried
-    again for its request timeout.
+    returns nothing for :data:`STALLED_SECONDS`; else errors of the client, after it has retried for
+    its request timeout.
     """
     offset, epoch = span.start, -1
     notes = _Notes(span, passes)
@@ -142,7 +142,7 @@ class _Notes:
         self._told = 0
 
     def unreadable(self, offset: int, end: int, why: str) -> Iterator[Damage]:
-        """Offsets up to ``end`` (-1: nobody knows), excluded. DamagedError: they may not be passed
+        """Offsets up to ``end`` (-1: not known), excluded. DamagedError: they may not be passed
         over. Batches that follow one another are one, and so is all behind the first many."""
         if not self._passes or end < 0:
             raise DamagedError(self._span, offset, why, self._newest)
@@ -163,7 +163,7 @@ class _Notes:
             yield from self.ended()
 
     def ended(self) -> Iterator[Damage]:
-        """Nothing more will be known of what is held back."""
+        """Nothing more will be learned about the offsets held back."""
         if self._open is not None:
             yield self._open
         self._open = None
@@ -176,7 +176,7 @@ def _behind(consumer: Fetcher, span: Span, error: CorruptMessageError) -> int:
 def _readable(
     fetched: Fetch, offset: int, span: Span, notes: _Notes
 ) -> Iterator[list[Piece] | Damage]:
-    """What of a fetch lies in the span and can be read, unpacked batch by batch."""
+    """The batches of a fetch that lie in the span and can be read, unpacked one by one."""
     found: list[Piece] = []
     size = 0
     both = [(batch, False) for batch in fetched.batches]

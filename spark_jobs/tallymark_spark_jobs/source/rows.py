@@ -1,9 +1,9 @@
 """Log records as Arrow rows: the schemas of the source, and how a row is made.
 
-``records`` is what Spark's Kafka source gives; ``stamps`` is the narrow form for counting, which
-carries who sent a record instead of what it says, and its timestamp as it is: ms UTC. Spark takes
-batches only of exactly the declared schema and checks only the first, so every batch is built with
-the one schema here.
+``records`` has the columns of Spark's Kafka source; ``stamps`` is the narrow form for counting,
+with the sender of a record instead of its contents, and its timestamp unchanged: ms UTC. Spark
+takes batches only of exactly the declared schema and checks only the first, so every batch is built
+with the one schema here.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _end(found: Damage) -> str:
 
 
 def end_of_damage(told: str) -> tuple[int, int]:
-    """The offset where it goes on, and the time of what stands there; -1: not known."""
+    """The offset behind the damage, and the time of the record there; -1: not known."""
     end, _, until = told.partition(":")
     return int(end), int(until)
 
