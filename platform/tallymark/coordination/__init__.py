@@ -27,13 +27,9 @@ from tallymark.coordination.session.errors import (
     SessionLostError,
 )
 from tallymark.coordination.session.nodes import Check, Create, Delete, Node, SetData
+from tallymark.coordination.session.states import SessionEvent, SessionState, parse_connect
 from tallymark.coordination.session.watches import Watch
-from tallymark.coordination.session.zookeeper import (
-    SessionEvent,
-    SessionState,
-    ZooKeeper,
-    parse_connect,
-)
+from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.coordination.topics.changes import ChangeReader
 from tallymark.coordination.topics.configs import TopicConfigs
 from tallymark.coordination.topics.registry import PartitionState, TopicAssignment, TopicRegistry

@@ -11,20 +11,19 @@ import logging
 import os
 import threading
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.config import LogConfig
 from tallymark.log.disk.bounded_files import BoundedFiles
 from tallymark.log.disk.data_dir import DataDir
+from tallymark.log.disk.deleted_folders import DeletedFolders, remove_folder
 from tallymark.log.disk.files import Files, noticing_no_room
 from tallymark.log.disk.health import guarded
 from tallymark.log.disk.partition_folder import (
     DELETED,
     LogKey,
-    deleted_name,
     parse_folder,
     read_topic_id,
     write_topic_id,
@@ -54,8 +53,7 @@ class LogManager:
         self._dead: dict[str, str] = {}
         self._damaged: dict[LogKey, str] = {}
         self._checkpointing = threading.Lock()
-        self._deleted: deque[tuple[DataDir, str]] = deque()
-        """Folders of deleted logs: renamed, and not removed yet."""
+        self._deleted = DeletedFolders(self._files)
 
     @classmethod
     def open(
@@ -140,7 +138,7 @@ class LogManager:
             if not self._files.is_dir(folder):
                 continue
             if name.endswith(DELETED):
-                self._remove_folder(folder)
+                remove_folder(self._files, folder)
             elif (key := parse_folder(name)) is not None:
                 found.append(key)
             else:
@@ -283,7 +281,7 @@ class LogManager:
         failed: dict[LogKey, KafkaError] = {}
         for home, folders in doomed.items():
             try:
-                self._rename_deleted(home, folders)
+                self._deleted.rename(home, folders)
             except KafkaError as error:
                 failed |= dict.fromkeys(folders, error)
         return failed
@@ -296,27 +294,7 @@ class LogManager:
     def remove_deleted(self, stopping: Callable[[], bool] = lambda: False) -> None:
         """Remove the files of deleted logs, until ``stopping``: the next start removes the rest. It
         takes long for many files. Any thread may call it."""
-        while self._deleted and not stopping():
-            try:
-                home, folder = self._deleted.popleft()
-            except IndexError:  # another thread was quicker
-                return
-            try:
-                with guarded(home.health, f"remove {folder}"):
-                    self._remove_folder(folder)
-            except KafkaError as error:
-                log.error("%s is removed at the next start: %s", folder, error)
-
-    def _rename_deleted(self, home: DataDir, folders: Mapping[LogKey, str]) -> None:
-        """Rename the folders, with one sync for all. After a crash the new names show that they are
-        deleted."""
-        some = f"{next(iter(folders))}" + (f" and {len(folders) - 1} more" * (len(folders) > 1))
-        with guarded(home.health, f"delete {some}"):
-            renamed = [f"{home.path}/{deleted_name(str(key))}" for key in folders]
-            for folder, name in zip(folders.values(), renamed, strict=True):
-                self._files.rename(folder, name)
-            self._files.sync_dir(home.path)
-        self._deleted.extend((home, name) for name in renamed)
+        self._deleted.remove(stopping)
 
     # --- housekeeping
 
@@ -371,11 +349,6 @@ class LogManager:
 
     def _online(self) -> list[DataDir]:
         return [home for home in self._dirs if home.health.error is None]
-
-    def _remove_folder(self, folder: str) -> None:
-        for name in self._files.listdir(folder):
-            self._files.remove(f"{folder}/{name}")
-        self._files.remove_dir(folder)
 
     def _drop(self, path: str) -> None:
         """Leave out a directory that cannot be used."""

@@ -23,7 +23,8 @@ from tallymark.coordination.cluster.brokers import BrokerRegistry
 from tallymark.coordination.consumers.offsets import Position
 from tallymark.coordination.consumers.registry import ConsumerRegistry
 from tallymark.coordination.session.errors import CoordinationError, SessionLostError
-from tallymark.coordination.session.zookeeper import SessionEvent, SessionState, ZooKeeper
+from tallymark.coordination.session.states import SessionEvent, SessionState
+from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.coordination.topics.registry import TopicRegistry
 from tallymark.errors import (
     ClosedError,

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Final
 
 from tallymark.coordination.session.errors import NodeExistsError, NodeInUseError, SessionLostError
-from tallymark.coordination.session.zookeeper import SessionEvent, SessionState, ZooKeeper
+from tallymark.coordination.session.states import SessionEvent, SessionState
+from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.errors import ClosedError, ConnectError, TallymarkError
 
 LOG: Final = logging.getLogger("tallymark.coordination")

@@ -9,7 +9,8 @@ from typing import Final
 
 from tallymark.coordination.session.errors import SessionLostError
 from tallymark.coordination.session.kazoo_client import WatchCallback
-from tallymark.coordination.session.zookeeper import SessionEvent, SessionState, ZooKeeper
+from tallymark.coordination.session.states import SessionEvent, SessionState
+from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.errors import ClosedError, ConnectError
 
 LOG: Final = logging.getLogger("tallymark.coordination")

@@ -1,16 +1,5 @@
-"""A ZooKeeper session under one chroot: typed commands with deadlines, and session events.
-
-A session has three states. For the owner of an ephemeral node they mean:
-
-* CONNECTED: the node exists, so the owner may act on it.
-* SUSPENDED: there is no connection. The session may expire at any moment without our notice, so an
-  owner that acts because of its node stops at once.
-* LOST: the session is over and its ephemeral nodes are gone. The next CONNECTED is a new session;
-  owners register again.
-
-CONNECTED after SUSPENDED in the same session (compare :attr:`SessionEvent.session`) means that the
-nodes still exist, but watches have fired and must be set again.
-"""
+"""A ZooKeeper session under one chroot: typed commands with deadlines, and session events
+(:mod:`tallymark.coordination.session.states`)."""
 
 from __future__ import annotations
 
@@ -18,8 +7,6 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final, Self
 
 from tallymark.closing import ClosedByWith
@@ -40,48 +27,22 @@ from tallymark.coordination.session.nodes import (
     SetData,
     Step,
 )
+from tallymark.coordination.session.states import (
+    SessionEvent,
+    SessionListener,
+    SessionState,
+    parse_connect,
+)
 from tallymark.errors import ClosedError, ConnectError, UserError
 
 LOG: Final = logging.getLogger("tallymark.coordination")
 DEFAULT_PORT: Final = 2181
 
 
-class SessionState(Enum):
-    """See the module's text."""
-
-    CONNECTED = "CONNECTED"
-    SUSPENDED = "SUSPENDED"
-    LOST = "LOST"
-
-
-@dataclass(frozen=True, slots=True)
-class SessionEvent:
-    """A change of the session. ``session`` is its id, 0 unless CONNECTED."""
-
-    state: SessionState
-    session: int = 0
-
-
-_TOLD: Final = {
+_TEXTS: Final = {
     SessionState.CONNECTED: "connected again, the session goes on",
     SessionState.LOST: "the session is lost, what was ephemeral is gone",
 }
-SessionListener = Callable[[SessionEvent], None]
-"""Called on the connection's thread: must neither block nor send commands."""
-
-
-def parse_connect(text: str) -> tuple[str, str]:
-    """``host:port[,host:port...][/chroot]`` -> (hosts, chroot); the chroot is empty or begins
-    with ``/``. Raises UserError on anything else."""
-    hosts, slash, rest = text.strip().partition("/")
-    for host in hosts.split(","):
-        name, colon, port = host.strip().rpartition(":")
-        if not (name if colon else port) or (colon and not port.isdigit()):
-            raise UserError(f"{text!r} is no ZooKeeper address", "write host:port[,...][/chroot]")
-    chroot = (slash + rest).rstrip("/")
-    if "//" in chroot:
-        raise UserError(f"{text!r} has an empty part in its chroot", "write host:port/chroot")
-    return "".join(hosts.split()), chroot
 
 
 class ZooKeeper(ClosedByWith):
@@ -198,7 +159,7 @@ class ZooKeeper(ClosedByWith):
         if state is SessionState.SUSPENDED:
             LOG.warning("no connection to ZooKeeper %s", self.connect)
         elif before is not SessionState.LOST and not self._closed:
-            LOG.warning("ZooKeeper %s: %s", self.connect, _TOLD[state])
+            LOG.warning("ZooKeeper %s: %s", self.connect, _TEXTS[state])
         with self._lock:
             listeners = tuple(self._listeners)
         for listener in listeners:
