@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from tallymark.client.core.security.http import http_access
 from tallymark.deployment import Deployment
 from tallymark.net.web.access_log import AccessLog, AccessLogFile
@@ -24,12 +26,17 @@ class DashboardServer:
             "dashboards.allow_plaintext = true",
             (settings.advertised_host, deployment.audit.alerts.console_url),
         )
-        listener = listen(settings.host, settings.port, "the dashboards", "dashboards.port")
-        self._store = open_store(deployment.audit_store)
-        self._access = AccessLogFile(deployment.log_dir / "dashboards-access.log")
-        self._app = create_app(deployment, self._store)
-        app = AccessLog(access.around(self._app), self._access)
-        self._server = WebServer(app, listener, "dashboards", tls=access.tls)
+        with ExitStack() as undo:
+            listener = undo.enter_context(
+                listen(settings.host, settings.port, "the dashboards", "dashboards.port")
+            )
+            self._store = undo.enter_context(open_store(deployment.audit_store))
+            self._access = AccessLogFile(deployment.log_dir / "dashboards-access.log")
+            undo.callback(self._access.close)
+            self._app = create_app(deployment, self._store)
+            app = AccessLog(access.around(self._app), self._access)
+            self._server = WebServer(app, listener, "dashboards", tls=access.tls)
+            undo.pop_all()
 
     def check(self) -> None:
         """Raise when the server has died."""

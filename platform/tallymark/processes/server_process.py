@@ -15,9 +15,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
+from tallymark.closing import ClosedByWith
 from tallymark.errors import UserError
 from tallymark.processes import die_with_parent
 from tallymark.processes.child_process import kill_process, stop_process
@@ -26,7 +26,7 @@ _WORDS: Final = 1_000
 """Characters of the last output in an error."""
 
 
-class ServerProcess(ABC):
+class ServerProcess(ClosedByWith, ABC):
     """One server on ``host:port`` with its data in ``folder``.
 
     As a context manager it starts and stops; it may be stopped, killed and started again in
@@ -98,14 +98,6 @@ class ServerProcess(ABC):
     def __enter__(self) -> Self:
         self.start()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     @abstractmethod
     def _launch(self) -> None:

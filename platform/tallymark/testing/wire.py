@@ -4,9 +4,9 @@ version you say, every byte you like, no negotiation and no retry."""
 from __future__ import annotations
 
 import socket
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
+from tallymark.closing import ClosedByWith
 from tallymark.net.addresses import parse_address
 from tallymark.protocol import frames
 from tallymark.protocol.schema import Message, Request
@@ -14,7 +14,7 @@ from tallymark.protocol.schema import Message, Request
 R = TypeVar("R", bound=Message)
 
 
-class WireClient:
+class WireClient(ClosedByWith):
     """One connection to ``address`` (``host:port``), as a context manager. ``timeout`` in seconds
     bounds every read."""
 
@@ -56,17 +56,6 @@ class WireClient:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _exactly(self, size: int) -> bytes:
         data = bytearray()
