@@ -1,6 +1,6 @@
 """Healthy windows packed: all observations and claims of a (cluster, topic, window) in one row.
 
-Packing forgets nothing that a verdict rests on. A packed window reads as before: every reader of
+Packing loses nothing that a verdict depends on. A packed window reads as before: every reader of
 cells asks :func:`packed_rows` beside the tables. The first write into it unpacks it
 (:func:`restore`), so a late copy is a duplication, a late claim or a cut log a loss, exactly as if
 the window had never been packed. Only the latency sketches of its cells become one sketch a tier.
@@ -10,8 +10,8 @@ The format of ``archive.packed`` is zlib around UTF-8 JSON::
     {"observations": [rows, {column: values, ...}],      values: one a row, or only one if all
      "claims":       [rows, {column: values, ...}]}              rows have the same
 
-without the columns cluster, topic and window, and without those that are at their default. Columns
-lie together since like compresses with like.
+without the columns cluster, topic and window, and without those that are at their default. Values
+of one column are stored together, since equal values compress well.
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ def packed_rows(
     """The rows of ``observations`` or ``claims`` that are packed, of these windows. AbsurdError:
     one of them cannot be unpacked; if ``absurd`` is given these are put there instead.
 
-    Who reads outside a snapshot asks the table first: a window that is packed in between is then
-    met twice rather than missed, and of a cell the table's row counts."""
+    A reader outside a snapshot reads the table first: a window that is packed in between is then
+    read twice rather than missed, and the table's row of a cell counts."""
     found = _find(connection, cluster, topic, windows, absurd)
     return [row for _, rows in found for row in rows[table.name]]
 
 
 def restore(connection: Connection, cluster: str, topic: str, windows: Iterable[int]) -> None:
-    """Unpack these windows, where they are packed, to write into them. What is in the tables
-    already is newer and stays; so does what cannot be unpacked, which whoever reads it meets."""
+    """Unpack these windows, where they are packed, to write into them. Rows of the tables are newer
+    and stay; so does an archive that cannot be unpacked, whose readers get the error."""
     found = _find(connection, cluster, topic, windows, set())
     for _, by_table in found:
         for name, rows in by_table.items():

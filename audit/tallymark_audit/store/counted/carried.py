@@ -1,8 +1,8 @@
-"""How far mirrors and consumer groups have come, and what mirrors could not bring.
+"""How far mirrors and consumer groups have come, and what mirrors could not copy.
 
-A mirror and a consumer tell an offset of each partition below which they are done. One that does
-not (MirrorMaker, a mirror of an older version) is watched instead: partitions are copied in order,
-so where the newest cell begins of which anything arrived, it has been.
+A mirror or a consumer reports for each partition the offset below which it is done. A mirror that
+does not report (MirrorMaker, an older version) is watched instead: partitions are copied in order,
+so it has passed the beginning of the newest cell of which anything arrived.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORD = copied.c.reporter, copied.c.partition, copied.c.through_offset, copied.c
 
 
 def mirror_reporter(connection: Connection, edge: Edge) -> ReporterFacts | None:
-    """The mirror of the edge, if it tells how far it has copied."""
+    """The mirror of the edge; None if it does not report how far it has copied."""
     name = mirror_of(edge)
     tells = select(copied.c.reporter).where(
         copied.c.cluster == edge.downstream, copied.c.reporter == name
@@ -45,8 +45,8 @@ def mirror_reporter(connection: Connection, edge: Edge) -> ReporterFacts | None:
 
 
 def words_of_mirror(connection: Connection, edge: Edge, topic: str) -> list[Word]:
-    """How far the edge's mirror says it has copied each partition of the topic. What it says of one
-    of the same name, that was deleted and made again, says nothing of this one."""
+    """The newest report of the edge's mirror on each partition of the topic. Reports on an earlier
+    topic of the same name, which was deleted and made again, are left out."""
     query = select(progress.c.partition, progress.c.topic_id).where(
         progress.c.cluster == edge.upstream, progress.c.topic == topic
     )
@@ -67,7 +67,7 @@ def words_of_mirror(connection: Connection, edge: Edge, topic: str) -> list[Word
 def words_of(
     connection: Connection, cluster: str, members: Iterable[str], topic: str
 ) -> list[Word]:
-    """The newest word of each of these members on each partition of the topic."""
+    """The newest report of each of these members on each partition of the topic."""
     found: list[Word] = []
     for some in chunks(sorted(members)):
         query = select(*_WORD).where(
@@ -78,8 +78,8 @@ def words_of(
 
 
 def mirrored_through(connection: Connection, edge: Edge, topic: str) -> dict[int, Passed]:
-    """By upstream partition, an offset that a mirror which tells nothing has surely passed: where
-    the newest cell begins of which anything arrived."""
+    """By upstream partition, an offset that a mirror without reports has passed for certain: the
+    beginning of the newest cell of which anything arrived."""
     up, down = observations.alias("up"), observations.alias("down")
     cell = ("tier", "window", "partition", "server", "instance")
     arrived = exists().where(
@@ -110,8 +110,9 @@ def mirrored_through(connection: Connection, edge: Edge, topic: str) -> dict[int
 
 
 def stops_of(connection: Connection, edge: Edge, topic: str) -> list[Stop]:
-    """Where the edge's mirror has ever said that it cannot read on; it may have come further since,
-    and the topic may be another one (:func:`~tallymark_audit.judge.copy_progress.standing_still`).
+    """Where the edge's mirror has ever reported that it cannot read on; it may have come further
+    since, and the topic may be another one
+    (:func:`~tallymark_audit.judge.copy_progress.standing_still`).
     """
     text = gap_text(mirror_of(edge), STOPPED)
     query = select(incidents).where(
@@ -127,7 +128,8 @@ def stops_of(connection: Connection, edge: Edge, topic: str) -> list[Stop]:
 
 
 def gaps_of(connection: Connection, edge: Edge, topic: str) -> list[GapOf]:
-    """What the edge's mirror could not copy of the topic, where that tells of messages."""
+    """The offsets of the topic that the edge's mirror could not copy, where their reason explains
+    missing messages."""
     start = GAP_TEXT.format(mirror=mirror_of(edge), reason="")
     query = select(incidents).where(
         incidents.c.cluster == edge.downstream,

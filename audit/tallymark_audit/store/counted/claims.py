@@ -61,7 +61,7 @@ def add_events(
 
 def retire(connection: Connection, reporter: str, now_ms: int) -> list[str]:
     """End a reporter that will not return, on every cluster that knows it: its windows no longer
-    wait for it. Returns the clusters. UserError: nobody knows it."""
+    wait for it. Returns the clusters. UserError: it is not known."""
     known = select(reporters.c.cluster).where(reporters.c.reporter == reporter)
     clusters = [row.cluster for row in connection.execute(known)]
     if not clusters:
@@ -94,10 +94,10 @@ def _save_copied(
     events: Iterable[AuditEvent],
     known: Mapping[str, Reporter],
 ) -> None:
-    """The newest word of each reporter on each partition: what is older changes nothing. Not the
-    furthest one, since a log that was cut, or made again, is copied again. Of the same word the
-    first holds: what was brought by then need not be counted anew whenever it is repeated. Nothing
-    is believed of a report of which a part has not arrived: what it has done may stand there."""
+    """Store the newest report of each reporter on each partition; an older one changes nothing. It
+    need not be the furthest one, since a log that was cut, or made again, is copied again. Of equal
+    reports the first one holds, so a repeated report does not make its messages wait for another
+    count. A report with a missing part is not used: the work it covers may be in that part."""
     told = [event for event in events if event.event_number <= known[event.reporter].covered]
     of = {event.reporter for event in told if event.copied}
     query = select(copied).where(copied.c.cluster == cluster, copied.c.reporter.in_(of))
@@ -141,7 +141,7 @@ def _load_reporters(
 def _fresh_parts(
     connection: Connection, cluster: str, events: list[AuditEvent]
 ) -> Mapping[PartKey, tuple[int, Claim]]:
-    """The parts that the events tell a higher revision of than the store has."""
+    """The parts of which the events have a higher revision than the store."""
     told: dict[PartKey, tuple[int, Claim]] = {}
     for event in events:
         for part, revision, claim in parts_of(event):

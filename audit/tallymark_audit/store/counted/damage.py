@@ -1,9 +1,8 @@
-"""Offsets that nobody can count: a batch there cannot be read. Counting goes on behind it.
+"""Offsets that cannot be counted: a batch there cannot be read. Counting continues behind it.
 
-Who sends such batches does not choose how much of the store they take: those that follow one
-another are one row, and of a partition there are at most :data:`MOST` rows; beyond that the newest
-one grows, over what is good between them, too. So what is said to be unknown may be more than is,
-and never less.
+The sender of such batches must not choose how much space they take in the store: consecutive ones
+are one row, and a partition has at most :data:`MOST` rows. Beyond that the newest row grows, over
+good batches too. So the unknown offsets may be too many, and never too few.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ MOST: Final = 100
 class UnreadableSpan:
     """Offsets ``start`` up to ``end``, excluded, that cannot be read, and ``why``. ``since`` and
     ``until`` (ms): the newest time of what was read before, -1 where nothing was, and the time of
-    what follows. ``final``: it is what somebody sent, and will never be anything else."""
+    what follows. ``final``: the batch was sent like that, and will never be readable."""
 
     start: int
     end: int
@@ -114,7 +113,7 @@ def _newest_before(
 def _grow_incident(
     connection: Connection, cluster: str, place: TopicPartition, start: int, end: int
 ) -> None:
-    """What is known already is told once: the row of the incident counts, and reaches further."""
+    """Damage that is known is one incident: its row counts, and its offsets grow."""
     connection.execute(
         update(incidents)
         .where(
@@ -161,8 +160,8 @@ def not_final(connection: Connection, cluster: str) -> list[tuple[TopicPartition
 
 
 def fill(connection: Connection, cluster: str, place: TopicPartition, hole: UnreadableSpan) -> bool:
-    """It can be read by now, and is counted in the same transaction. False: it is another one by
-    now, or somebody has counted it."""
+    """Remove the damage: it can be read now, and is counted in the same transaction. False: it has
+    changed, or is counted already."""
     found = connection.execute(
         delete(damage).where(
             *_of(cluster, place),
@@ -176,7 +175,7 @@ def fill(connection: Connection, cluster: str, place: TopicPartition, hole: Unre
 def give_up(
     connection: Connection, cluster: str, place: TopicPartition, hole: UnreadableSpan
 ) -> None:
-    """It is not in the log any more: nobody will mend it."""
+    """Stop looking for a repair: the batch is not in the log any more."""
     mine = *_of(cluster, place), damage.c.from_offset == hole.start
     connection.execute(update(damage).where(*mine).values(final=1))
 
@@ -191,7 +190,7 @@ def end_damage(
 
 
 def end_stop(connection: Connection, cluster: str, place: TopicPartition) -> None:
-    """An older program had stopped there: counting goes on."""
+    """An older program had stopped there: counting continues."""
     connection.execute(delete(damage).where(*_of(cluster, place), damage.c.to_offset < 0))
 
 

@@ -1,8 +1,8 @@
 """Partitions that a cluster no longer has: of topics that were deleted, or came back with fewer.
 
-What was counted of them stays, and so do their windows. But nothing more comes of them, so nobody
-waits for it: they hold no verdict and no watermark, and what was not passed on by then is gone. A
-partition that is there again, under the same id or another, is one as all others.
+Their counts stay, and so do their windows. Nothing more will arrive in them, so nothing waits for
+them: they hold no verdict and no watermark, and what was not passed on by then is gone. A partition
+that exists again, under the same id or another, is like all others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read from the store what the verdict function asks for, for many windows at once.
+"""Read from the store what a judgement needs, for many windows at once.
 
 Cells of windows that are packed read as the others do
 (:mod:`tallymark_audit.store.counted.archive`). How far mirrors and groups have come is in
@@ -93,7 +93,7 @@ def kept_windows(connection: Connection) -> Mapping[tuple[str, str], list[int]]:
 def processed(
     connection: Connection, cluster: str, group: str, topic: str, windows: Sequence[int]
 ) -> Iterator[Claim]:
-    """What the runs of a group say they processed of a topic: one claim a run and cell."""
+    """What the runs of a group report as processed of a topic: one claim a run and cell."""
     query = select(reporters.c.reporter).where(
         reporters.c.cluster == cluster,
         reporters.c.tier == "consumer",
@@ -143,8 +143,8 @@ def members_of(connection: Connection, cluster: str, group: str, topic: str) -> 
 
 
 def first_groups(connection: Connection, cluster: str) -> list[str]:
-    """Of the consumer groups whose runs report on a cluster those that are judged, sorted: those
-    that were judged before come first, so that whoever makes up names takes no hop away."""
+    """Of the consumer groups whose runs report on a cluster those that are judged, sorted. Groups
+    that were judged before have precedence, so that invented names displace no group."""
     known = select(reporters.c.consumer_group).where(
         reporters.c.cluster == cluster,
         reporters.c.tier == "consumer",
@@ -186,8 +186,8 @@ def groups_on(connection: Connection, cluster: str) -> dict[str, dict[str, int]]
 
 
 def reporter_facts(row: Row) -> ReporterFacts:
-    """A row of ``reporters`` as the verdict function wants it. One that was retired and speaks
-    again is back."""
+    """A row of ``reporters`` as a judgement needs it. A retired reporter that reports again is not
+    retired any more."""
     retired = row["retired_at"] > 0 and row["last_heard"] <= row["retired_at"]
     return reporter_from_row(row).facts(retired=retired)
 
@@ -217,9 +217,9 @@ def topics_on(connection: Connection, cluster: str) -> frozenset[str]:
 def counted_through(
     connection: Connection, cluster: str, topic: str, undamaged: bool = False
 ) -> int:
-    """Up to when (ms) the cluster's collector had counted all there was of the topic; 0: never.
-    Of a topic that does not exist (any more) it has counted all when it last looked for topics.
-    ``undamaged``: leave out partitions that nobody can read to their end."""
+    """Up to when (ms) the cluster's collector had counted all there was of the topic; 0: never. Of
+    a topic that does not exist (any more) it has counted all when it last looked for topics.
+    ``undamaged``: leave out partitions that cannot be read to their end."""
     query = select(func.min(progress.c.counted_through)).where(
         progress.c.cluster == cluster, progress.c.topic == topic, is_there(progress)
     )

@@ -1,8 +1,8 @@
 """Incidents in the store: what happened to a log or a report that counting cannot mend.
 
 One that repeats itself is one row with a count, and of the same kind there are at most
-:data:`MOST_A_DAY` rows a partition and day: who floods a topic with nonsense does not flood the
-store.
+:data:`MOST_A_DAY` rows a partition and day: a producer that floods a topic with bad records must
+not flood the store.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def add_incident(connection: Connection, cluster: str, incident: Incident, now_m
 
 
 def fold_incident(connection: Connection, cluster: str, incident: Incident, now_ms: int) -> None:
-    """Record what may happen any number of times: the same again within a day is counted in the
-    row there is."""
+    """Record an incident that may repeat any number of times: within a day, repetitions are counted
+    in one row."""
     today = _of_a_day(cluster, incident, now_ms)
     known = _row_of(connection, today, incident.reason)
     if known is None:
@@ -82,9 +82,9 @@ def fold_incident(connection: Connection, cluster: str, incident: Incident, now_
 
 
 def add_gap(connection: Connection, cluster: str, mirror: str, gap: Gap) -> None:
-    """Record what a mirror into the cluster could not copy. Mirrors repeat themselves until they
-    are heard: of a gap that is known only the time is new. (A mirror may stand still at the same
-    offset again, of a topic that was made again.)"""
+    """Record what a mirror into the cluster could not copy. Mirrors repeat their reports: of a gap
+    that is known only the time is new. (A mirror may stand still at the same offset again, of a
+    topic that was made again.)"""
     if gap.reason == CORRUPT:
         _add_left_out(connection, cluster, mirror, gap)
         return
@@ -107,8 +107,8 @@ def add_gap(connection: Connection, cluster: str, mirror: str, gap: Gap) -> None
 
 
 def _add_left_out(connection: Connection, cluster: str, mirror: str, gap: Gap) -> None:
-    """What a mirror left out: no verdict rests on it, and who sends nonsense does not choose how
-    many rows it makes. Of a day and partition it is one row that counts and grows."""
+    """What a mirror left out. No verdict depends on it, and the sender of bad records must not
+    choose the number of rows. So a day and partition has one row, which counts and grows."""
     why = gap_text(mirror, gap.reason)
     place = gap.topic, gap.partition
     incident = Incident("gap", why, *place, gap.first_offset, gap.last_offset + 1)
@@ -118,7 +118,7 @@ def _add_left_out(connection: Connection, cluster: str, mirror: str, gap: Gap) -
 
 
 def gap_text(mirror: str, reason: str) -> str:
-    """What an incident says of a mirror's gap."""
+    """The text of an incident about a mirror's gap."""
     text = {STOPPED: STOPPED_TEXT, TRUNCATION: CUT_TEXT, CORRUPT: CORRUPT_TEXT}.get(
         reason, GAP_TEXT
     )

@@ -1,5 +1,5 @@
-"""What each partition has spent of the cells it may open, and what it could not pay for, kept
-beside the counts and written with them; see :mod:`tallymark_audit.collector.limits.openings`."""
+"""What each partition has spent of its budget for new cells, and what exceeded it, written together
+with the counts; see :mod:`tallymark_audit.collector.limits.openings`."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def overflowed(connection: Connection, since: int = 1) -> list[Overflowed]:
 
 
 def reported_runs(connection: Connection, runs: Iterable[RunName]) -> set[RunName]:
-    """Those of the runs that have reported what they send, on any cluster. Under another server's
-    name an instance that has reported is another run: whoever sees a stamp may repeat its instance
-    with any name."""
+    """Those of the runs that have reported what they send, on any cluster. An instance that has
+    reported is another run under another server's name: anyone that reads a stamp can repeat its
+    instance with any name."""
     wanted, found = set(runs), set[RunName]()
     for some in chunks(sorted({instance for _, instance in wanted})):
         query = select(reporters.c.server, reporters.c.instance).where(
@@ -79,7 +79,7 @@ def reported_runs(connection: Connection, runs: Iterable[RunName]) -> set[RunNam
 
 
 def known_reporters(connection: Connection, cluster: str, names: Iterable[str]) -> set[str]:
-    """Those of the reporters of which something was heard on the cluster."""
+    """Those of the reporters that have reported on the cluster."""
     t, found = reporters.c, set[str]()
     for some in chunks(sorted(set(names))):
         query = select(t.reporter).where(t.cluster == cluster, t.reporter.in_(some))
@@ -90,7 +90,7 @@ def known_reporters(connection: Connection, cluster: str, names: Iterable[str]) 
 def known_windows(
     connection: Connection, cluster: str, topic: str, windows: Collection[int]
 ) -> set[int]:
-    """Those of the windows of which something is kept that may be judged anew."""
+    """Those of the windows that the store has and that may be judged again."""
     t, found = window_changes.c, set[int]()
     for some in chunks(sorted(windows)):
         query = select(t.window).where(t.cluster == cluster, t.topic == topic, t.window.in_(some))

@@ -83,7 +83,7 @@ def fence(
     now_ms: int,
     discovered_through: int | None = None,
 ) -> None:
-    """Be in charge of the cluster for this transaction. FencedError: somebody newer is."""
+    """Be in charge of the cluster for this transaction. FencedError: a newer collector is."""
     values = {"heartbeat": now_ms}
     if discovered_through is not None:
         values["discovered_through"] = discovered_through
@@ -97,13 +97,13 @@ def fence(
 
 
 def last_in_charge(connection: Connection, cluster: str) -> int:
-    """When the collector in charge was last heard of, in ms; 0 if there is none."""
+    """The last heartbeat of the collector in charge, in ms; 0 if there is none."""
     query = select(collectors.c.heartbeat).where(collectors.c.cluster == cluster)
     return connection.scalar(query) or 0
 
 
 def step_down(connection: Connection, cluster: str, generation: int) -> None:
-    """Nobody is in charge any more, if it was this one: the next need not wait."""
+    """End being in charge, if this collector is: the next one need not wait."""
     connection.execute(
         update(collectors)
         .where(collectors.c.cluster == cluster, collectors.c.generation == generation)
@@ -124,8 +124,8 @@ def add_positions(connection: Connection, cluster: str, new: Iterable[Position])
 
 
 def take(connection: Connection, cluster: str, wanted: Iterable[Position]) -> list[Position]:
-    """Become the collector of these partitions: they go on where the store says, in a new
-    generation; those it does not know yet begin as given."""
+    """Become the collector of these partitions: they continue at their positions in the store, in a
+    new generation; partitions without a position begin as given."""
     fields = [progress.c[name] for name in Position.__slots__]
     taken: list[Position] = []
     for position in sorted(wanted, key=lambda one: one.place):
@@ -144,7 +144,7 @@ def take(connection: Connection, cluster: str, wanted: Iterable[Position]) -> li
 
 
 def move(connection: Connection, cluster: str, start: int, to: Position) -> None:
-    """The partition is counted from ``start`` up to where ``to`` says. PartitionFencedError: it was
+    """Store that the partition is counted from ``start`` up to ``to``. PartitionFencedError: it was
     not at ``start`` any more, or not this generation's."""
     moved = connection.execute(
         update(progress)

@@ -1,8 +1,8 @@
-"""What has to be counted again: asked for here by whoever found a reason, done by the collector of
-the partition, see :mod:`tallymark_audit.collector.recounting.chore`.
+"""What has to be counted again: requested here, done by the collector of the partition, see
+:mod:`tallymark_audit.collector.recounting.chore`.
 
-A request is a range of windows of one partition, and how far it is done: who restarts goes on
-there. Counting again replaces what was counted before, so doing it twice changes nothing.
+A request is a range of windows of one partition, and how far it is done: after a restart it
+continues there. Counting again replaces what was counted before, so doing it twice changes nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AT_ONCE: Final = 500
 @dataclass(frozen=True, slots=True)
 class RecountRequest:
     """Windows to count again (starts, ms): from ``first`` up to ``end``, excluded, those before
-    ``next_window`` are done. ``cells``: of how many the count was not what it had been."""
+    ``next_window`` are done. ``cells``: how many cells had another count than before."""
 
     topic: str
     partition: int
@@ -55,7 +55,7 @@ class RecountRequest:
 
 
 def ask(connection: Connection, cluster: str, wanted: Iterable[RecountRequest]) -> None:
-    """Have these counted again. One that is asked for again begins anew."""
+    """Request these counts. A request that is repeated starts from the beginning."""
     upsert(
         connection,
         recounts,
@@ -69,8 +69,8 @@ def ask(connection: Connection, cluster: str, wanted: Iterable[RecountRequest]) 
 def ask_for_windows(
     connection: Connection, cluster: str, topic: str, windows: Collection[int], now_ms: int
 ) -> int:
-    """Have these windows of a topic counted again wherever they were seen, since another count
-    found something else; returns in how many places. Partitions that are deleted are left out."""
+    """Request a new count of these windows of a topic wherever they were seen, since another count
+    differs; returns in how many places. Partitions that are deleted are left out."""
     gone = deleted_places(connection, cluster)
     wanted = [
         RecountRequest(topic, partition, RECONCILE, window, window + 1, window, now_ms)
@@ -114,12 +114,12 @@ def of_job(connection: Connection, job: str, cluster: str | None = None) -> list
 
 
 def forget_job(connection: Connection, job: str) -> None:
-    """Nobody wants to know any more."""
+    """Remove the requests of a job."""
     connection.execute(delete(recounts).where(recounts.c.job == job))
 
 
 def end_of(connection: Connection, cluster: str, places: Iterable[TopicPartition]) -> None:
-    """These partitions are deleted: nothing can be counted again there, and nobody waits for it."""
+    """These partitions are deleted: nothing can be counted again there, so their requests end."""
     for topic, partition in places:
         of = (
             recounts.c.cluster == cluster,
@@ -191,8 +191,8 @@ def _packed(connection: Connection, cluster: str, one: RecountRequest, end: int)
 
 
 def advance(connection: Connection, cluster: str, one: RecountRequest) -> None:
-    """The request has come as far as ``one`` says. Another count's doubts are gone when they are
-    looked into; whoever else asked wants to read what came of it."""
+    """Store the progress ``one`` of the request. A request from a count that differed is removed
+    when it is done; the others are kept with their result."""
     same = _is(cluster, one)  # and not asked for anew meanwhile
     if one.done and one.job == RECONCILE:
         connection.execute(delete(recounts).where(*same))

@@ -1,8 +1,8 @@
-"""Keep the store small: archive what is settled and healthy, forget what is old.
+"""Keep the store small: archive what is settled and healthy, delete what is old.
 
 A chore of the collector that judges the cluster. Every step is a few small transactions, fenced
-like all it writes, and what it does next follows from what is in the store: it may be killed at any
-moment, and begins again somewhere without doing anything twice.
+like all writes of the collector. The next step follows from the contents of the store, so the
+process may be killed at any moment, and nothing is done twice.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ FORGET_MS: Final = 3_600_000
 
 class Keeper(Protocol):
     """The collector in charge of a cluster, as :class:`tallymark_audit.collector.ledger.Ledger`:
-    ``write`` is a transaction that nobody else makes; FencedError: there is a newer one."""
+    ``write`` is a transaction that only this collector can commit; FencedError: there is a newer
+    one."""
 
     @property
     def cluster(self) -> str: ...
@@ -129,8 +130,9 @@ class Housekeeper:
         return min(LONGEST_ROUND_MS, max(ROUND_MS, self._settings.collapse_after_ms))
 
     def _begin_round(self, change: str, now: int) -> None:
-        """Go on behind what was looked at: no verdict has changed, so all of that is as it was.
-        Otherwise, and now and then all the same, begin with the oldest again."""
+        """Continue behind the windows already examined: no verdict has changed, so nothing changed
+        there. If a verdict has changed, and from time to time in any case, begin with the oldest
+        window again."""
         self._resting = False
         if change != self._change or now >= self._whole_at:
             self._after, self._change = None, change

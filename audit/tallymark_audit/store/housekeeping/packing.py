@@ -90,8 +90,8 @@ def healthy(
 
 
 def is_healthy(expected: Iterable[str], judged: Sequence[JudgedState]) -> bool:
-    """Whether a window may be packed: somebody has judged it, so has every edge of which a verdict
-    is ``expected``, and all of them, also the second source, found it good by itself."""
+    """Whether a window may be packed: there is a verdict, every ``expected`` edge has one, and all
+    of them, also those of the second source, are good without an acceptance."""
     good = all(one.state in GOOD and not one.accepted for one in judged)
     return bool(judged) and good and set(expected) <= {one.edge for one in judged}
 
@@ -108,7 +108,7 @@ def collapse(connection: Connection, cluster: str, some: Sequence[Changed], now:
 
 
 def forget_passing(connection: Connection, cluster: str, some: Iterable[Changed]) -> None:
-    """Drop the revisions that only said that it was too soon, on the edges at the cluster."""
+    """Drop the revisions that only said that it was too early, on the edges at the cluster."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for one in some:
         by_topic[one.topic].append(one.window)
@@ -124,7 +124,7 @@ def forget_passing(connection: Connection, cluster: str, some: Iterable[Changed]
 
 
 def _locked(connection: Connection, cluster: str, some: Sequence[Changed]) -> list[Changed]:
-    """Hold the rows, so that who writes into these windows waits, and drop those that changed."""
+    """Lock the rows, so that writers of these windows wait, and leave out those that changed."""
     columns = [window_changes.c[name] for name in Changed._fields]
     query = select(*columns).where(
         window_changes.c.cluster == cluster,

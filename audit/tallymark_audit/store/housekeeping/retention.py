@@ -1,9 +1,8 @@
-"""What is old enough to be forgotten, in portions.
+"""Delete what is old enough, in portions.
 
-What holds a watermark is never forgotten silently: the verdict of a window that is not good and
-that nobody has accepted stays, with its history and the messages it names, however old it is. Only
-the cells behind it go. A reporter that has neither closed nor been retired stays too, since windows
-wait for it.
+What holds a watermark is never deleted silently: the verdict of a window that is neither good nor
+accepted stays, with its history and the messages it names, however old it is. Only the cells behind
+it go. A reporter that has neither closed nor been retired stays too, since windows wait for it.
 
 A window is old when it lies before the retention *and* nothing changed in it since: records stamped
 in the far past are kept as long as others.

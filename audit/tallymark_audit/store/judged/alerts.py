@@ -1,4 +1,4 @@
-"""Alerts in the store, and until when nobody is to be told of them."""
+"""Alerts in the store, and until when notifications are paused."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DONE = ("resolved", "nobody")
 
 
 def unfinished(connection: Connection) -> list[Alert]:
-    """Those that go on, and those that are over but not told of yet; oldest first."""
+    """The alerts that are not resolved, and those whose end is not posted yet; oldest first."""
     query = select(alerts).where(or_(alerts.c.status != "resolved", alerts.c.told.not_in(DONE)))
     rows = connection.execute(query.order_by(alerts.c.starts_at, alerts.c.fingerprint)).mappings()
     return [_from_row(row) for row in rows if _is_sound(row)]
 
 
 def last_told(connection: Connection) -> int:
-    """When (ms) anybody was last told anything; 0: never."""
+    """When (ms) an alert was last posted; 0: never."""
     return connection.scalar(select(func.max(alerts.c.told_at))) or 0
 
 
@@ -44,13 +44,13 @@ def mark_told(connection: Connection, alert: Alert, told: NotifiedState, now: in
 
 
 def paused_until(connection: Connection) -> int:
-    """Until when (ms) nobody is told anything; 0: no pause."""
+    """Until when (ms) nothing is posted; 0: no pause."""
     value = connection.scalar(select(meta.c.value).where(meta.c.key == PAUSED))
     return int(value) if value and value.isdecimal() else 0
 
 
 def pause(connection: Connection, until: int) -> None:
-    """Tell nobody until then (ms); 0: go on telling."""
+    """Post nothing until then (ms); 0: end the pause."""
     upsert(connection, meta, [{"key": PAUSED, "value": str(until)}])
 
 
@@ -73,7 +73,7 @@ def _to_row(alert: Alert) -> Row:
 
 
 def _is_sound(row: RowLike) -> bool:
-    """Whether it is an alert: one that says nothing must not silence the others."""
+    """Whether the row is an alert: a row that makes no sense must not stop the others."""
     labels, said = row["labels"], row["annotations"]
     return isinstance(labels, dict) and isinstance(said, dict) and "alertname" in labels
 

@@ -1,12 +1,12 @@
-"""The edges over time: which hops there were, and since when each owes a topic.
+"""The edges over time: which hops there were, and since when each carries a topic.
 
 A row of ``graph`` holds all edges as the settings had them from ``valid_from`` (ms) on::
 
     [{"name", "kind", "upstream", "downstream", "topics", "implied", "mirror": {...} or null}, ...]
 
-The first row is valid from 0: before it nobody knows of anything else. Verdicts of edges that are
-gone stay; windows that ended before an edge came to be, or before it passed the topic under the
-name it has now, are not judged: nobody promised to bring them.
+The first row is valid from 0: nothing else is known of the time before. Verdicts of removed edges
+stay. Windows that ended before an edge was added, or before it passed the topic under its present
+name, are not judged: the edge did not have to carry them.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def to_json(edge: Edge) -> dict[str, Any]:
 
 
 def from_json(raw: dict[str, Any]) -> Edge:
-    """The inverse of :func:`to_json`, as far as what is owed goes."""
+    """The inverse of :func:`to_json`, as far as it decides what an edge carries."""
     mirror = Mirror(**raw["mirror"]) if raw["mirror"] else None
     fields: dict[str, Any] = {**raw, "mirror": mirror}
     return Edge(**fields)

@@ -1,9 +1,9 @@
-"""Whether any verdict has changed, asked with one row: who watches all verdicts asks no more than
-that while nothing happens.
+"""Whether any verdict has changed, from one row: readers that watch all verdicts read only this row
+while nothing changes.
 
-Whoever writes or removes verdicts leaves a new mark in the same transaction, before the rows: on
-PostgreSQL two of one kind that do so wait for each other there, and not half-way. A mark says no
-more than that it is another one. A snapshot shows it together with the verdicts it stands for.
+A writer of verdicts first writes a new mark, in the same transaction: on PostgreSQL two writers of
+one kind wait for each other there, and not half-way. A mark only differs from the one before. A
+snapshot shows it together with its verdicts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ with SQL, leaves none."""
 
 
 def note_change(connection: Connection, who: str) -> None:
-    """Verdicts are about to be written or removed in this transaction. ``who``: the source, or what
-    else does it."""
+    """Note that verdicts will be written or removed in this transaction. ``who``: the source, or
+    another name for the writer."""
     upsert(connection, meta, [{"key": KEY + who, "value": uuid4().hex}])
 
 

@@ -32,10 +32,10 @@ WRONG = ("missing", "duplicates", "unclaimed")
 def record_verdicts(
     connection: Connection, judged: Iterable[Verdict], source: str, now_ms: int
 ) -> list[Verdict]:
-    """Write verdicts and return those that are news: no verdict before, another state, or other
-    counts in a decided one. News get the next revision and a line of history. A window that holds
-    nothing is left out, unless it held something before that was owed or decided: what was only
-    doubted, until it turned out to be another edge's, is withdrawn."""
+    """Write verdicts and return those that changed: a first verdict, another state, or other counts
+    in a decided one. These get the next revision and a row of history. A window without messages is
+    left out, unless it had messages before that were claimed or decided. A verdict about messages
+    that were only doubted, and turned out to belong to another edge, is withdrawn."""
     judged = list(judged)
     old = _present(connection, judged, source)
     withdrawn = _withdraw(connection, judged, source, old)
@@ -93,9 +93,9 @@ def effective() -> ColumnElement[bool]:
 def accept(
     connection: Connection, edge: str, topic: str, window: int, who: str, note: str, now_ms: int
 ) -> State:
-    """A person lets a window pass as it is: the watermark goes on, what is wrong stays written
-    down. It holds until more is found to be wrong. ``who`` empty: take that back. Returns the
-    window's state. UserError: there is no such window, or nothing in it to accept."""
+    """An operator accepts a window as it is: the watermark passes it, and the faults stay recorded.
+    The acceptance holds until more faults are found. ``who`` empty: withdraw the acceptance.
+    Returns the window's state. UserError: there is no such window, or nothing in it to accept."""
     place = (verdicts.c.edge == edge, verdicts.c.topic == topic, verdicts.c.window == window)
     rows = [dict(row) for row in connection.execute(select(verdicts).where(*place)).mappings()]
     if not rows:
@@ -125,8 +125,8 @@ def locate_cells(
     located: Mapping[int, list[Row]],
     changed: Mapping[int, list[Sequence[int]]] | None = None,
 ) -> None:
-    """Add to a verdict where its missing messages lie, and which were ``changed``; both are by
-    position in its cells."""
+    """Add to a verdict the offsets of its missing messages, and which were ``changed``; both are by
+    the index of the cell."""
     cells = [
         {
             **cell,
@@ -172,8 +172,8 @@ def _present(
 def _withdraw(
     connection: Connection, judged: Iterable[Verdict], source: str, old: Mapping[EdgeWindow, Row]
 ) -> set[EdgeWindow]:
-    """Delete what there is of windows that are complete since they hold nothing, if nobody was
-    ever told of anything in them; returns these windows."""
+    """Delete the verdicts of windows that are complete because they have no messages, if no fault
+    in them was ever reported; returns these windows."""
     withdrawn: set[EdgeWindow] = set()
     for verdict in judged:
         key = verdict.edge, verdict.topic, verdict.window
@@ -205,7 +205,7 @@ def _of_window(table: Table, key: EdgeWindow) -> list[ColumnElement[bool]]:
 
 
 def _holds_nothing(verdict: Verdict) -> bool:
-    """Of one that cannot be judged nobody knows what it holds."""
+    """Whether the window has no messages; of one that cannot be judged that is not known."""
     return not (verdict.claimed or verdict.observed or verdict.cells or is_unjudged(verdict))
 
 

@@ -1,4 +1,5 @@
-"""Which window a moment is in: people say "five minutes ago", windows are called by their start."""
+"""The window of a point in time: people say "five minutes ago", windows are named by their
+start."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Pages of the store: each begins after the last key of the one before (keyset paging), so pages
-stay right while rows come in, and the hundredth costs what the first does."""
+stay right while rows are added, and the hundredth costs as much as the first."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def cells(
 
 
 class CellPage(NamedTuple):
-    """Cells, and behind what the next page goes on: a window, or where that goes on itself a cell
-    of it, as :data:`_CELL_KEYS` says; None: these were all."""
+    """Cells, and the key behind which the next page begins: a window, or a cell of a window that is
+    continued (:data:`_CELL_KEYS`); None: there are no more."""
 
     rows: list[Row]
     after: list[Any] | None
@@ -207,8 +207,8 @@ def reporter_page(
     after: tuple[str, str] | None,
     limit: int,
 ) -> list[Row]:
-    """Reporters by cluster and name; ``heard_since`` (ms): only those that have not ended
-    and were heard of from then on."""
+    """Reporters by cluster and name; ``heard_since`` (ms): only those that have not ended and have
+    reported since then."""
     t = reporters.c
     left_out = ("seen", "ahead")  # how their events came in, of no use to others
     query = select(*[column for column in t if column.name not in left_out])

@@ -58,7 +58,7 @@ def overview(
     connection: Connection, since: int | None = None, now: int | None = None
 ) -> list[TopicSummary]:
     """Every topic on every edge that has a verdict, of windows from ``since`` (ms) on. ``now``
-    (ms): say of which windows begin later, and whose clock made them."""
+    (ms): also find windows that begin later, and the server whose clock stamped them."""
     query = (
         select(
             verdicts.c.edge,
@@ -86,7 +86,7 @@ def overview(
 
 
 def _skewed(connection: Connection, now: int) -> dict[tuple[str, str], str]:
-    """By edge and topic what the newest window of the future says of a clock."""
+    """By edge and topic, the clock that is ahead according to the newest window in the future."""
     columns = [verdicts.c[name] for name in ("edge", "topic", "reasons")]
     query = select(*columns).where(verdicts.c.window > now, effective())
     newest = _rows(connection, query.order_by(verdicts.c.window.desc()).limit(MOST_SKEWED))
@@ -129,7 +129,7 @@ def windows(
 def all_reporters(
     connection: Connection, live_only: bool = False, limit: int | None = None
 ) -> list[Row]:
-    """Every reporter, or so many, those first that were heard of last in each cluster; with
+    """All reporters, or so many, those of the newest reports first in each cluster; with
     ``live_only`` those that have neither closed nor been retired."""
     query = select(reporters).order_by(reporters.c.cluster, reporters.c.last_heard.desc())
     if live_only:

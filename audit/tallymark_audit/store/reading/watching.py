@@ -1,5 +1,5 @@
-"""What those ask who watch the audit: the alerts and the metrics. Everything is summed up in the
-store, so an answer is as long as there are edges and topics, not windows."""
+"""What alerts and metrics read. The store sums up everything, so a result has as many rows as there
+are edges and topics, not windows."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ Column = Literal["missing", "duplicates"]
 
 
 class WrongWindows(NamedTuple):
-    """Decided windows of a topic on an edge that nobody has accepted: how many, the messages in
-    them, and the newest (start, ms)."""
+    """Decided windows of a topic on an edge that are not accepted: how many, their messages, and
+    the newest (start, ms)."""
 
     edge: str
     topic: str
@@ -54,7 +54,7 @@ class WrongWindows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """A reporter that has neither closed nor been retired, and was not heard of since (ms)."""
+    """A reporter that has neither closed nor been retired, and has not reported since (ms)."""
 
     cluster: str
     reporter: str
@@ -81,8 +81,9 @@ class Backlog:
 @dataclass(frozen=True, slots=True)
 class StateTally:
     """The windows of a topic on an edge in one state, of a period, and the messages claimed and
-    observed in them. ``share``: millionths that are there of the worst window, floored, a million
-    only if it is complete; None while they are too young to tell."""
+    observed in them. ``share``: the part of the messages that is there in the worst window, in
+    millionths, rounded down, a million only if it is complete; None while the windows are too
+    young."""
 
     edge: str
     topic: str
@@ -103,7 +104,7 @@ def wrong_windows(
 
 
 def unclaimed_windows(connection: Connection, edges: Collection[str]) -> list[WrongWindows]:
-    """Topics with windows in which messages are that nobody claimed."""
+    """Topics with windows that have messages without a claim."""
     messages = verdicts.c.unclaimed
     return _wrong(connection, edges, messages, (*WRONG, State.UNCLAIMED), messages > 0)
 
@@ -175,7 +176,7 @@ def silent_reporters(connection: Connection, cluster: str, silence_ms: int) -> l
 
 
 def reporting_groups(connection: Connection, cluster: str) -> set[str]:
-    """The consumer groups of which somebody reports, or has reported and closed."""
+    """The consumer groups with a run that reports, or has reported and closed."""
     query = select(reporters.c.consumer_group).where(
         reporters.c.cluster == cluster, reporters.c.consumer_group != ""
     )
@@ -189,7 +190,7 @@ def heartbeats(connection: Connection) -> Mapping[str, int]:
 
 
 def mirror_backlogs(connection: Connection, edge: Edge) -> list[Backlog]:
-    """What a mirror has not copied yet, as it says itself in its reports."""
+    """What a mirror has not copied yet, from its own reports."""
     query = (
         select(copied.c.topic, copied.c.partition, func.max(copied.c.through_offset))
         .where(copied.c.cluster == edge.downstream, copied.c.reporter == mirror_of(edge))
@@ -200,8 +201,8 @@ def mirror_backlogs(connection: Connection, edge: Edge) -> list[Backlog]:
 
 
 def collector_backlogs(connection: Connection, cluster: str) -> list[Backlog]:
-    """What the collector of a cluster has not counted yet. It came after the collector had last
-    counted all there was; how old it is says only its reading."""
+    """What the collector of a cluster has not counted yet. It arrived after the collector had last
+    counted all there was; its age is known only when it is read."""
     found: list[Backlog] = []
     query = select(progress).where(
         progress.c.cluster == cluster,
@@ -277,8 +278,8 @@ def alert_counts(connection: Connection) -> dict[tuple[str, str, str], int]:
 
 
 def jobs(connection: Connection) -> list[Row]:
-    """Each job's newest run that came to an end. What it found is not asked: a job whose work is to
-    find what is wrong has done it when it finds something."""
+    """The newest finished run of each job, whatever its result: a job that finds faults has done
+    its work."""
     newest = select(func.max(runs.c.id)).where(runs.c.finished_at > 0).group_by(runs.c.job)
     query = select(runs).where(runs.c.id.in_(newest)).order_by(runs.c.job)
     return [dict(row) for row in connection.execute(query).mappings()]
@@ -317,7 +318,8 @@ def _wrong(
 def _backlogs(
     connection: Connection, reader: str, cluster: str, through: Mapping[tuple[str, int], int]
 ) -> list[Backlog]:
-    """Offsets from ``through`` on, by topic and partition, and the oldest cell that lies there."""
+    """Offsets from ``through`` on, by topic and partition, and the time of the oldest cell
+    there."""
     found: list[Backlog] = []
     ends = select(progress.c.topic, progress.c.partition, progress.c.next_offset).where(
         progress.c.cluster == cluster, is_there(progress)

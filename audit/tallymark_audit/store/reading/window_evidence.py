@@ -34,11 +34,11 @@ MOST_EVENTS = 200
 class Evidence:
     """All that is known of one window of a topic on one edge.
 
-    ``verdicts``: one row a source, the one that holds first, each with its ``cells``.
-    ``upstream`` and ``downstream``: rows of claims or observations on either side.
-    ``history``: the last revisions, oldest first. ``incidents``: the last of the topic, on both
-    clusters. Each is a portion: ``left_out`` says how many of which there are besides, of what
-    ``cells`` the verdicts', too."""
+    ``verdicts``: one row a source, the effective one first, each with its ``cells``. ``upstream``
+    and ``downstream``: rows of claims or observations on either side. ``history``: the last
+    revisions, oldest first. ``incidents``: the last of the topic, on both clusters. Each list is a
+    portion: ``left_out`` has the number of further rows, by list; ``cells`` are those of the
+    verdicts."""
 
     verdicts: tuple[Row, ...]
     upstream: tuple[Row, ...]
@@ -134,7 +134,7 @@ def shown_evidence(found: Evidence) -> Evidence:
 
 
 def _edge(connection: Connection, name: str) -> Edge:
-    """The edge of that name as it is or last was; one that nobody wrote down, by its name."""
+    """The edge of that name as it is or last was; if it was never stored, from its name."""
     for known in graph.known_edges(connection):
         if known.edge.name == name:
             return known.edge
@@ -152,7 +152,7 @@ def _upstream(connection: Connection, edge: Edge, topic: str, window: int, most:
 
 
 def _downstream(connection: Connection, edge: Edge, topic: str, window: int, most: int) -> Portion:
-    """What was seen there; of a group, what each of its runs says it has processed."""
+    """The counts downstream; for a group, what each of its runs reports as processed."""
     if edge.kind != "consumer":
         there = edge.downstream_topic(topic)
         return _cells(connection, observations, edge.downstream, there, window, "cluster", most)

@@ -20,7 +20,7 @@ def text(name: str) -> Column[str]:
 
 
 def json(name: str) -> Column[Any]:
-    """A list, empty if nothing else is said."""
+    """A list, empty by default."""
     return Column(name, JSON, nullable=False, default=list)
 
 

@@ -1,4 +1,4 @@
-"""The tables of what was counted and claimed, and what is left of it; see :mod:`.tables`."""
+"""The tables of counts and claims, and of their totals; see :mod:`.tables`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of what was judged, told and mended; see :mod:`.tables`."""
+"""The tables of verdicts, alerts and repairs; see :mod:`.tables`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Portions of what the store holds, bounded in rows and bytes: what one writer made large must not
-make an answer large, and whoever reads it hears how much was left out."""
+"""Portions of what the store holds, bounded in rows and bytes: a writer of large values must not
+make a response large. The reader gets the number of rows left out."""
 
 from __future__ import annotations
 

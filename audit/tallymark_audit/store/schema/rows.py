@@ -197,7 +197,7 @@ def _ahead(number: int, covers_from: int, group: int, through: int, closed: bool
 
 
 class _Row:
-    """Says of which row an error is, whatever it is."""
+    """Adds to any error the row that it concerns."""
 
     def __init__(self, table: str, row: RowLike) -> None:
         self._table, self._row = table, row
@@ -239,8 +239,8 @@ def reporter_to_row(cluster: str, reporter: Reporter) -> Row:
 
 
 def cell_to_json(cell: CellVerdict) -> Row:
-    """A cell of ``verdicts.cells``. ``located`` and ``changed`` are filled in later: where the
-    missing ones lie upstream, and in which copies downstream the contents of a corrupt block
+    """A cell of ``verdicts.cells``. ``located`` and ``changed`` are filled in later: the offsets of
+    the missing ones upstream, and the copies downstream in which the contents of a corrupt block
     differ (``[[partition, offset, sequence], ...]``), see
     :mod:`tallymark_audit.collector.judging.locate`.
     """
@@ -270,8 +270,9 @@ def cell_to_json(cell: CellVerdict) -> Row:
 
 
 def shown_verdict(row: Row) -> Row:
-    """A verdict as it is shown: while its window is OPEN or SETTLING nothing is missing yet, what
-    has not come is ``pending``; of its cells the same. What is shown already stays."""
+    """A verdict as it is shown: while its window is OPEN or SETTLING no message is missing yet,
+    those that have not arrived are ``pending``; the same for its cells. A verdict in this form
+    stays as it is."""
     if "pending" in row:
         return row
     shown = _with_pending(row, "missing", 0)

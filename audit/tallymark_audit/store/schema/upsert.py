@@ -90,7 +90,7 @@ def _has_bytes(table: Table) -> bool:
 def statement_for(
     dialect: str, table: Table, columns: Sequence[str], replacing: bool = True
 ) -> Any:
-    """The statement that writes these columns, in the words of a dialect."""
+    """The statement that writes these columns, in the dialect of the database."""
     keys = [column.name for column in table.primary_key.columns]
     values = [name for name in columns if name not in keys]
     statement: Any  # each dialect has a class of its own, with the same methods
