@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from project import ROOT
@@ -39,6 +40,14 @@ def test_every_api_has_a_row_with_its_purpose() -> None:
     assert list(table) == sorted(REQUEST_CLASSES)
     for key in served():
         assert table[key][3], f"the first line of the handler of {key} says nothing behind a colon"
+
+
+def test_what_is_simplified_is_on_the_page_wherever_its_line_breaks() -> None:
+    """The text behind "Simplified:" and a line break was lost on the page."""
+    table = rows()
+    for key, api in served().items():
+        about = sys.modules[(api.raw or api.handle).__module__].__doc__ or ""
+        assert ("Simplified:" in about) == (len(table[key][4].strip("| ")) > 0), key
 
 
 def test_a_running_broker_answers_what_the_page_says(tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ def _purpose(about: str) -> str:
 
 def _simplified(about: str) -> str:
     """From "Simplified:" to the end of its paragraph."""
-    parts = (paragraph.partition("Simplified: ")[2] for paragraph in about.split("\n\n"))
+    paragraphs = (" ".join(lines.split()) for lines in about.split("\n\n"))
+    parts = (paragraph.partition("Simplified: ")[2] for paragraph in paragraphs)
     return _text(" ".join(part for part in parts if part))
 
 
