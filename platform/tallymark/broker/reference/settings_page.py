@@ -38,7 +38,8 @@ TOPICS = """
 
 Set with CreateTopics, changed with AlterConfigs and IncrementalAlterConfigs, in force at once. A
 topic that does not set one has the broker's. These are all configs of Apache Kafka 4.1 (and
-`flush.before.expose`). Those with *no effect here* are checked, kept and told, and change nothing.
+`flush.before.expose`). Those with *no effect here* are checked, kept and described, and change
+nothing.
 
 | config | type | broker's setting, or default | |
 |---|---|---|---|
@@ -48,7 +49,7 @@ GROUPS = """
 ## Group configs
 
 Set with IncrementalAlterConfigs on a resource of type group. They are for groups of Kafka's newer
-protocols, which are not served: they are checked, kept and told, and change nothing.
+protocols, which are not served: they are checked, kept and described, and change nothing.
 
 | config | type | default | |
 |---|---|---|---|

@@ -49,7 +49,7 @@ SECRET_WORDS: Final = ("password", "secret", "jaas")
 
 
 def is_secret(field: str) -> bool:
-    """Whether the value of a setting must not be told."""
+    """Whether the value of a setting is secret."""
     return any(word in field for word in SECRET_WORDS)
 
 
@@ -105,11 +105,11 @@ class BrokerSettings(BaseModel):
     """The port to listen on; 0 takes any free one."""
 
     advertised_host_name: str = ""
-    """The host that clients are told to connect to; empty: ``host.name``. Needed where that is a
+    """The host in the address that clients get; empty: ``host.name``. Needed where that is a
     wildcard like 0.0.0.0, which no client can connect to."""
 
     advertised_port: Port = 0
-    """The port that clients are told to connect to; 0: the one listened on."""
+    """The port in the address that clients get; 0: the one listened on."""
 
     listeners: str = ""
     """Several places to listen, each with a name that says how it is secured:
@@ -118,15 +118,16 @@ class BrokerSettings(BaseModel):
     ``listener.security.protocol.map``."""
 
     advertised_listeners: str = ""
-    """Where clients of each listener are told to connect to, by the listener's name:
-    ``SASL_SSL://broker-7.example:9094``. A listener that is not named here is told as it is."""
+    """The address that clients of each listener get, by the listener's name:
+    ``SASL_SSL://broker-7.example:9094``. Clients of a listener that is not named here get its
+    own."""
 
     listener_security_protocol_map: str = ""
     """Names of your own for listeners: ``INSIDE:SASL_PLAINTEXT,OUTSIDE:SASL_SSL``."""
 
     listeners_allow_plaintext: bool = False
-    """Whether a listener that is reached from other machines may go without TLS: whoever is on the
-    way can read and change everything, passwords of PLAIN included."""
+    """Whether a listener that is reached from other machines may go without TLS: everything on
+    the network can then be read and changed, passwords of PLAIN included."""
 
     ssl_keystore_type: Literal["PEM"] = "PEM"
     """The form of keystore and truststore; PEM is the only one."""
@@ -146,8 +147,8 @@ class BrokerSettings(BaseModel):
 
     ssl_client_auth: ClientAuth = "none"
     """Whether clients of SSL listeners show a certificate: ``none``, ``requested`` or ``required``.
-    Its distinguished name is who they are: ``User:CN=alice,O=Example``. (Listeners of SASL_SSL ask
-    for none, there SASL says who it is.)"""
+    Its distinguished name is the user: ``User:CN=alice,O=Example``. (Listeners of SASL_SSL ask for
+    none, there SASL names the user.)"""
 
     ssl_principal_mapping_rules: Annotated[str, AfterValidator(_principal_rules)] = "DEFAULT"
     """How a distinguished name becomes a user: ``RULE:^CN=([^,]+),.*$/$1/L,DEFAULT`` takes the
@@ -160,8 +161,8 @@ class BrokerSettings(BaseModel):
         "SCRAM-SHA-256,SCRAM-SHA-512"
     )
     """How clients of SASL listeners may log in: ``SCRAM-SHA-256``, ``SCRAM-SHA-512``, ``PLAIN``,
-    which check the same users (``tallymark users``), and ``OAUTHBEARER``: the holder of a JSON Web
-    Token (JWT) is who the token says."""
+    which check the same users (``tallymark users``), and ``OAUTHBEARER``: a JSON Web Token (JWT)
+    names the user."""
 
     sasl_oauthbearer_jwks_endpoint_url: str = ""
     """Where the public keys are that tokens are checked with, a JSON Web Key Set:
@@ -174,14 +175,14 @@ class BrokerSettings(BaseModel):
     """How often the keys are read again."""
 
     sasl_oauthbearer_expected_audience: str = ""
-    """For whom tokens must be made (``aud``): one of these, comma separated. Empty: for whomever,
-    so whoever has a token of the issuer for another service can log in, too."""
+    """The audience that tokens must have (``aud``): one of these, comma separated. Empty: any, so a
+    token of the issuer for another service can log in, too."""
 
     sasl_oauthbearer_expected_issuer: str = ""
-    """Who must have made tokens (``iss``); empty: whoever has the keys."""
+    """The issuer that tokens must have (``iss``); empty: any that signs with the keys."""
 
     sasl_oauthbearer_sub_claim_name: Annotated[str, Field(min_length=1)] = "sub"
-    """The claim that says who it is: ``alice`` there is ``User:alice``."""
+    """The claim with the user: ``alice`` there is ``User:alice``."""
 
     sasl_oauthbearer_scope_claim_name: Annotated[str, Field(min_length=1)] = "scope"
     """The claim that lists scopes: a text with blanks, or a list."""
@@ -204,19 +205,21 @@ class BrokerSettings(BaseModel):
     """A client whose log-in failed hears of it so much later."""
 
     authorizer_enable: bool = False
-    """Whether access-control lists are in force (``tallymark acls``). Once they are, whoever is
-    not allowed something may not do it."""
+    """Whether access-control lists are in force (``tallymark acls``). Once they are, a user
+    may do only what an entry allows."""
 
     super_users: str = ""
-    """Who may do everything, whatever the lists say: ``User:alice;User:CN=admin,O=Example``."""
+    """Users that may do everything, whatever the lists say:
+    ``User:alice;User:CN=admin,O=Example``."""
 
     allow_everyone_if_no_acl_found: bool = False
-    """Whether what no list speaks of is open to everybody."""
+    """Whether all users may use a resource that has no entry."""
 
     admin_trail_file: str = ""
-    """Where it is written down who created, changed or deleted topics, configs, users, quotas,
-    access-control lists, groups and records, from where, and with which result: one JSON object a
-    line. Empty: ``admin-trail.jsonl`` in the first of ``log.dirs``; ``none``: nowhere."""
+    """The file with every creation, change and deletion of topics, configs, users, quotas,
+    access-control lists, groups and records, by which user, from where, and with which result: one
+    JSON object a line. Empty: ``admin-trail.jsonl`` in the first of ``log.dirs``; ``none``:
+    nowhere."""
 
     admin_trail_file_max_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 16_777_216
     """The file is renamed to ``.1`` at this size, that to ``.2``, and so on."""
@@ -229,7 +232,7 @@ class BrokerSettings(BaseModel):
     is not there it is made, and keeps a year."""
 
     broker_rack: str = ""
-    """The rack or zone this broker stands in; clients are told."""
+    """The rack or zone of this broker; clients get it with the metadata."""
 
     log_dirs: tuple[Path, ...] = (Path("tallymark-data"),)
     """Folders of the partitions, comma separated. A new partition goes to the emptiest one
@@ -365,7 +368,7 @@ class BrokerSettings(BaseModel):
 
     max_incremental_fetch_session_cache_slots: Annotated[int, Field(ge=0, le=10_000_000)] = 1000
     """Readers for which the broker remembers what they read, so that neither requests nor answers
-    name partitions without news (fetch sessions). Others name all of them each time."""
+    name unchanged partitions (fetch sessions). Others name all of them each time."""
 
     socket_request_max_bytes: Annotated[int, Field(ge=64, le=2**31 - 1)] = 104_857_600
     """A request that announces more bytes closes its connection."""
@@ -421,8 +424,8 @@ class BrokerSettings(BaseModel):
     """The port of ``/metrics`` (Prometheus) and ``/health`` over HTTP; -1: none, 0: a free one."""
 
     metrics_host: str = "127.0.0.1"
-    """The address that ``metrics.port`` is on. On loopback it asks nobody who they are; elsewhere
-    it speaks TLS with ``ssl.keystore.location`` and asks for one of the broker's users (HTTP
+    """The address that ``metrics.port`` is on. On loopback it needs no log-in; elsewhere it
+    speaks TLS with ``ssl.keystore.location`` and asks for one of the broker's users (HTTP
     Basic), or needs ``listeners.allow.plaintext``."""
 
     metrics_max_topics: Annotated[int, Field(ge=0, le=10_000)] = 200
@@ -445,7 +448,7 @@ class BrokerSettings(BaseModel):
     """How long a starting broker waits for ZooKeeper."""
 
     zookeeper_user: str = ""
-    """Who the broker is for ZooKeeper (its ``digest`` scheme); empty: nobody."""
+    """The user of the broker in ZooKeeper (its ``digest`` scheme); empty: none."""
 
     zookeeper_password: str = ""
     """The password of ``zookeeper.user``. Parts that read no broker settings (mirrors, consumers,
@@ -453,12 +456,12 @@ class BrokerSettings(BaseModel):
 
     zookeeper_set_acl: bool = True
     """Whether, where there is a ``zookeeper.user``, what brokers write in ZooKeeper is closed to
-    everybody without these credentials: others may read it, but neither change it nor see the
-    users' credentials. A broker that starts closes what stands open from before."""
+    clients without these credentials: they may read it, but neither change it nor see the users'
+    credentials. A broker that starts closes what was open before."""
 
     zookeeper_allow_open: bool = False
     """Whether ``authorizer.enable`` may be on while ZooKeeper, which holds users and access-control
-    lists, is open to whoever reaches it: only where nobody but the brokers can."""
+    lists, is open to every client: only where nothing but the brokers can reach it."""
 
     def listening(self) -> tuple[Listener, ...]:
         """Where to listen: ``listeners``, or the one of ``host.name`` and ``port``."""
@@ -468,7 +471,7 @@ class BrokerSettings(BaseModel):
         return parse_listeners(self.listeners, protocols)
 
     def advertised(self) -> tuple[Listener, ...]:
-        """What clients are told in place of that, by the names of listeners."""
+        """The addresses that clients get in place of those, by the names of listeners."""
         if self.advertised_listeners:
             protocols = parse_protocol_map(self.listener_security_protocol_map)
             return parse_listeners(self.advertised_listeners, protocols)

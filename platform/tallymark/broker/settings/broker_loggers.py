@@ -2,7 +2,7 @@
 a config, its level the value.
 
 Levels are Kafka's; TRACE shows what DEBUG shows. A logger without a level has that of the logger
-above it. Only the broker's own loggers and ``root`` are told and changed, since others (of
+above it. Only the broker's own loggers and ``root`` are described and changed, since others (of
 libraries) may write down what passes. A restart takes every change back, as in Kafka.
 """
 

@@ -1,4 +1,4 @@
-"""What becomes of configs when somebody alters them. Pure.
+"""The configs that a request to alter them leads to. Pure.
 
 The result is always the whole set of the resource's own configs, which then replaces the old one.
 """

@@ -1,4 +1,4 @@
-"""What topics and brokers are configured to, as DescribeConfigs and CreateTopics tell it. Pure.
+"""The configs of topics and brokers, as DescribeConfigs and CreateTopics return them. Pure.
 
 A topic's config is looked for in several places, the first wins; together they are its synonyms::
 
@@ -6,10 +6,10 @@ A topic's config is looked for in several places, the first wins; together they 
     log.retention.bytes  = 7000   DYNAMIC_BROKER           set at run time for this broker
     log.retention.bytes  = 6000   DYNAMIC_DEFAULT_BROKER   set at run time for all brokers
     log.retention.bytes  = 9000   STATIC_BROKER            set in the broker's settings
-    log.retention.bytes  = -1     DEFAULT                  what is so without any setting
+    log.retention.bytes  = -1     DEFAULT                  the value without any setting
 
 Kafka's brokers have no default for ``log.retention.ms``, ``log.roll.ms`` and
-``log.flush.interval.ms`` (others in hours stand behind them): a topic that sets nothing has no
+``log.flush.interval.ms`` (others in hours follow them): a topic that sets nothing has no
 synonym of these then, and a value nevertheless. ``min.insync.replicas`` is set for all brokers of
 every cluster.
 """

@@ -102,7 +102,7 @@ def boolean(text: str) -> bool:
 
 
 def one_of(*allowed: str, why: str = "") -> Rule:
-    """One of these words. ``why`` tells those who ask for another one."""
+    """One of these words. ``why`` is the reason in the error for another one."""
 
     def rule(text: str) -> str:
         if text not in allowed:

@@ -68,7 +68,7 @@ class Dynamic:
 
     @classmethod
     def of(cls, brokers: Mapping[str, Mapping[str, str]], node_id: int) -> Dynamic:
-        """From what is kept. Names and values that this broker does not understand are told and
+        """From what is kept. Names and values that this broker does not understand are logged and
         left out: another kind of broker may have written them."""
         own, everybody = brokers.get(str(node_id), {}), brokers.get(DEFAULT_NAME, {})
         return cls(_understood(own), _understood(everybody))

@@ -2,7 +2,7 @@
 Pure.
 
 They are for groups of the newer protocols, which are not served here: what is set is checked,
-kept and told, and changes nothing.
+kept and described, and changes nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Listeners: where a broker listens, how each place is secured, and what clients are told. Pure.
+"""Listeners: where a broker listens, how each is secured, and the addresses that clients get. Pure.
 
 ``listeners`` is Kafka's list: ``PLAINTEXT://127.0.0.1:9092,SASL_SSL://broker.example:9094``. The
 part before ``://`` is the listener's name; its security protocol is the one of that name, or what
@@ -16,7 +16,7 @@ from tallymark.net.addresses import is_loopback
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS: Final = ("0.0.0.0", "::", "")
-"""Hosts that mean every address of the machine: nobody can connect to such a name."""
+"""Hosts that mean every address of the machine: no client can connect to such a name."""
 
 _LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([^\]]*)\]|([^:\[\]/]*)):([0-9]{1,5})/?")
 
@@ -85,13 +85,13 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def off_loopback(listener: Listener) -> bool:
-    """Whether other machines can reach it, as far as its text tells."""
+    """Whether other machines can reach it, judged by its text."""
     return not is_loopback(listener.host)
 
 
 def endpoints(listening: Sequence[Listener], advertised: Sequence[Listener]) -> dict[str, Endpoint]:
-    """What clients are told, by the listener's name: what is advertised, else where it listens
-    (with its real port). ValueError where that is nothing to connect to."""
+    """The addresses that clients get, by the listener's name: the advertised one, else where it
+    listens (with its real port). ValueError where no client could connect to it."""
     told = {listener.name: listener for listener in listening}
     for listener in advertised:
         if listener.name not in told:

@@ -8,7 +8,7 @@
     num.partitions = 4
 
 Kafka's own files work: names that mean the same in another unit are converted, names that have
-nothing to say here are told and skipped, and what asks for something that is not there is an error.
+no meaning here are logged and skipped, and a setting that asks for a missing feature is an error.
 Pure.
 """
 

@@ -1,7 +1,7 @@
 """What a topic may be called and how it may be configured: one table of every config. Pure.
 
 The table serves validation, DescribeConfigs and the documentation. It has all configs of Kafka 4.1;
-those that change nothing here stand in :mod:`tallymark.broker.settings.topic_configs_kept`.
+those that change nothing here are in :mod:`tallymark.broker.settings.topic_configs_kept`.
 """
 
 from __future__ import annotations

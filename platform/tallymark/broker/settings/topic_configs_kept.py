@@ -1,5 +1,5 @@
 """Configs of topics that Kafka 4.1 has and that change nothing here. They are checked as Kafka
-checks them, kept and told, so that tools that set them go on. Pure."""
+checks them, kept and described, so that tools that set them go on. Pure."""
 
 from __future__ import annotations
 
