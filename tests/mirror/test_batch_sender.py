@@ -119,10 +119,14 @@ def test_a_refusal_for_good_stops_its_partition_and_no_other() -> None:
         assert (first, offset) == (refused, -1)
         assert isinstance(error, KafkaError)
         assert error.name == "TOPIC_AUTHORIZATION_FAILED"
-        one.send()  # behind it: nothing overtakes what is missing
+        behind = one.send()  # nothing overtakes what is missing
         other = one.send(partition=1)
-        assert one.outcome()[:2] == (other, None)
-        assert one.values() == [0, 1, 2]
+        outcomes = {first: error for first, error, _ in (one.outcome(), one.outcome())}
+        assert outcomes == {behind: error, other: None}
+        one.sender.reopen()
+        again = one.send()
+        assert one.outcome()[:2] == (again, None)
+        assert one.values() == [0, 1, 2, *range(again, again + 3)]
 
 
 @pytest.mark.parametrize("name", ["INVALID_RECORD", "CORRUPT_MESSAGE", "MESSAGE_TOO_LARGE"])

@@ -3,6 +3,7 @@ test."""
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 from collections import deque
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from tallymark.mirror.copying.duplicate_bound import DuplicateBound
 from tallymark.mirror.copying.topics import TargetTopics
 from tallymark.mirror.corruption import UnfitBatchError
 from tallymark.mirror.observer import MirrorContext, ObserverChain, load_observers
+from tallymark.mirror.refused import RefusedPartitions
 from tallymark.mirror.source.gaps import GapNotes
 from tallymark.mirror.source.source import Source, SourceBatch
 from tallymark.mirror.target.loop_guard import LoopGuard
@@ -43,6 +45,8 @@ class Ends:
     keeps: bool = True
     trouble: list[Exception] = field(default_factory=list)
     gap_notes: GapNotes = field(default_factory=GapNotes)
+    refused: RefusedPartitions = field(default_factory=RefusedPartitions)
+    forgotten: list[str] = field(default_factory=list)
     sent: list[ReadyBatch] = field(default_factory=list)
     came_from: dict[int, Origin] = field(default_factory=dict)
 
@@ -61,6 +65,9 @@ class Ends:
         if self.trouble:
             raise self.trouble.pop()
         return Layout(f"dc1.{topic}", self.partitions, self.keeps)
+
+    def forget(self, topic: str) -> None:
+        self.forgotten.append(topic)
 
     def is_compacted(self, topic: str) -> bool:
         return self.compacted
@@ -142,8 +149,8 @@ def thinned(offset: int, count: int, kept: Sequence[int]) -> Batch:
     return Thinned(header, whole.data)
 
 
-def feed(copier: Copier, *batches: Batch, start: int = 0) -> None:
-    waiting = deque(SourceBatch("clicks", 0, start, one) for one in batches)
+def feed(copier: Copier, *batches: Batch, start: int = 0, topic: str = "clicks") -> None:
+    waiting = deque(SourceBatch(topic, 0, start, one) for one in batches)
     while waiting:
         copier.copy(waiting)
 
@@ -392,7 +399,14 @@ def test_a_topic_that_is_gone_everywhere_is_left_out() -> None:
 
 
 def test_a_topic_that_the_target_refuses_is_named() -> None:
-    copier = copier_of(Ends(trouble=[KafkaError(CODES["INVALID_CONFIG"])]))
+    """Anybody may make a topic of the source, and the target may not take its name or settings."""
+    ends = Ends(trouble=[KafkaError(CODES["INVALID_CONFIG"])])
+    copier = copier_of(ends)
+    feed(copier, batch(0))
+    assert ends.sent == []
+    assert copier.restarted == {P: 0}
+    assert "the target cannot have the topic clicks" in str(ends.refused.held(P))
+    copier = copier_of(Ends(trouble=[KafkaError(CODES["CLUSTER_AUTHORIZATION_FAILED"])]))
     with pytest.raises(UserError, match="the target cannot have the topic clicks"):
         feed(copier, batch(0))
 
@@ -506,16 +520,87 @@ def test_what_is_left_out_at_the_end_of_a_log_is_done_with() -> None:
     assert len(listener.gaps) == 1
 
 
-def test_a_message_that_is_refused_ends_the_mirror_and_holds_the_offset() -> None:
+def test_a_message_that_is_refused_holds_its_partition_and_no_other() -> None:
+    """Somebody made a topic again with other settings; its messages were too large for the target's
+    topic of that name. The mirror ended, was started again and ended again, and all other topics
+    moved in bursts."""
     ends = Ends()
     copier = copier_of(ends)
-    feed(copier, batch(0, MANY), batch(MANY, MANY))
-    ends.sent[1].on_settled(None, -1)
+    copier.progress.begin(("views", 0), 0)
+    feed(copier, batch(0, MANY), batch(MANY, MANY), batch(2 * MANY, MANY))
+    feed(copier, batch(0, MANY), topic="views")
+    ends.sent[0].on_settled(None, -1)
+    ends.sent[2].on_settled(None, -1)
+    ends.sent[1].on_settled(KafkaError(CODES["MESSAGE_TOO_LARGE"], "max is 200"), -1)
+    ends.sent[3].on_settled(None, -1)
+    assert copier.drain(5), "a refused message is not waited for"
+    assert copier.failure is None
+    assert copier.restarted == {P: MANY}, "behind it nothing counts as copied"
+    assert copier.progress.to_store({P, ("views", 0)}) == {P: MANY, ("views", 0): MANY}
+    held = ends.refused.held(P)
+    assert held is not None
+    assert "clicks-0 cannot be copied from offset 30 on: the target refuses it" in str(held)
+    assert "max is 200" in str(held)
+    assert ends.refused.held(("views", 0)) is None
+    assert ends.forgotten == ["clicks"]
+
+
+def test_what_was_refused_is_tried_again_record_by_record() -> None:
+    """Records before one that is too large were sent with it, and again with each attempt."""
+    ends = Ends()
+    copier = copier_of(ends)
+    feed(copier, batch(0, MANY))
     ends.sent[0].on_settled(KafkaError(CODES["MESSAGE_TOO_LARGE"]), -1)
-    assert not copier.drain(5), "a refused message is not waited for"
-    assert copier.copied == MANY
+    copier.settle()
+    assert ends.refused.due(time.monotonic() + 10) == [P]
+    feed(copier, batch(0, MANY), batch(MANY, MANY))
+    assert [one.batch.header.record_count for one in ends.sent[1:]] == [1] * MANY + [MANY]
+    assert ends.values[MANY:] == numbers(*range(2 * MANY))
+    for one in ends.sent[1:4]:
+        one.on_settled(None, -1)
+    for one in ends.sent[4:]:
+        one.on_settled(KafkaError(CODES["MESSAGE_TOO_LARGE"]), -1)
+    assert copier.drain(5)
+    assert copier.restarted == {P: 3}
+    assert copier.progress.to_store({P}) == {P: 3}
+    ends.refused.due(time.monotonic() + 10)
+    feed(copier, batch(0, MANY), batch(MANY, MANY), start=3)
+    assert ends.values[-2 * MANY + 3 :] == numbers(*range(3, 2 * MANY))
+    for one in ends.sent[-MANY + 2 :]:
+        one.on_settled(None, -1)
+    assert copier.drain(5)
+    assert ends.refused.stopped() == {}
+    assert copier.progress.to_store({P}) == {P: 2 * MANY}
+
+
+def test_a_target_that_refuses_the_mirror_as_a_whole_ends_it() -> None:
+    ends = Ends()
+    copier = copier_of(ends)
+    feed(copier, batch(0, MANY))
+    ends.sent[0].on_settled(KafkaError(CODES["CLUSTER_AUTHORIZATION_FAILED"]), -1)
+    assert not copier.drain(5)
     assert "clicks-0 offset 0 cannot be copied" in str(copier.failure)
     assert copier.progress.to_store({P}) == {}
+
+
+def test_the_wait_doubles_while_the_same_message_is_refused() -> None:
+    refused, now = RefusedPartitions(), 100.0
+    waits: list[float] = []
+    for _ in range(8):
+        waits.append(refused.hold(P, 5, 6, "too large", now))
+        assert refused.held(P)
+        assert refused.due(now + waits[-1] - 0.1) == []
+        now += waits[-1]
+        assert refused.due(now) == [P]
+        assert refused.held(P) is None
+    assert waits == [10, 20, 40, 80, 160, 300, 300, 300]
+    assert refused.hold(P, 6, 7, "too large", now) == 10
+    refused.released()
+    assert refused.held(P) is None
+    refused.arrived(P, 6)
+    assert refused.is_tried(P, 6)
+    refused.arrived(P, 7)
+    assert not refused.is_tried(P, 6)
 
 
 def test_a_drain_waits_for_what_is_in_flight_but_not_for_ever() -> None:

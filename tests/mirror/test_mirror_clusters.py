@@ -13,15 +13,14 @@ from functools import partial
 import pytest
 from commands import run_command
 from eventually import eventually
-from mirror_rig import Rig, RunningMirror, numbers, rig, zookeeper
+from mirror_rig import Rig, numbers, rig, zookeeper
 
 from tallymark.cli.servers.mirror import command
 from tallymark.client.admin.admin import Admin
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.deployment import Mirror as MirrorSettings
-from tallymark.errors import UserError
-from tallymark.mirror import OffsetTranslator
+from tallymark.mirror import OffsetTranslator, refused
 from tallymark.mirror.mirrors import Mirrors
 from tallymark.mirror.monitoring.metrics import MirrorMetrics
 from tallymark.mirror.offsets import checkpoints
@@ -181,37 +180,56 @@ def test_batches_that_the_target_finds_too_large_are_divided(rig: Rig) -> None:
     assert rig.values("clicks") == values
 
 
-def test_one_message_that_is_too_large_is_named(rig: Rig) -> None:
-    """Nothing is left out: its offset is not stored, and the mirror ends."""
+def test_one_message_that_is_too_large_is_named(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is left out: its offset is not stored, and its partition waits. The mirror ended
+    there, and whoever may write to one topic could keep all others from being copied."""
+    monkeypatch.setattr(refused, "FIRST_SECONDS", 0.5)
+    caplog.set_level("INFO", "mirror")
     rig.start("source", "target")
     rig.topic("source", "clicks")
     rig.topic("source", "views")
     rig.topic("target", "clicks", configs={"max.message.bytes": "3000"})
-    rig.publish("source", "clicks", [b"a", bytes(5000), b"b"])
+    rig.publish("source", "clicks", [b"a", b"b", bytes(5000), b"c", b"d"])
     running = rig.mirror()
-    eventually(lambda: running.error is not None)
-    with pytest.raises(UserError, match=r"clicks-0 offset \d cannot be copied: .*TOO_LARGE"):
-        running.stop()
-    with pytest.raises(UserError), RunningMirror(rig) as again:  # the next start neither
-        eventually(lambda: again.error is not None)
-    assert b"b" not in rig.values("clicks")
+    eventually(lambda: running.mirror.state.stopped)
+    rig.publish("source", "views", [b"1"])
+    eventually(lambda: rig.values("views") == [b"1"])
+    eventually(lambda: running.mirror.state.stopped[0].offset == 2)
+    running.stop()
+    named = r"clicks-0 cannot be copied from offset \d on: the target refuses it: .*TOO_LARGE"
+    assert re.search(named, caplog.text)
+    running = rig.mirror()  # the next start neither
+    eventually(lambda: [one.offset for one in running.mirror.state.stopped] == [2])
+    rig.publish("source", "views", [b"2"])
+    eventually(lambda: rig.values("views") == [b"1", b"2"])
+    found = rig.values("clicks")
+    assert {b"c", b"d"}.isdisjoint(found)
+    with Admin(bootstrap_servers=rig.brokers["target"].bootstrap_servers) as admin:
+        admin.alter_configs({("topic", "clicks"): {"max.message.bytes": "9000"}}).check()
+    eventually(lambda: not running.mirror.state.stopped)
+    running.stop()
+    assert rig.values("clicks") == [*found, bytes(5000), b"c", b"d"]
+    assert "the target takes clicks-0 again" in caplog.text
 
 
-def test_a_topic_that_vanishes_from_the_target(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is waited for, within bounds; the next start makes it again and goes on."""
+def test_a_topic_that_vanishes_from_the_target(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is waited for, within bounds; the next attempt makes it again and goes on."""
     monkeypatch.setattr(sender_module, "PATIENCE", 1.0)
+    monkeypatch.setattr(refused, "FIRST_SECONDS", 0.5)
     rig.start("source", "target")
     rig.topic("source", "clicks")
     rig.publish("source", "clicks", [b"a"])
-    running = rig.mirror()
+    rig.mirror()
     eventually(lambda: rig.count("clicks") == 1)
     rig.delete("target", "clicks")
     rig.publish("source", "clicks", [b"b"])
-    eventually(lambda: running.error is not None)
-    with pytest.raises(UserError, match=r"clicks-0 offset 1 cannot be copied: .*UNKNOWN_TOPIC"):
-        running.stop()
-    running = rig.mirror()
     eventually(lambda: rig.values("clicks") == [b"b"])
+    named = r"clicks-0 cannot be copied from offset 1 on: the target refuses it: .*UNKNOWN_TOPIC"
+    assert re.search(named, caplog.text)
 
 
 def test_offsets_are_translated_and_carried_over(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def test_what_is_abandoned_is_everything() -> None:
     assert first is batches[0]
     queue.pipeline.sent(first)
     assert queue.abandon() == batches
-    queue.failed = True
+    queue.failed = KafkaError(10)
     assert not queue.feed()
 
 

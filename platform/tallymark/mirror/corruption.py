@@ -33,7 +33,7 @@ _PERHAPS: Final = frozenset(
 
 class StoppedPartition(NamedTuple):
     """A partition of the source that is not copied from ``offset`` on, since the batch there cannot
-    be read; ``why`` is the reason."""
+    be read, or the target refuses it; ``why`` is the reason."""
 
     topic: str
     partition: int

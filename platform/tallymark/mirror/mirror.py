@@ -36,6 +36,7 @@ from tallymark.mirror.offsets.offset_syncs import TOPIC_CONFIGS as SYNC_CONFIGS
 from tallymark.mirror.offsets.offset_syncs import OffsetSync, PendingSyncs
 from tallymark.mirror.opening import open_parts
 from tallymark.mirror.progress import UNKNOWN, Partition
+from tallymark.mirror.refused import LONGEST_SECONDS
 from tallymark.mirror.settings import find_mirror
 from tallymark.mirror.source.source import SourceBatch
 
@@ -84,6 +85,7 @@ class Mirror:
         self._full_since: float | None = None
         self._released: dict[Partition, int] = {}
         self._stopped: dict[Partition, StoppedPartition] = {}
+        self._refused: dict[Partition, StoppedPartition] = {}
         """Those that were reported."""
         self._closed = False
         self._store_at = self._check_topics_at = self._tick_at = 0.0
@@ -138,6 +140,7 @@ class Mirror:
             going = self._tried("copy", lambda: stale.update(self._copy_waiting()))
             self._copier.settle()
             self._take_arrived()
+            self._restart()
             if self._copier.failure is not None:
                 raise self._copier.failure
             self._on_time(stale)
@@ -185,6 +188,16 @@ class Mirror:
                     self._copier.settle()
                     self._tried("store offsets", self._store)
         return stale
+
+    def _restart(self) -> None:
+        """Go back, in the partitions that the target refuses a message of, to that message."""
+        restarted = self._copier.restarted
+        if restarted:
+            kept = [one for one in self._waiting if (one.topic, one.partition) not in restarted]
+            self._waiting = deque(kept)
+            for partition, offset in restarted.items():
+                self._source.go_back(partition, offset)
+            restarted.clear()
 
     def _make_room(self) -> None:
         """Nothing more may be sent until offsets are stored: store those that were acknowledged.
@@ -281,6 +294,9 @@ class Mirror:
             self._tick_at = now + TICK_SECONDS
             self._report_begun()
             self._report_stopped()
+            self._report_refused()
+            if self._source.refused.due(now):
+                self._target.reopen()
             self._pass_empty()
             self._report_copied()
             self._report_passed()
@@ -364,6 +380,22 @@ class Mirror:
             if (topic, number) in self._source.owned:
                 _log.info("%s-%d can be read again", topic, number)
         self._stopped = stopped
+
+    def _report_refused(self) -> None:
+        """Log each partition of which the target refuses a message, once, and each that goes on."""
+        owned = self._source.owned
+        refused = {at: one for at, one in self._source.refused.stopped().items() if at in owned}
+        for partition, one in sorted(refused.items()):
+            if self._refused.get(partition) != one:
+                _log.error(
+                    "%s. The other partitions go on; this one is tried again at least every %g s",
+                    one,
+                    LONGEST_SECONDS,
+                )
+        for topic, number in sorted(self._refused.keys() - refused.keys()):
+            if (topic, number) in owned:
+                _log.info("the target takes %s-%d again", topic, number)
+        self._refused = refused
 
     def _pass_empty(self) -> None:
         """What was left out at the end of a log counts as done: there may never be a batch behind

@@ -182,6 +182,14 @@ class CopyProgress:
         copy = self._partitions[partition] = PartitionCopy(stored, copied)
         return copy
 
+    def restart(self, partition: Partition) -> int:
+        """Begin again at the oldest open range, or where the partition has come to. Returns that
+        offset. Acknowledgements that are still under way do not count."""
+        old = self._partitions[partition]
+        copy = self.begin(partition, old.stored)
+        copy.storing, copy.next, copy.epoch = old.storing, old.to_store, old.epoch
+        return copy.next
+
     def forget(self, partition: Partition) -> None:
         """Another consumer has the partition now, or its topic was created again."""
         self._partitions.pop(partition, None)

@@ -38,6 +38,10 @@ from tallymark.protocol.records.batch import Record
 from tallymark.protocol.records.rebatch import is_dense
 
 _POLL_SECONDS: Final = 0.05
+_OF_THE_CLUSTER: Final = frozenset(
+    CODES[name] for name in ("CLUSTER_AUTHORIZATION_FAILED", "UNSUPPORTED_VERSION")
+)
+"""Errors that are not about one topic: the target refuses the mirror as a whole."""
 _log = logging.getLogger("mirror")
 
 
@@ -63,7 +67,10 @@ class Copier:
         self._lines = LogRate()
         self.copied = self.copied_bytes = self.whole = self.returned = 0
         self.failure: UserError | None = None
-        """A batch that the target refuses: the mirror cannot go on."""
+        """The target refuses all that the mirror sends: it cannot go on."""
+        self.restarted: dict[Partition, int] = {}
+        """Partitions that the target refuses a message of, and the offset at which they begin
+        again; the mirror takes them from here."""
         self.arrived: deque[PendingRange] = deque()
         """What the target has acknowledged; the mirror takes it from here."""
         self._source = source
@@ -107,9 +114,10 @@ class Copier:
             waiting.popleft()
             return True
         self._target.wait_for_room()
-        pieces = self._alike(waiting, layout, came_from)
+        alone = self._source.refused.is_tried(partition, first)
+        pieces = [piece] if alone else self._alike(waiting, layout, came_from)
         origin = came_from | {self._source_id}
-        whole = layout.keeps and first == header.base_offset and is_dense(piece.batch)
+        whole = layout.keeps and first == header.base_offset and is_dense(piece.batch) and not alone
         if not whole or self._copy_of(partition).next != first:
             self._topics.is_compacted(piece.topic)  # before anything is sent, since it may fail
         try:
@@ -124,7 +132,11 @@ class Copier:
         else:
             records = [record for some in found for record in some if record.offset >= first]
             last = pieces[len(found) - 1]
-            self._send_recoded(partition, records, last, first, layout, origin)
+            for record in records[:-1] if alone else ():
+                self._send_recoded(partition, [record], last, record.offset + 1, layout, origin)
+            rest = records[-1:] if alone else records
+            end = last.batch.header.next_offset
+            self._send_recoded(partition, rest, last, end, layout, origin)
         for _ in found:
             waiting.popleft()
         return True
@@ -146,6 +158,7 @@ class Copier:
                     self._refused(pending, error)
                     continue
                 pending.copy.acknowledged(pending.first, pending.cut_count, pending.ranges)
+                self._source.refused.arrived(pending.partition, pending.end)
                 self.copied += pending.records
                 self.copied_bytes += pending.size
                 self.whole += pending.records if pending.whole else 0
@@ -191,12 +204,15 @@ class Copier:
                 first, end = max(header.base_offset, piece.start), header.next_offset
                 self._observers.on_gap(piece.topic, piece.partition, first, end, "deleted")
                 return None
-            if not error.retriable:
-                raise UserError(
-                    f"the target cannot have the topic {piece.topic}: {error}",
-                    "make it there by hand, or leave it out of the mirror's topics",
-                ) from error
-            raise
+            if error.retriable:
+                raise
+            why = f"the target cannot have the topic {piece.topic}: {error}"
+            what_to_do = "make it there by hand, or leave it out of the mirror's topics"
+            if error.code in _OF_THE_CLUSTER:
+                raise UserError(why, what_to_do) from error
+            partition, end = (piece.topic, piece.partition), piece.batch.header.next_offset
+            self._hold(partition, end, f"{why}; {what_to_do}")
+            return None
 
     def _pass_by(self, partition: Partition, piece: SourceBatch, first: int) -> None:
         """A batch without anything to copy."""
@@ -228,22 +244,23 @@ class Copier:
         partition: Partition,
         records: Sequence[Record],
         piece: SourceBatch,
-        first: int,
+        end: int,
         layout: Layout,
         origin: Origin,
     ) -> None:
-        """``piece`` is the last batch that the records come from."""
+        """All before ``end`` that was not sent yet. ``piece`` is the last batch that the records
+        come from."""
         last = piece.batch.header
         copy = self._copy_of(partition)
-        holes = gaps_of(records, copy.next, last.next_offset)
+        holes = gaps_of(records, copy.next, end)
         if not records:
-            copy.passed(last.next_offset, last.partition_leader_epoch)
+            copy.passed(end, last.partition_leader_epoch)
         else:
             pending = PendingRange(
                 partition,
                 copy,
-                first=first,
-                end=last.next_offset,
+                first=records[0].offset,
+                end=end,
                 oldest=min(record.timestamp for record in records),
                 ranges=ranges_of(records),
                 records=len(records),
@@ -338,17 +355,27 @@ class Copier:
             self._observers.on_gap(*partition, gap.start, gap.end, reason)
 
     def _refused(self, pending: PendingRange, error: Exception) -> None:
-        """The target refuses the range. Its offset is not stored, so the next start copies it
-        again. Where the records themselves are the reason, no start would help: the range is left
-        out."""
-        topic, number = pending.partition
+        """The target refuses the range. Its offset is not stored: the partition waits there, and is
+        tried again. Where the records themselves are the reason, that would not help: the range is
+        left out."""
         if isinstance(error, UnfitBatchError):
             pending.copy.acknowledged(pending.first, pending.cut_count, ())
             self._observers.on_gap(*pending.partition, pending.first, pending.end, CORRUPT)
             self._log_left_out(pending.partition, pending.first, pending.end, str(error))
             return
-        where = f"{topic}-{number} offset {pending.first}"
-        self.failure = self.failure or UserError(
-            f"{where} cannot be copied: {error}",
-            "mend the target's topic; the mirror goes on there when it is started again",
-        )
+        if isinstance(error, KafkaError) and error.code in _OF_THE_CLUSTER:
+            topic, number = pending.partition
+            self.failure = self.failure or UserError(
+                f"{topic}-{number} offset {pending.first} cannot be copied: {error}",
+                "allow the mirror to write there; it goes on when it is started again",
+            )
+        elif self.progress.get(pending.partition) is pending.copy:
+            why = f"the target refuses it: {error}; mend the target's topic"
+            self._hold(pending.partition, pending.end, why)
+
+    def _hold(self, partition: Partition, end: int, why: str) -> None:
+        """The target refuses this partition's next message: the others go on."""
+        offset = self.progress.restart(partition)
+        self._source.refused.hold(partition, offset, end, why, time.monotonic())
+        self._topics.forget(partition[0])
+        self.restarted[partition] = offset

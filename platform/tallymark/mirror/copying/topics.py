@@ -52,6 +52,10 @@ class TargetTopics:
         self._layouts[topic] = layout, count, time.monotonic()
         return layout
 
+    def forget(self, topic: str) -> None:
+        """Ask again what the target has: it refuses what is sent there."""
+        self._layouts.pop(topic, None)
+
     def is_compacted(self, topic: str) -> bool:
         """Whether the source keeps only the latest record of each key, as far as the topic's own
         settings say. Errors: ZooKeeper does not answer."""

@@ -54,7 +54,7 @@ class MirrorState:
     open_batches: int = 0
     lags: tuple[PartitionLag, ...] = ()
     stopped: tuple[StoppedPartition, ...] = ()
-    """Partitions that cannot be read on."""
+    """Partitions that cannot be read on, or of which the target refuses a message."""
 
     @property
     def lag(self) -> int:

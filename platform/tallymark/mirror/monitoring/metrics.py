@@ -74,7 +74,7 @@ def families(states: Sequence[MirrorState]) -> list[Metric]:
     found.append(open_batches)
     stopped = GaugeMetricFamily(
         PREFIX + "partition_damaged",
-        "1 for a partition that is not copied on, since a batch of it cannot be read.",
+        "1 for a partition that waits: a batch cannot be read, or the target refuses it.",
         labels=["mirror", "topic", "partition"],
     )
     for state in states:

@@ -37,6 +37,7 @@ class ProgressLog:
         self, copier: Copier, source: Source, waiting: Mapping[Partition, int], now_ms: int
     ) -> None:
         """Take the present state, and log it once a minute if anything was copied or is behind."""
+        stopped = source.refused.stopped() | dict(source.stopped)
         lags = lags_of(source.owned, copier.progress, source.ends, waiting, self._copied, now_ms)
         self.state = MirrorState(
             self.state.name,
@@ -47,7 +48,7 @@ class ProgressLog:
             gaps=dict(self._gaps),
             open_batches=copier.progress.open_count,
             lags=lags,
-            stopped=tuple(one for _, one in sorted(dict(source.stopped).items())),
+            stopped=tuple(one for at, one in sorted(stopped.items()) if at in source.owned),
         )
         if now_ms >= self._line_at:
             self._log_line(now_ms)

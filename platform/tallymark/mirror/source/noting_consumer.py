@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tallymark.client.core.metadata import TopicInfo
 from tallymark.client.core.security.security import SecuritySettings
@@ -43,7 +44,7 @@ class SourceSettings:
 class NotingConsumer:
     """A simple consumer that notes gaps in the batches that it fetches, the ends of the logs, and
     the partitions that cannot be read on. It leaves out batches that cannot be read, unless the
-    settings say that the partition waits there."""
+    settings say that the partition waits there. It does not fetch what is ``held``."""
 
     def __init__(
         self,
@@ -52,10 +53,12 @@ class NotingConsumer:
         holes: GapNotes,
         ends: dict[Partition, int],
         stopped: dict[Partition, StoppedPartition],
+        held: Callable[[Partition], StoppedPartition | None],
     ) -> None:
         self._gap_notes = holes
         self._ends = ends
         self._stopped = stopped
+        self._held = held
         self._met = Met()
         self._skips = settings.skip_corrupt
         self._consumer = SimpleConsumer(
@@ -69,20 +72,43 @@ class NotingConsumer:
     def multifetch(
         self, specs: Sequence[FetchSpec], *, max_bytes: int, max_wait_ms: int, min_bytes: int
     ) -> Sequence[Fetched | KafkaError]:
-        answers = self._consumer.multifetch(
-            specs, max_bytes=max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes
+        fetch = partial(
+            self._consumer.multifetch,
+            max_bytes=max_bytes,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
         )
-        self._note(answers)
-        return [self._mended(answer) for answer in answers]
+        return [answer for answer in self._fetched(specs, fetch) if answer is not None]
 
     def multifetch_ready(
         self, specs: Sequence[FetchSpec], *, max_bytes: int, max_wait_ms: int, min_bytes: int
     ) -> Sequence[Fetched | KafkaError | None]:
-        answers = self._consumer.multifetch_ready(
-            specs, max_bytes=max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes
+        fetch = partial(
+            self._consumer.multifetch_ready,
+            max_bytes=max_bytes,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
         )
-        self._note(answers)
-        return [None if answer is None else self._mended(answer) for answer in answers]
+        return self._fetched(specs, fetch)
+
+    def _fetched(
+        self,
+        specs: Sequence[FetchSpec],
+        fetch: Callable[[Sequence[FetchSpec]], Sequence[Fetched | KafkaError | None]],
+    ) -> list[Fetched | KafkaError | None]:
+        """What ``fetch`` returns for each, and errors for those that are held."""
+        held = [self._held((spec.topic, spec.partition)) for spec in specs]
+        wanted = [spec for spec, why in zip(specs, held, strict=True) if why is None]
+        answers = iter(fetch(wanted) if wanted else ())
+        found: list[Fetched | KafkaError | None] = []
+        for why in held:
+            if why is not None:
+                found.append(as_kafka_error(why))
+                continue
+            answer = next(answers)
+            self._note([answer])
+            found.append(answer if answer is None else self._mended(answer))
+        return found
 
     def _mended(self, answer: Fetched | KafkaError) -> Fetched | KafkaError:
         if not isinstance(answer, CorruptMessageError):

@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -14,9 +15,10 @@ from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.client.consuming.stream import Stream
 from tallymark.client.consuming.stream_queue import Chunk
 from tallymark.client.reading.message import Gap
-from tallymark.errors import KafkaError
+from tallymark.errors import CommitFailedError, KafkaError
 from tallymark.mirror.corruption import StoppedPartition
 from tallymark.mirror.progress import UNKNOWN, Partition
+from tallymark.mirror.refused import RefusedPartitions
 from tallymark.mirror.source.catalog import NO_ID
 from tallymark.mirror.source.gaps import GapNotes
 from tallymark.mirror.source.noting_consumer import NotingConsumer, SourceSettings
@@ -72,6 +74,8 @@ class Source:
         """The gaps that the connector has reported, oldest first; the mirror removes them."""
         self.stopped: dict[Partition, StoppedPartition] = {}
         """The owned partitions with a batch that cannot be read."""
+        self.refused = RefusedPartitions()
+        """The partitions of which the target refuses a message: they are not read."""
         self.begun: dict[Partition, int] = {}
         """Where the reading of partitions began; the mirror removes the entries."""
         self._read: set[Partition] = set()
@@ -170,6 +174,14 @@ class Source:
                 lost.add(partition)
         return lost
 
+    def go_back(self, partition: Partition, offset: int) -> None:
+        """Read the partition again from ``offset`` on, if it is still this mirror's. What was read
+        of it and not returned yet is dropped."""
+        self._empty.pop(partition, None)
+        if self._connector is not None:
+            with suppress(CommitFailedError):
+                self._connector.seek(*partition, offset)
+
     # -- topics that were created again -------------------------------------------------------
 
     def exists(self, topic: str) -> bool:
@@ -225,6 +237,8 @@ class Source:
             {at: current[at[0]] for at in partitions if at not in lost and current[at[0]] != NO_ID}
         )
         self.close()
+        for partition in partitions:
+            self.refused.forget(partition)
         gone = set(partitions)
         self.gaps = deque(gap for gap in self.gaps if (gap.topic, gap.partition) not in gone)
         self.open()
@@ -236,10 +250,12 @@ class Source:
         self._ids = {}
         self._empty = {}
         self.stopped.clear()
+        self.refused.released()
         self._read.clear()
         self.begun.clear()
         self.gap_notes.forget()
         return offsets
 
     def _client(self, servers: str) -> NotingConsumer:
-        return NotingConsumer(servers, self._settings, self.gap_notes, self.ends, self.stopped)
+        notes = self.gap_notes, self.ends, self.stopped
+        return NotingConsumer(servers, self._settings, *notes, self.refused.held)

@@ -102,6 +102,10 @@ class BatchSender:
         self._submitted.append(batch)
         self._wake()
 
+    def reopen(self) -> None:
+        """Send again to the partitions that have refused a batch for good."""
+        self._io.call(self._reopen)
+
     async def close(self) -> None:
         """Send no more. Batches that are not settled never will be. Call it in the I/O thread."""
         self._stopped = True
@@ -124,7 +128,7 @@ class BatchSender:
         sendable: list[TargetQueue] = []
         for queue in list(self._active):
             if not queue.feed():
-                if queue.idle or queue.failed:
+                if queue.idle or queue.failed is not None:
                     del self._active[queue]
             elif self._may_send(queue, now):
                 sendable.append(queue)
@@ -147,8 +151,15 @@ class BatchSender:
             queue = self._queues.get(place)
             if queue is None:
                 queue = self._queues[place] = TargetQueue(*place)
+            if queue.failed is not None:  # none may overtake the one that was refused
+                self._settle(batch, queue.failed, -1)
+                continue
             queue.waiting.append(batch)
             self._active[queue] = None
+
+    def _reopen(self) -> None:
+        for queue in self._queues.values():
+            queue.failed = queue.refused_at = None
 
     def _may_send(self, queue: TargetQueue, now: float) -> bool:
         newest = self._ids.newest(queue.origin)
@@ -255,8 +266,9 @@ class BatchSender:
                 with self._room:
                     self._used += size - batch.size
                 return
-        queue.failed = not unfit
         self._settle(batch, UnfitBatchError(str(error)) if unfit else error, -1)
+        if not unfit:
+            self._give_up(queue, error)
 
     # --- ends of batches --------------------------------------------------------------------
 
@@ -268,8 +280,8 @@ class BatchSender:
     def _give_up(self, queue: TargetQueue, error: TallymarkError) -> None:
         """The first batch is refused for good, so all batches of the queue fail: none may overtake
         it."""
-        if not queue.failed:
-            queue.failed = True
+        if queue.failed is None:
+            queue.failed = error
             for batch in queue.abandon():
                 self._settle(batch, error, -1)
 

@@ -11,6 +11,7 @@ from collections import deque
 from typing import Final
 
 from tallymark.client.producing.batches.pipeline import Pipeline
+from tallymark.errors import TallymarkError
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch
 
 IN_FLIGHT: Final = 5
@@ -37,8 +38,9 @@ class TargetQueue:
         self.waiting: deque[ReadyBatch] = deque()
         self.origin: Origin = frozenset()
         self.pipeline = _pipeline()
-        self.failed = False
-        """A batch was refused for good: nothing more is sent."""
+        self.failed: TallymarkError | None = None
+        """A batch was refused for good, with this error: nothing is sent until that is tried
+        again."""
         self.refused_at: float | None = None
         """Since when (monotonic seconds) the target has been refusing with a retriable error."""
         self._pipelines: dict[Origin, Pipeline] = {}
@@ -51,7 +53,7 @@ class TargetQueue:
     def feed(self) -> bool:
         """Move batches to the pipeline as far as it takes them. Returns whether there is anything
         to send."""
-        if self.failed:
+        if self.failed is not None:
             return False
         while self.waiting and len(self.pipeline.pending) < IN_FLIGHT:
             if self.waiting[0].origin != self.origin:

@@ -78,6 +78,10 @@ class Target:
         or has refused it."""
         self._sender.send(batch)
 
+    def reopen(self) -> None:
+        """Send again to the partitions that have refused a batch."""
+        self._sender.reopen()
+
     async def publish(
         self, topic: str, configs: Mapping[str, str], key: bytes, value: bytes | None
     ) -> None:
