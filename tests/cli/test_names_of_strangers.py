@@ -15,7 +15,7 @@ from tallymark.cli.messages.reading.records import Shown
 from tallymark.errors import UserError
 from tallymark.processes.json_log import JsonLines
 from tallymark.processes.process import configure_logging
-from tallymark.shell.output import end, show, tell
+from tallymark.shell.output import end, print_line, show
 
 CLEAR = "\x1b[2J\u202e"
 
@@ -47,7 +47,7 @@ def test_a_message_does_not_drive_the_terminal(
 def test_tables_lines_and_errors_escape_names(capsys: pytest.CaptureFixture[str]) -> None:
     show([{"name": f"a{CLEAR}\n"}], ("name",), as_json=False)
     show([{"name": f"a{CLEAR}\n"}], ("name",), as_json=True)
-    tell(f"{CLEAR}: deleted")
+    print_line(f"{CLEAR}: deleted")
     with pytest.raises(BaseException):  # noqa: B017, PT011 - click's Exit
         end(0, [UserError(f"no topic {CLEAR}", "look")])
     told = capsys.readouterr()

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
-from tallymark.shell.output import print_table, tell
+from tallymark.shell.output import print_line, print_table
 from tallymark.untrusted import escaped
 from tallymark_audit.alerts.alerter import post_test
 from tallymark_audit.cli import options
@@ -117,7 +117,7 @@ def wait(settings: str | None, edge: str, topic: str, through: int, timeout: int
     with open_store(deployment.audit_store) as store:
         row = wait_for(lambda: _read(store, edge, topic), through, timeout)
     if row is not None and row["through"] >= through:
-        tell(f"{topic} on {edge} is complete through {utc(row['through'])}")
+        print_line(f"{topic} on {edge} is complete through {utc(row['through'])}")
         return
     click.echo(escaped(_still(edge, topic, row)), err=True)
     sys.exit(UNDECIDED)

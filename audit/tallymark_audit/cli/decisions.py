@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from tallymark.deployment import load
-from tallymark.shell.output import print_table, tell
+from tallymark.shell.output import print_line, print_table
 from tallymark.trail import record_command
 from tallymark_audit.cli import options
 from tallymark_audit.collector.collector import wall_clock
@@ -62,7 +62,7 @@ def accept(
         after={"state": state, "by": name, "note": note},
         folder=deployment.data_dir.absolute(),
     )
-    tell(f"{what} is {state} and " + ("no longer accepted" if undo else "accepted"))
+    print_line(f"{what} is {state} and " + ("no longer accepted" if undo else "accepted"))
 
 
 @click.command()
@@ -84,7 +84,7 @@ def retire(settings: str | None, reporter: str) -> None:
         after={"clusters": list(clusters)},
         folder=deployment.data_dir.absolute(),
     )
-    tell(f"{reporter} is retired on {', '.join(clusters)}")
+    print_line(f"{reporter} is retired on {', '.join(clusters)}")
 
 
 @click.command()

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
-from tallymark.shell.output import tell
+from tallymark.shell.output import print_line
 from tallymark.trail import record_command
 from tallymark_audit.cli import options
 from tallymark_audit.cli.repair_clusters import OpenedClusters
@@ -175,4 +175,4 @@ class _Progress:
             told = f"{result.outcome}: {result.copied.size} copied, {result.present.size} there"
             why = f" ({result.reason})" if result.reason else ""
             place = f"{utc(key.window)} {item.edge} {key.topic}"
-            tell(f"{place} {who}: of {item.count} {told}{why}")
+            print_line(f"{place} {who}: of {item.count} {told}{why}")

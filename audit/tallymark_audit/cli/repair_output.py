@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from tallymark.shell.output import print_table, tell
+from tallymark.shell.output import print_line, print_table
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.repair import ItemResult, OpenWindow, RepairPlan, UpstreamCheck, to_json
 from tallymark_audit.tables import plain
@@ -27,7 +27,7 @@ def show_plan(plan: RepairPlan, checks: list[UpstreamCheck], as_json: bool) -> N
         click.echo("nothing is missing: there is nothing to repair")
     for one in plan.left:
         where = f"{utc(one.window)} {one.edge} {one.topic}"
-        tell(f"{where}: {one.count} {one.state}, left as it is: {one.reason}")
+        print_line(f"{where}: {one.count} {one.state}, left as it is: {one.reason}")
 
 
 def _show_items(plan: RepairPlan, checks: list[UpstreamCheck], can_be: int) -> None:
@@ -50,7 +50,7 @@ def _show_items(plan: RepairPlan, checks: list[UpstreamCheck], can_be: int) -> N
     unseen = sum(one.item.count for one in checks if not one.there and not one.gone)
     more = f", {unseen:,} more if the clusters that could not be read have them" if unseen else ""
     do = "; --apply does it" if can_be or unseen else ""
-    tell(f"{can_be} messages can be copied{more}{do}")
+    print_line(f"{can_be} messages can be copied{more}{do}")
 
 
 def _promise(one: UpstreamCheck) -> str:
@@ -92,7 +92,7 @@ def show_results(
         where = f"{utc(one.window)} {one.edge} {one.topic}"
         state = one.state or "without a verdict"
         alone = ", left as it is" if one.left_alone else ""
-        tell(f"{where}: still {state}{alone}: {one.reason}")
+        print_line(f"{where}: still {state}{alone}: {one.reason}")
     if verify and not still:
         click.echo("all windows of the plan are good")
 

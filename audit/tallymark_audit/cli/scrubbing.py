@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 from tallymark.deployment import AuditSettings, Deployment, load
 from tallymark.errors import UserError
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.shell.output import print_table, tell
+from tallymark.shell.output import print_line, print_table
 from tallymark.shell.progress import Meter, progress
 from tallymark.shell.target import clusters_named
 from tallymark.untrusted import command
@@ -319,7 +319,7 @@ def _show(
         )
     print_table(table)
     for row in unread:
-        tell(f"{row['cluster']} {row['topic']}-{row['partition']}: {row['reason']}")
+        print_line(f"{row['cluster']} {row['topic']}-{row['partition']}: {row['reason']}")
     if bad:
         print_table(verdict_table(bad))
     else:

@@ -85,8 +85,9 @@ def _words(cell: object) -> list[str]:
     return (Text.from_markup(cell) if isinstance(cell, str) else Text(str(cell))).plain.split()
 
 
-def tell(line: str, as_json: bool = False) -> None:
-    """Print what was done; not with JSON. Names in it may come from clients and are escaped."""
+def print_line(line: str, as_json: bool = False) -> None:
+    """Print what was done; with ``as_json`` on standard error. Names in it may come from clients:
+    what a terminal would obey is escaped."""
     click.echo(escaped(line, LINES), err=as_json)
 
 

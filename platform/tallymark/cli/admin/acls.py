@@ -14,7 +14,7 @@ from tallymark.protocol.acls.filter import AclFilter, checked_acl
 from tallymark.protocol.acls.text import kind_name, operation_number, sentence, stored
 from tallymark.protocol.acls.words import ALLOW, ANY, CLUSTER_NAME, DENY, Pattern, ResourceType
 from tallymark.shell.lazy_group import NamedGroup
-from tallymark.shell.output import json_option, show, tell
+from tallymark.shell.output import json_option, print_line, show
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -148,4 +148,4 @@ def _row(acl: Acl) -> dict[str, Any]:
 
 def _print(acls: list[Acl]) -> None:
     for acl in acls:
-        tell(sentence(acl))
+        print_line(sentence(acl))

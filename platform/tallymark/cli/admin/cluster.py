@@ -12,7 +12,7 @@ from tallymark.client.admin.results import Results
 from tallymark.client.admin.topics import TopicDescription
 from tallymark.errors import UserError
 from tallymark.shell.lazy_group import NamedGroup
-from tallymark.shell.output import end, json_option, show, tell
+from tallymark.shell.output import end, json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
 
 LEAST_FREE: Final = 0.05
@@ -52,7 +52,7 @@ def health(as_json: bool, **options: Any) -> None:
         show(wrong, ("what", "where", "why"), as_json)
     if not wrong:
         partitions = sum(len(topic.partitions) for topic in topics.done.values())
-        tell(
+        print_line(
             f"all is well: {_counted(len(cluster.brokers), 'broker')}, "
             f"{_counted(len(topics), 'topic')}, {_counted(partitions, 'partition')} "
             "with a leader and all replicas in sync",
@@ -114,7 +114,7 @@ def _print_brokers(api_versions: bool, as_json: bool, options: dict[str, Any]) -
         cluster = admin.describe_cluster()
     if not as_json:
         named = f"cluster {cluster.cluster_id or 'without id'}"
-        tell(f"{named}\t{_counted(len(cluster.brokers), 'broker')}")
+        print_line(f"{named}\t{_counted(len(cluster.brokers), 'broker')}")
     rows = [
         {
             "cluster": cluster.cluster_id,

@@ -13,7 +13,7 @@ from tallymark.errors import TallymarkError
 from tallymark.shell.confirm import confirmed, destructive_options
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.named import several_named
-from tallymark.shell.output import end, json_option, show, tell
+from tallymark.shell.output import end, json_option, print_line, show
 from tallymark.shell.target import cluster_options
 
 _COLUMNS = {
@@ -93,7 +93,9 @@ def describe(names: tuple[str, ...], members: bool, as_json: bool, **options: An
                 continue
             done += 1
             if not as_json:
-                tell(f"{name}\tkept by {store.where}\t{group.state}\t{len(group.members)} members")
+                print_line(
+                    f"{name}\tkept by {store.where}\t{group.state}\t{len(group.members)} members"
+                )
             rows += (lag_row(name, lag) for lag in lags)
             errors += [lag.error for lag in lags if lag.error is not None]
             if members:
@@ -130,7 +132,7 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, **options: Any) -> 
                 what = f"delete the group {name} and where it stands"
                 if confirmed(what, dry_run=dry_run, yes=yes):
                     store.delete(name)
-                    tell(f"{name}: deleted")
+                    print_line(f"{name}: deleted")
                 done += 1
             except TallymarkError as error:
                 errors.append(error)

@@ -19,7 +19,7 @@ from tallymark.errors import KafkaError, TallymarkError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.shell.confirm import confirmed, destructive_options
 from tallymark.shell.named import one_named
-from tallymark.shell.output import end, json_option, show, tell
+from tallymark.shell.output import end, json_option, print_line, show
 from tallymark.shell.positions import parse_partitions, parse_time
 from tallymark.shell.target import cluster_options
 
@@ -72,7 +72,7 @@ def reset(
             errors = {**errors, **failed}
             stored = len(plan) - len(failed)
             if stored:
-                tell(f"{group}: reset in {stored} partitions", as_json)
+                print_line(f"{group}: reset in {stored} partitions", as_json)
     end(stored or (len(plan) if dry_run else 0), errors)
 
 

@@ -11,7 +11,7 @@ from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.users import Entity
 from tallymark.errors import UserError
 from tallymark.shell.lazy_group import NamedGroup
-from tallymark.shell.output import json_option, show, tell
+from tallymark.shell.output import json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -84,7 +84,7 @@ def set_quotas(dry_run: bool, **options: Any) -> None:
     with Admin(**take_target(options).client) as admin:
         admin.alter_quotas({entity: change}, validate_only=dry_run).check()
     done = ", ".join(f"{name}={value:.15g}" for name, value in change.items())
-    tell(f"{_called(entity)}: {'would be set' if dry_run else done}")
+    print_line(f"{_called(entity)}: {'would be set' if dry_run else done}")
 
 
 @command.command("remove")
@@ -101,7 +101,7 @@ def remove(dry_run: bool, **options: Any) -> None:
                 f"there are no quotas of {_called(entity)}", "see 'tallymark quotas list'"
             )
         admin.alter_quotas({entity: dict.fromkeys(held)}, validate_only=dry_run).check()
-    tell(f"{_called(entity)}: {'would be removed' if dry_run else 'removed'}")
+    print_line(f"{_called(entity)}: {'would be removed' if dry_run else 'removed'}")
 
 
 def _entity(options: dict[str, Any]) -> Entity:

@@ -11,7 +11,7 @@ from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.configs import Change, ConfigEntry, ConfigResource, ListChange
 from tallymark.errors import UserError
 from tallymark.shell.named import one_named
-from tallymark.shell.output import json_option, show, tell
+from tallymark.shell.output import json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
 
 
@@ -53,7 +53,7 @@ def config(
     with Admin(**take_target(options).client) as admin:
         if wanted:
             admin.alter_configs({resource: wanted}, validate_only=dry_run).check()
-            tell(f"{name}: {'would be changed' if dry_run else 'changed'}", as_json)
+            print_line(f"{name}: {'would be changed' if dry_run else 'changed'}", as_json)
             if dry_run:
                 return
         entries = admin.describe_configs([resource]).check()[resource]

@@ -13,7 +13,7 @@ from tallymark.errors import TallymarkError, UserError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 from tallymark.shell.confirm import confirmed, destructive_options
 from tallymark.shell.named import one_named
-from tallymark.shell.output import end, json_option, show, tell
+from tallymark.shell.output import end, json_option, print_line, show
 from tallymark.shell.positions import parse_partitions, parse_time
 from tallymark.shell.target import cluster_options, take_target
 
@@ -67,7 +67,7 @@ def delete_records(
             return
         deleted = admin.delete_records(plan.done)
     if deleted.done:
-        tell(f"{name}: deleted in {len(deleted)} partitions", as_json)
+        print_line(f"{name}: deleted in {len(deleted)} partitions", as_json)
     end(len(deleted), {**plan.errors, **deleted.errors})
 
 

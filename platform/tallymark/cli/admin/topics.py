@@ -17,7 +17,7 @@ from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark.shell.confirm import confirmed, destructive_options
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.named import one_named, several_named
-from tallymark.shell.output import end, json_option, show, tell
+from tallymark.shell.output import end, json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
 
 
@@ -77,7 +77,7 @@ def create(
     )
     with Admin(**take_target(options).client) as admin:
         made = admin.create_topics([topic], validate_only=dry_run)
-        tell(f"{name}: {_created(made, name, dry_run)}")
+        print_line(f"{name}: {_created(made, name, dry_run)}")
 
 
 @command.command("grow")
@@ -92,7 +92,7 @@ def grow(name: str, partitions: int, dry_run: bool, yes: bool, **options: Any) -
         admin.create_partitions({name: partitions}, validate_only=True).check()
         if confirmed(what, dry_run=dry_run, yes=yes):
             admin.create_partitions({name: partitions}).check()
-            tell(f"{name}: {partitions} partitions")
+            print_line(f"{name}: {partitions} partitions")
 
 
 @command.command("delete")
@@ -110,7 +110,7 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, **options: Any) -> 
         if there and confirmed(what, dry_run=dry_run, yes=yes):
             gone = admin.delete_topics(there)
     for name in gone:
-        tell(f"{name}: deleted")
+        print_line(f"{name}: deleted")
     if len(names) == 1 and missing:
         raise missing[0]
     end(len(gone) if not dry_run else len(there), [*missing, *gone.errors.values()])
@@ -131,7 +131,7 @@ def describe(names: tuple[str, ...], as_json: bool, **options: Any) -> None:
     columns = ("topic", "partition", "leader", "epoch", "replicas", "isr", "first", "next")
     if not as_json:
         for topic in topics.done.values():
-            tell(f"{topic.name}\tid {topic.topic_id}\t{len(topic.partitions)} partitions")
+            print_line(f"{topic.name}\tid {topic.topic_id}\t{len(topic.partitions)} partitions")
     show(rows, columns, as_json)
     end(len(topics), missing)
 

@@ -14,7 +14,7 @@ from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.net.sasl.scram import HASHES, MIN_ITERATIONS
 from tallymark.net.sasl.user_checks import check_iterations, check_user
 from tallymark.shell.lazy_group import NamedGroup
-from tallymark.shell.output import json_option, show, tell
+from tallymark.shell.output import json_option, print_line, show
 
 
 @click.group("users", cls=NamedGroup)
@@ -62,7 +62,7 @@ def add(
         security.set_password(name, password, chosen, iterations)
     kept = ", ".join(sorted(set(known or ()) - set(chosen)))
     by = f" by {', '.join(chosen)}; by {kept} it logs in as before" if kept else ""
-    tell(f"{name}: {'added' if known is None else 'has a new password'}{by}")
+    print_line(f"{name}: {'added' if known is None else 'has a new password'}{by}")
 
 
 @command.command("list")
@@ -78,7 +78,7 @@ def list_users(as_json: bool, **options: Any) -> None:
         return
     for name, held in sorted(users.items()):
         ways = (f"{mechanism} {held[mechanism]} iterations" for mechanism in sorted(held))
-        tell(f"{name}\t{', '.join(ways)}")
+        print_line(f"{name}\t{', '.join(ways)}")
 
 
 @command.command("remove")
@@ -106,7 +106,7 @@ def remove(
             raise UserError(f"{name} has no {missing[0]}", "see 'tallymark users list'")
         security.remove_credentials(name, mechanisms or tuple(held))
     left = ", ".join(sorted(set(held) - set(mechanisms))) if mechanisms else ""
-    tell(f"{name}: removed{f', but for {left}' if left else ''}")
+    print_line(f"{name}: removed{f', but for {left}' if left else ''}")
 
 
 def _password(path: str | None) -> str:

@@ -18,7 +18,7 @@ from tallymark.mirror.offsets.translator import OffsetTranslator
 from tallymark.mirror.settings import find_mirrors
 from tallymark.processes.descriptors import raise_descriptor_limit
 from tallymark.processes.process import configure_logging, die_with_parent, stop_signals
-from tallymark.shell.output import json_option, show, tell
+from tallymark.shell.output import json_option, print_line, show
 
 _STATUS = (
     "mirror",
@@ -112,7 +112,7 @@ def translate(
         )
     show(rows, _TRANSLATED, as_json)
     if apply:
-        tell(f"{carried} partitions committed at {target}", as_json)
+        print_line(f"{carried} partitions committed at {target}", as_json)
 
 
 def _show_status(
