@@ -18,20 +18,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from tallymark.errors import ProtocolError
 from tallymark.net.inbox import Inbox
-from tallymark.net.limits.log_rate import LogRate
-from tallymark.net.limits.request_memory import RequestMemory
 from tallymark.net.sasl.server_session import SaslSession
-from tallymark.net.server.handler import BARE, Answer, Handler, run
-from tallymark.net.server.limits import ServerLimits
+from tallymark.net.server.handler import BARE, Answer, run
 from tallymark.net.server.outbox import WRITE_AT, AnswerQueue, Outbox, Place
+from tallymark.net.server.owner import Owner
 from tallymark.net.server.responses import CutFileError, Payload
 from tallymark.net.tls.contexts import peer_name
 from tallymark.net.tls.handshake import names_of
-from tallymark.net.tls.principals import PrincipalRules
 from tallymark.protocol.frames import decode_request_header
 
 log: Final = logging.getLogger(__name__)
@@ -43,38 +40,11 @@ _TURN_SECONDS: Final = 0.002
 _LAST_ANSWERS_SECONDS: Final = 5.0
 
 
-class Owner(Protocol):
-    """The server that accepted a connection, as the connection sees it."""
-
-    handler: Handler
-    listener: str
-    """Its name."""
-    limits: ServerLimits
-    principals: PrincipalRules
-    """From the name in a certificate to a user."""
-    abandon: frozenset[int]
-    """API keys whose handlers are cancelled when their client goes away."""
-    request_memory: RequestMemory
-    scratch: memoryview
-    """Memory that all connections receive into, one at a time."""
-    working: set[asyncio.Future[Answer]]
-    """Handlers that have not ended; a connection adds its own and removes them."""
-    log_rate: LogRate
-    """Which log lines of each host were written of late."""
-
-    def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> bool:
-        """Count a new connection. False: there are too many, and it is to be closed."""
-        ...
-
-    def forget(self, connection: ServerConnection) -> None:
-        """A connection has ended."""
-
-
 class ServerConnection(asyncio.BufferedProtocol):
     """One client of ``owner``; its handler sees it as a
     :class:`~tallymark.net.server.handler.Connection`."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner[ServerConnection]) -> None:
         self.peer = self.host = "?"
         self.principal = "User:ANONYMOUS"
         self.sasl: SaslSession | None = None
@@ -88,14 +58,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._owner = owner
         self._limits = limits = owner.limits
         self._loop = asyncio.get_running_loop()
-        self._inbox = Inbox(
-            self,
-            owner.scratch,
-            owner.request_memory,
-            limits.max_frame_bytes,
-            limits.max_small_bytes,
-            limits.large_keys,
-        )
+        sizes = limits.max_frame_bytes, limits.max_small_bytes, limits.large_keys
+        self._inbox = Inbox(self, owner.scratch, owner.request_memory, *sizes)
         self._backlog: deque[memoryview] = deque()
         self._answers = AnswerQueue()
         self._advancing = False
